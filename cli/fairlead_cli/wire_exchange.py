@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
     from fairlead_wire.message import Message
 
+# What brokers send without a word, and a user can do something about.
+REASONS = {
+    "CLUSTER_AUTHORIZATION_FAILED": "the user of this command may not do that to the cluster",
+    "TOPIC_AUTHORIZATION_FAILED": "the user of this command may not do that to the topic",
+    "GROUP_AUTHORIZATION_FAILED": "the user of this command may not do that to the group",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "the user of this command may not do that to the transactional id"
+    ),
+    "LOG_DIR_NOT_FOUND": "the broker has no such folder",
+    "REPLICA_NOT_AVAILABLE": "the broker has no such replica",
+}
 LENGTH = struct.Struct(">i")
 REPLY_BYTES_MAX = 16 << 20
 
@@ -45,3 +56,10 @@ def name_error(code: int) -> str:
     """Kafka's name; the number of one that is newer than this client."""
     names = {int(each): each.name for each in ErrorCode}
     return names.get(code, f"error {code}")
+
+
+def explain_error(code: int, message: str | None = None) -> str:
+    """Return the broker's own words, or ours, with Kafka's name; the name alone where both lack."""
+    name = name_error(code)
+    text = message or REASONS.get(name)
+    return name if text is None else f"{text} ({name})"

@@ -206,7 +206,7 @@ def test_replicas_move_between_folders(cli: Cli, tmp_path: Path) -> None:
     assert {path.name for path in Path(target).iterdir()} >= {"t-0", "t-1"}
     refused = cli("broker", "disks", "0", "--move", "t:0", "--to", "/nowhere")
     assert refused.code == 1
-    assert "t:0: LOG_DIR_NOT_FOUND" in refused.err
+    assert "t:0: the broker has no such folder (LOG_DIR_NOT_FOUND)" in refused.err
     assert "disk2" in cli.ok("broker", "disks", "0").out
 
 

@@ -7,6 +7,7 @@ import ssl
 import stat
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -152,6 +153,22 @@ def test_who_may_not_look_at_rules_is_told_so(cli: Cli) -> None:
     refused = cli("acl", "list", "--client-config", file)
     assert refused.code == 1 and "CLUSTER_AUTHORIZATION_FAILED" in refused.err
     assert cli.ok("topic", "list", "-o", "json", "--client-config", file).json == []
+    for question in (["user", "list"], ["rebalance"], ["broker", "disks", "1"]):
+        refused = cli(*question, "--client-config", file)
+        # librdkafka's Python client crashes over a refused list of users.
+        assert refused.code == 1, refused
+        assert " (CLUSTER_AUTHORIZATION_FAILED)" in refused.err
+
+
+def test_a_wrong_password_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
+    right = (cli.data / "clients" / "admin.librdkafka").read_text()
+    file = tmp_path / "wrong.librdkafka"
+    file.write_text(re.sub("sasl.password=.*", "sasl.password=wrong", right))
+    for command in (["topic", "list"], ["status"], ["consume", "orders"]):
+        refused = cli(*command, "--client-config", str(file))
+        assert refused.code == 1, refused
+        assert "refuses the login: Authentication failed" in refused.err
+        assert str(file) in refused.err
 
 
 def test_a_user_who_is_deleted_is_gone_at_once(cli: Cli) -> None:

@@ -30,7 +30,7 @@ def find_broker(addresses: str, broker_id: int) -> Address:
 def try_moves(at: Address, targets: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
     """Ask for the folder that each replica is to be in; return what is refused, and why."""
     from fairlead_cli.client.wire_call import call_broker
-    from fairlead_cli.wire_exchange import name_error
+    from fairlead_cli.wire_exchange import explain_error
     from fairlead_wire.messages.alter_replica_log_dirs import (
         AlterReplicaLogDir,
         AlterReplicaLogDirsRequest,
@@ -51,7 +51,7 @@ def try_moves(at: Address, targets: Mapping[tuple[str, int], str]) -> dict[tuple
     )
     reply = call_broker(at.host, at.port, request, ALTER_VERSION)
     return {
-        (topic.topic_name, each.partition_index): name_error(each.error_code)
+        (topic.topic_name, each.partition_index): explain_error(each.error_code)
         for topic in reply.results
         for each in topic.partitions
         if each.error_code
@@ -72,7 +72,7 @@ def newest_describe_version(at: Address) -> int:
 def describe(at: Address) -> DescribeLogDirsResponse:
     """Ask a broker what it has. CliError."""
     from fairlead_cli.client.wire_call import call_broker
-    from fairlead_cli.wire_exchange import name_error
+    from fairlead_cli.wire_exchange import explain_error
     from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
     request = DescribeLogDirsRequest(topics=None)
@@ -80,5 +80,5 @@ def describe(at: Address) -> DescribeLogDirsResponse:
         at.host, at.port, request, newest_describe_version(at)
     )
     if reply.error_code:
-        raise CliError(f"it does not tell what it holds: {name_error(reply.error_code)}")
+        raise CliError(f"it does not tell what it holds: {explain_error(reply.error_code)}")
     return reply

@@ -8,6 +8,7 @@ out too, one address after the other and a time-out each, where a person waits.
 from __future__ import annotations
 
 import ipaddress
+import math
 import socket
 import ssl
 import struct
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairlead_cli.client.access import is_tls, wrap
+from fairlead_cli.client.access import is_tls, login_settings, wrap
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ SILENT_AGAIN_S = 2.0
 # A Service refuses as long as no node's proxy has heard of a pod that is ready; a broker that has
 # just become ready may be known a second or two later.
 REFUSED_AGAIN_S = 0.5
+# A broker hears of a new user from the controller, which may take a moment.
+USERS_KNOWN_WITHIN_S = 2.0
 # So much longer than the first one may the others take.
 GRACE_S = 0.2
 ADDRESSES_OF_A_NAME_MAX = 16
@@ -54,10 +57,14 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an address did not answer; `may_pass`: the same question may have an answer soon."""
+    """Why an address did not answer; `may_pass`: the same question may have an answer soon.
+
+    Of what passes within some time, the rest is no use to wait for.
+    """
 
     reason: str
     may_pass: bool = False
+    passes_within_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ def find_answering(
             deadline = min(deadline, now + grace_s)
         else:
             reasons[address] = failure.reason
-            if failure.may_pass:
+            if failure.may_pass and now - began < failure.passes_within_s:
                 ask_at[address] = now + REFUSED_AGAIN_S
                 continue
         del ask_at[address]
@@ -178,6 +185,10 @@ def ask_host(address: Address, host: str, port: int, timeout_s: float) -> Failur
                 if not part:
                     return Failure(f"{address} {NOT_KAFKA}")
                 head += part
+            size, correlation_id = REPLY_HEAD.unpack(head)
+            if correlation_id != 1:
+                return Failure(f"{address} {NOT_KAFKA}")
+            return log_in_after(connection, size - 4, address)
     except TimeoutError:
         return Failure(f"{address} did not answer within {timeout_s:.0f} s")
     except ConnectionRefusedError as error:
@@ -189,8 +200,33 @@ def ask_host(address: Address, host: str, port: int, timeout_s: float) -> Failur
         return Failure(f"{address} {NO_TLS}" if is_tls() else f"{address}: {reason}")
     except OSError as error:
         return Failure(f"{address}: {error.strerror or error}")
-    _, correlation_id = REPLY_HEAD.unpack(head)
-    return None if correlation_id == 1 else Failure(f"{address} {NOT_KAFKA}")
+
+
+def log_in_after(connection: socket.socket, size: int, address: Address) -> Failure | None:
+    """Log in behind a reply of which so many bytes are left; None if that may be done or is right.
+
+    librdkafka would keep trying a wrong password for as long as its time-out allows. OSError.
+    """
+    login = login_settings()
+    if login is None:
+        return None
+    from fairlead_cli.client.login import log_in_as_configured
+    from fairlead_cli.wire_exchange import receive_exactly
+    from fairlead_wire.errors import RemoteProtocolError
+    from fairlead_wire.sasl_login import MECHANISMS, LoginRefusedError
+
+    if login.mechanism not in MECHANISMS:
+        return None  # librdkafka knows more of them
+    try:
+        receive_exactly(connection, size)
+        log_in_as_configured(connection)
+    except (EOFError, RemoteProtocolError) as error:
+        return Failure(f"{address} ends the login: {error}")
+    except LoginRefusedError as error:
+        return Failure(
+            f"{address} refuses the login: {str(error).rstrip('.')}", True, USERS_KNOWN_WITHIN_S
+        )
+    return None
 
 
 def may_be_a_proxy(host: str) -> bool:

@@ -15,7 +15,7 @@ from fairlead_cli.client.reassignment import list_all_reassignments
 from fairlead_cli.client.survey import newest_version
 from fairlead_cli.client.wire_call import ask_any, call_broker
 from fairlead_cli.errors import CliError
-from fairlead_cli.wire_exchange import name_error
+from fairlead_cli.wire_exchange import explain_error, name_error
 from fairlead_controller.decisions.state import (
     UNCLEAN_ELECTION,
     BrokerConfirmed,
@@ -173,7 +173,7 @@ def read_topics(at: Address) -> Iterator[DescribeTopicPartitionsResponseTopic]:
         for topic in reply.topics:
             if topic.error_code:
                 raise CliError(
-                    f"cannot look at topic '{topic.name}': {name_error(topic.error_code)}"
+                    f"cannot look at topic '{topic.name}': {explain_error(topic.error_code)}"
                 )
             if unfinished is not None and unfinished.name == topic.name:
                 unfinished.partitions += topic.partitions

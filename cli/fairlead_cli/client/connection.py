@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead_cli.advice import cluster_arguments, data_directory
-from fairlead_cli.client.access import client_settings, configured_file
+from fairlead_cli.client.access import client_settings, configured_file, login_settings
 from fairlead_cli.client.answering import look_up
 from fairlead_cli.client.target import parse_addresses
 from fairlead_cli.client_id import CLIENT_ID
@@ -221,8 +221,16 @@ def fetch_metadata(client: AdminClient | Consumer | Producer, topic: str | None 
     # The client's C code looks this module up by itself, and would make an ImportError of a Ctrl-C.
     import confluent_kafka.admin  # noqa: F401
 
-    with kafka_errors("the cluster does not answer"):
-        return client.list_topics(topic=topic, timeout=REQUEST_TIMEOUT_S)
+    try:
+        with kafka_errors("the cluster does not answer"):
+            return client.list_topics(topic=topic, timeout=REQUEST_TIMEOUT_S)
+    except NoAnswerError as error:
+        if login_settings() is None:
+            error.hint = (
+                "If its brokers ask clients to log in, --client-config FILE says how. See who "
+                f"answers:  fairlead status{cluster_arguments()}"
+            )
+        raise
 
 
 def require_topic(client: AdminClient | Consumer | Producer, topic: str) -> Any:

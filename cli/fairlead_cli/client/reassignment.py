@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead_cli.client.wire_call import call_any
 from fairlead_cli.errors import CliError
-from fairlead_cli.wire_exchange import name_error
+from fairlead_cli.wire_exchange import explain_error, name_error
 from fairlead_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -60,7 +60,8 @@ def alter_many(
     )
     reply = call_any(addresses, request, ALTER_VERSION)
     if reply.error_code:
-        raise CliError(reply.error_message or name_error(reply.error_code))
+        why = explain_error(reply.error_code, reply.error_message)
+        raise CliError(f"cannot move replicas: {why}")
     return {
         (response.name, each.partition_index): Refusal(
             name_error(each.error_code), each.error_message or name_error(each.error_code)
@@ -90,7 +91,8 @@ def _list(
     request = ListPartitionReassignmentsRequest(topics=named)
     reply = call_any(addresses, request, LIST_VERSION)
     if reply.error_code:
-        raise CliError(reply.error_message or name_error(reply.error_code))
+        why = explain_error(reply.error_code, reply.error_message)
+        raise CliError(f"cannot look at what moves: {why}")
     return {
         (response.name, each.partition_index): Ongoing(
             each.replicas, each.adding_replicas, each.removing_replicas

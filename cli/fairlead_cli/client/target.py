@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.advice import data_arguments
-from fairlead_cli.client.access import configured_bootstrap, note_local_cluster
+from fairlead_cli.client.access import (
+    configured_bootstrap,
+    configured_file,
+    login_settings,
+    note_local_cluster,
+)
 from fairlead_cli.client.answering import PATIENCE_S, Address, Answers, find_answering
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import read_cluster_file
@@ -39,7 +44,9 @@ def resolve_bootstrap(bootstrap: str | None, data: Path, *, patience_s: float = 
     if not found.answering:
         raise CliError(
             f"no broker answers at {bootstrap}: {found.reason}",
-            hint="Check the address, and that the cluster runs there.",
+            hint="Check the address, and that the cluster runs there."
+            if login_settings() is None
+            else f"Check the address, and the login in {configured_file()}.",
         )
     return join_addresses(found.answering)
 

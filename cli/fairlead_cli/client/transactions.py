@@ -17,7 +17,7 @@ from fairlead_cli.client.places import Place
 from fairlead_cli.client.survey import ask_every_broker, newest_version
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
-from fairlead_cli.wire_exchange import name_error
+from fairlead_cli.wire_exchange import explain_error, name_error
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from fairlead_wire.messages.describe_transactions import DescribeTransactionsRequest
@@ -139,7 +139,7 @@ def _read_listing(at: Address, wanted: TransactionFilter) -> list[Any]:
         lambda reply: reply.error_code,
     )
     if reply.error_code:
-        raise CliError(f"it cannot list its transactions: {name_error(reply.error_code)}")
+        raise CliError(f"it cannot list its transactions: {explain_error(reply.error_code)}")
     states: list[Any] = reply.transaction_states
     return states
 
@@ -160,7 +160,7 @@ def describe_transaction(admin: AdminClient, transactional_id: str) -> Transacti
             hint=f"See what there is:  fairlead txn list{cluster_arguments()}",
         )
     if found.error_code:
-        raise CliError(f"cannot describe '{transactional_id}': {name_error(found.error_code)}")
+        raise CliError(f"cannot describe '{transactional_id}': {explain_error(found.error_code)}")
     return TransactionDescription(
         transactional_id,
         coordinator,
@@ -189,7 +189,7 @@ def fence(admin: AdminClient, transactional_id: str) -> None:
         lambda reply: reply.error_code,
     )
     if reply.error_code:
-        raise CliError(f"cannot abort '{transactional_id}': {name_error(reply.error_code)}")
+        raise CliError(f"cannot abort '{transactional_id}': {explain_error(reply.error_code)}")
 
 
 def find_open_transactions(
@@ -232,7 +232,7 @@ def _read_open_transactions(at: Address, places: Iterable[Place]) -> list[OpenTr
         for partition in topic.partitions:
             place = Place(topic.name, partition.partition_index)
             if partition.error_code:
-                raise CliError(f"{place}: {name_error(partition.error_code)}")
+                raise CliError(f"{place}: {explain_error(partition.error_code)}")
             found += [
                 OpenTransaction(
                     place,
@@ -265,7 +265,7 @@ def abort_hanging(admin: AdminClient, hanging: OpenTransaction) -> None:
     reply = call_broker(at.host, at.port, request, WRITE_TXN_MARKERS_VERSION)
     code = reply.markers[0].topics[0].partitions[0].error_code
     if code:
-        raise CliError(f"cannot abort the transaction on {place}: {name_error(code)}")
+        raise CliError(f"cannot abort the transaction on {place}: {explain_error(code)}")
 
 
 def _ask_coordinator(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
-from fairlead_cli.client.wire_call import call_broker
+from fairlead_cli.client.wire_call import call_any, call_broker
 from fairlead_cli.errors import CliError
+from fairlead_cli.wire_exchange import name_error
+from fairlead_model.host_address import join_address
 from fairlead_model.security.scram import DEFAULT_ITERATIONS, SALT_SEED_BYTES, build_salt
 from fairlead_wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _PAUSE_S: Final = 0.05
+# KIP-554.
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NOT_FOUND: Final = "RESOURCE_NOT_FOUND"
 
 
@@ -31,22 +35,29 @@ class ScramUser(NamedTuple):
 
 
 def fetch_users(admin: AdminClient) -> list[ScramUser]:
-    """Return all users, sorted by name; CliError."""
-    from confluent_kafka import KafkaException
+    """Return all users, sorted by name; CliError.
 
-    try:
-        described = admin.describe_user_scram_credentials().result(REQUEST_TIMEOUT_S)
-    except KafkaException as exception:
-        raise build_error("cannot list the users", exception.args[0]) from exception
+    Not by librdkafka's Python client, which crashes where the request is refused (2.16.1).
+    """
+    metadata = fetch_metadata(admin)
+    # First the broker that is asked for changes: it knows of those that were just made.
+    first = metadata.controller_id
+    brokers = sorted(metadata.brokers.values(), key=lambda broker: (broker.id != first, broker.id))
+    addresses = ",".join(join_address(each.host.strip("[]"), each.port) for each in brokers)
+    reply = call_any(addresses, DescribeUserScramCredentialsRequest(users=None), 0)
+    if reply.error_code:
+        code = name_error(reply.error_code)
+        raise CliError(f"cannot list the users: {reply.error_message or code} ({code})")
     return sorted(
         ScramUser(
-            name,
+            result.user,
             {
-                info.mechanism.name.replace("_", "-"): info.iterations
-                for info in user.scram_credential_infos
+                _MECHANISMS.get(info.mechanism, str(info.mechanism)): info.iterations
+                for info in result.credential_infos
             },
         )
-        for name, user in described.items()
+        for result in reply.results
+        if not result.error_code
     )
 
 

@@ -6,16 +6,15 @@ import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlead_cli.advice import cluster_arguments
-from fairlead_cli.client.access import login_settings, wrap
+from fairlead_cli.client.access import wrap
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S
+from fairlead_cli.client.login import log_in_as_configured
 from fairlead_cli.client.target import parse_addresses
 from fairlead_cli.errors import NoAnswerError
-from fairlead_cli.wire_exchange import exchange, name_error
+from fairlead_cli.wire_exchange import exchange
 from fairlead_model.host_address import join_address
 from fairlead_wire.errors import RemoteProtocolError
-from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
-from fairlead_wire.sasl_login import LoginRefusedError, log_in
+from fairlead_wire.sasl_login import LoginRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +32,7 @@ def call_broker(host: str, port: int, message: Message, version: int) -> Any:
             socket.create_connection((host, port), timeout=REQUEST_TIMEOUT_S) as plain,
             wrap(plain, host) as connection,
         ):
-            _log_in(connection)
+            log_in_as_configured(connection)
             return exchange(connection, message, version)
     except (OSError, EOFError, RemoteProtocolError, LoginRefusedError) as error:
         raise NoAnswerError(
@@ -60,22 +59,3 @@ def ask_any(addresses: str, question: Callable[[Address], Answer]) -> Answer:
 def call_any(addresses: str, message: Message, version: int) -> Any:
     """Return the reply to one request of any broker, as `ask_any`."""
     return ask_any(addresses, lambda at: call_broker(at.host, at.port, message, version))
-
-
-def _log_in(connection: socket.socket) -> None:
-    """Log in where the client's settings say by what. LoginRefusedError, and as `exchange`."""
-    login = login_settings()
-    if login is None:
-        return
-    handshake = exchange(connection, SaslHandshakeRequest(login.mechanism), 1)
-    if handshake.error_code:
-        enabled = ", ".join(handshake.mechanisms)
-        raise LoginRefusedError(f"it takes {enabled}, not {login.mechanism}")
-
-    def send(token: bytes) -> bytes:
-        reply = exchange(connection, SaslAuthenticateRequest(token), 2)
-        if reply.error_code:
-            raise LoginRefusedError(reply.error_message or name_error(reply.error_code))
-        return bytes(reply.auth_bytes)
-
-    log_in(login.mechanism, login.user, login.password, send)

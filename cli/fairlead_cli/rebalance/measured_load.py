@@ -13,7 +13,7 @@ from fairlead_cli.client.connection import fetch_metadata
 from fairlead_cli.client.survey import ask_every_broker, newest_version
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
-from fairlead_cli.wire_exchange import name_error
+from fairlead_cli.wire_exchange import explain_error
 from fairlead_controller.decisions.balance.cluster_facts import DiskUse, Traffic
 from fairlead_model.host_address import join_address
 from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -47,7 +47,7 @@ def read_disks_of(at: Address) -> DiskUse:
     request = DescribeLogDirsRequest(topics=None)
     reply = call_broker(at.host, at.port, request, version)
     if reply.error_code:
-        raise CliError(f"it does not tell what it holds: {name_error(reply.error_code)}")
+        raise CliError(f"it does not tell what it holds: {explain_error(reply.error_code)}")
     usable = [each for each in reply.results if not each.error_code]
     sizes = {
         (topic.name, partition.partition_index): partition.partition_size

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from fairlead_cli.client.connection import describe_cluster
+from fairlead_cli.client import access
+from fairlead_cli.client.connection import describe_cluster, fetch_metadata
 from fairlead_cli.errors import CliError, NoAnswerError
 
 
@@ -45,3 +46,21 @@ def test_what_a_broker_refuses_is_not_asked_again() -> None:
         describe_cluster(admin)
     assert not isinstance(raised.value, NoAnswerError)
     assert admin.asked_count == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"), [({}, True), ({"security.protocol": "sasl_ssl"}, False)]
+)
+def test_who_does_not_log_in_is_told_that_brokers_may_ask_for_it(
+    settings: dict[str, str], is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener with SASL ends the connection after ApiVersions, and librdkafka says no more."""
+    monkeypatch.setattr(access, "_settings", settings)
+
+    def list_topics(**_named: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    client: Any = SimpleNamespace(list_topics=list_topics)
+    with pytest.raises(NoAnswerError) as raised:
+        fetch_metadata(client)
+    assert (raised.value.hint is not None and "--client-config" in raised.value.hint) is is_told
