@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   fairlead metadata export metadata.json
-  fairlead metadata export - | jq '.topics[].name'
+  fairlead metadata export - | jq '.topics[].header.name'
   fairlead metadata restore metadata.json --data /new/place
   fairlead metadata confirm
   fairlead metadata export metadata.json --store zookeeper://127.0.0.1:2181/fairlead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,6 +98,18 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a number of this kind.", param, ctx)
         return number
+
+
+def require_place(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """Refuse a file that cannot be written, before long work whose outcome goes there."""
+    if value is None:
+        return value
+    place = value if value.exists() else value.parent
+    if not place.exists():
+        raise click.BadParameter(f"there is no folder {place}")
+    if not os.access(place, os.W_OK):
+        raise click.BadParameter(f"{place} may not be written")
+    return value
 
 
 def require_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:

@@ -8,6 +8,9 @@ new one, perhaps to another API server.
 
 import asyncio
 import json
+import os
+import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -34,6 +37,18 @@ CONNECTIONS_KEPT_MAX: Final = 64
 
 _NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _OUTCOMES: Final = {404: "not_found", 409: "conflict", 410: "gone", TOO_MANY_REQUESTS: "throttled"}
+
+
+def describe_failure(error: Exception) -> str:
+    """Return what went wrong with a connection, in words that an operator of it can use."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        is_numbered = cause.errno is not None and cause.errno > 0
+        words = isinstance(cause, ssl.SSLError | socket.gaierror) or not is_numbered
+        why = str(cause.strerror or cause) if words else os.strerror(cause.errno or 0)
+        host = f"[{error.host}]" if ":" in (error.host or "") else error.host
+        return f"cannot connect to {host}:{error.port}: {why}"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class RequestCounters:
@@ -208,7 +223,7 @@ class Transport:
             outcome, is_answered = "timeout" if is_timeout else "unreachable", False
             self._retire(pool)
             raise ApiUnavailableError(
-                f"{verb} {path}: {'no answer in time' if is_timeout else error!r}",
+                f"{verb} {path}: {'no answer in time' if is_timeout else describe_failure(error)}",
                 may_have_landed=not isinstance(error, _NEVER_SENT),
             ) from error
         finally:

@@ -10,8 +10,8 @@ import click
 from fairlead_cli.drill.faults import FaultKind
 from fairlead_cli.drill.stalls import Stalls
 from fairlead_cli.drill.targets import FORMS, TargetKind, parse_target
-from fairlead_cli.errors import ExitCode
-from fairlead_cli.options import FiniteRange, data_option, table_or_json
+from fairlead_cli.errors import CliError, ExitCode
+from fairlead_cli.options import FiniteRange, data_option, require_place, table_or_json
 
 if TYPE_CHECKING:
     from typing import Any
@@ -112,7 +112,8 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
 )
 @click.option(
     "--report",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=require_place,
     help="Write a document of the game day there, in Markdown.",
 )
 @data_option
@@ -193,8 +194,9 @@ def run_plan(
         outcome.runs, outcome.findings, outcome.client_errors, timing=timing, limit_ms=limit
     )
     document = build_document(plan, outcome, failures, timing=timing, limit_ms=limit)
+    exit_code = finish(document, output=output)
     write_report(report, document, outcome)
-    return finish(document, output=output)
+    return exit_code
 
 
 def run_manifest(file: Path, data: Path, output: str, report: Path | None) -> int:
@@ -220,8 +222,9 @@ def run_manifest(file: Path, data: Path, output: str, report: Path | None) -> in
         timing=judged_manifest_timing(spec),
         limit_ms=spec.limits.recovery_ms,
     )
+    exit_code = finish(document, output=output)
     write_report(report, document, outcome)
-    return finish(document, output=output)
+    return exit_code
 
 
 def write_report(path: Path | None, document: dict[str, Any], outcome: DrillOutcome) -> None:
@@ -236,7 +239,10 @@ def write_report(path: Path | None, document: dict[str, Any], outcome: DrillOutc
 
     began = datetime.fromtimestamp(outcome.started_at, UTC).isoformat(timespec="seconds")
     repeat = shlex.join(["fairlead", *sys.argv[1:]])
-    path.write_text(render(of_document(document, began, repeat)), encoding="utf-8")
+    try:
+        path.write_text(render(of_document(document, began, repeat)), encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"cannot write the report {path}: {error.strerror}") from error
 
 
 def perform(plan: DrillPlan, data: Path) -> DrillOutcome:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.errors import CliError
 from fairlead_cli.kubectl.access import Access, access_options
 from fairlead_cli.kubectl.masking import mask_manifest, mask_text
-from fairlead_cli.options import table_or_json
+from fairlead_cli.options import require_place, table_or_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -40,6 +41,7 @@ CONTROLLER_PORT = 8080
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=require_place,
     help="Default: fairlead-report-….tar.gz",
 )
 @click.option("--operator-namespace", help="Default: wherever an operator is found.")
@@ -67,8 +69,16 @@ def report(
         return bundle
 
     bundle = access.run(collect)
+    if not bundle.entries and bundle.problems:
+        raise CliError(
+            f"nothing could be read, so no bundle was written: {bundle.problems[0]}",
+            hint="Try:  kubectl get nodes",
+        )
     path = file or Path(f"fairlead-report-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
-    bundle.write(path)
+    try:
+        bundle.write(path)
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from error
     if output == "json":
         print_json(
             {"file": str(path), "entries": sorted(bundle.entries), "problems": bundle.problems}

@@ -1,5 +1,6 @@
 """The command line itself: verbs, help, exit codes, and what a user mistake looks like."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from fairlead_cli.broker import VERBS as BROKER_VERBS
 from fairlead_cli.command_line import refuse_undecodable
 from fairlead_cli.errors import ExitCode, InputError
 from fairlead_cli.group import VERBS as GROUP_VERBS
+from fairlead_cli.kubectl.main import run as run_plugin
 from fairlead_cli.main import VERBS, fairlead, run
 from fairlead_cli.quota import VERBS as QUOTA_VERBS
 from fairlead_cli.topic import VERBS as TOPIC_VERBS
@@ -213,6 +215,32 @@ def test_an_option_of_produce_that_would_do_nothing_is_refused(
 ) -> None:
     arguments = ["produce", "t", *options, "--data", f"{tmp_path}/none"]
     assert run(arguments) == ExitCode.USAGE
+
+
+def test_a_report_that_cannot_be_written_stops_a_drill_before_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = str(tmp_path / "none" / "day.md")
+    options = ["--fault", "kill", "--report", report, "--data", str(tmp_path)]
+    assert run(["drill", "--target", "broker:1", *options]) == ExitCode.USAGE
+    assert f"there is no folder {tmp_path}/none" in capsys.readouterr().err
+
+
+def test_a_bundle_with_nothing_in_it_is_a_failure(
+    tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig, bundle = tmp_path / "config", tmp_path / "bundle.tar.gz"
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{free_port}"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    kubeconfig.write_text(json.dumps(document))
+    options = ["--file", str(bundle), "--kubeconfig", str(kubeconfig)]
+    assert run_plugin(["report", *options]) == ExitCode.FAILED
+    assert f"cannot connect to 127.0.0.1:{free_port}: Connection refused" in capsys.readouterr().err
+    assert not bundle.exists()
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,13 +13,16 @@ import ssl
 import threading
 from typing import TYPE_CHECKING
 
+import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 from secure_listener import Certificates
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
 from fairlead_kube.errors import ApiUnavailableError
 from fairlead_kube.kinds import POD
+from fairlead_kube.transport import describe_failure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -146,3 +149,18 @@ def test_a_kept_connection(serve: Callable[[bytes], MuteServer], tmp_path: Path)
         assert await left(server)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('::1', 1)"), "Connection refused"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER]"), "[SSL: WRONG_VERSION_NUMBER]"),
+    ],
+)
+def test_where_nobody_answers_is_told_without_names_of_python(cause: OSError, words: str) -> None:
+    key = ConnectionKey("::1", 6443, True, True, None, None, None)
+    error = aiohttp.ClientConnectorError(key, cause)
+    assert describe_failure(error) == f"cannot connect to [::1]:6443: {words}"
+    assert describe_failure(aiohttp.ServerDisconnectedError()).endswith("Server disconnected")
