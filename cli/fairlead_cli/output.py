@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
     from rich.table import Table
@@ -100,6 +101,16 @@ def build_table(
 def note(text: str) -> None:
     """Something worth saying that is not the answer: stderr, so that pipes stay clean."""
     click.echo(text, err=True)
+
+
+@contextmanager
+def note_if_interrupted(text: str) -> Iterator[None]:
+    """Say what Ctrl-C does not end: the cluster goes on with what this command only waits for."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(text)
+        raise
 
 
 def format_count(count: int, noun: str) -> str:

@@ -103,6 +103,8 @@ def test_a_move_that_goes_slowly_is_called_back(cli: Cli) -> None:
     assert (rows[0]["adding"], rows[0]["removing"]) == ([free], [before[1]])
     late = cli("topic", "reassign", "t", "--wait", "--timeout-s", "1.5", "-o", "json")
     assert (late.code, late.json[0]["adding"]) == (1, [free])
+    assert "1 partition not there after 1.5 s" in late.err
+    assert f"fairlead topic reassign t --cancel --data {cli.data}" in late.err
     cli.ok("topic", "reassign", "t", "--cancel", "--wait", "--timeout-s", "30")
     assert replicas(cli, "t") == [before]
     wait_until(lambda: not list(cli.data.glob(f"broker-{free}/t-[0-9]")))

@@ -67,6 +67,8 @@ def broker(context: click.Context, config: str | None, assignments: tuple[str, .
                 "is about brokers of a local cluster"
             )
         return ExitCode.OK
+    if config is None and assignments:
+        raise click.UsageError("name a file of settings with --config FILE")
     if config is None:
         click.echo(context.get_help(), err=True)
         return ExitCode.USAGE

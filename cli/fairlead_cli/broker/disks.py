@@ -83,7 +83,7 @@ def command(
 ) -> None:
     """Show the log directories of a broker, move replicas between them, and empty one."""
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_cli.output import print_json
+    from fairlead_cli.output import note_if_interrupted, print_json
 
     if bool(moved) != (target is not None):
         raise InputError("--move and --to go together")
@@ -104,10 +104,13 @@ def command(
     if target is not None:
         ask_for_moves(at, broker_id, replicas, target)
         deadline = time.monotonic() + timeout_s
-        while is_waiting and (missing := not_there(describe(at), replicas, target)):
-            if time.monotonic() > deadline:
-                raise CliError(f"{', '.join(missing)} not there after {timeout_s:g} s; it goes on")
-            time.sleep(POLL_S)
+        look = f"fairlead broker disks {broker_id}{cluster_arguments()}"
+        with note_if_interrupted(f"What moves goes on. Look:  {look}"):
+            while is_waiting and (missing := not_there(describe(at), replicas, target)):
+                if time.monotonic() > deadline:
+                    late = ", ".join(missing)
+                    raise CliError(f"{late} not there after {timeout_s:g} s; it goes on")
+                time.sleep(POLL_S)
     rows = directory_rows(describe(at))
     if output == "json":
         print_json(rows)

@@ -63,12 +63,21 @@ def drain(
 ) -> None:
     """Move all leaders and replicas off a broker, and place nothing on it."""
     from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.output import note_if_interrupted
 
     addresses = resolve_bootstrap(bootstrap, data)
     order_drain(addresses, broker_id, value="true")
     replicas = count_replicas(addresses, broker_id)
+    if is_waiting:
+        with note_if_interrupted(f"The drain goes on. Look:  fairlead status{cluster_arguments()}"):
+            replicas = wait_until_empty(addresses, broker_id, replicas, timeout_s)
+    show(output, broker_id, replicas, is_drained=True)
+
+
+def wait_until_empty(addresses: str, broker_id: int, replicas: int, timeout_s: float) -> int:
+    """Return how many replicas it has in the end: none. CliError when time is up."""
     deadline = time.monotonic() + timeout_s
-    while is_waiting and (held := replicas or count_stored(addresses, broker_id)):
+    while held := replicas or count_stored(addresses, broker_id):
         if time.monotonic() > deadline:
             raise CliError(
                 f"broker {broker_id} still holds {held} replicas after {timeout_s:g} s",
@@ -79,7 +88,7 @@ def drain(
             replicas = count_replicas(addresses, broker_id)
         except NoAnswerError:
             continue  # The broker that was asked died over it; the next question goes to another.
-    show(output, broker_id, replicas, is_drained=True)
+    return replicas
 
 
 @click.command("undrain", epilog=UNDRAIN_EPILOG)

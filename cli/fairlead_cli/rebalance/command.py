@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.options import FiniteRange, bootstrap_option, data_option, table_or_json
 
@@ -75,7 +76,7 @@ def command(
 ) -> int:
     """Plan how to make brokers even; carry a plan out only when asked."""
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_cli.output import note, print_json
+    from fairlead_cli.output import format_count, note, note_if_interrupted, print_json
     from fairlead_cli.rebalance import progress
     from fairlead_cli.rebalance.plan_shelf import find_plan, keep_plan
     from fairlead_cli.rebalance.report import print_plan, print_progress
@@ -104,7 +105,9 @@ def command(
         refused = progress.start(document, addresses)
     elif cancel is not None:
         refused = progress.cancel(document, addresses)
-    told = progress.wait(document, addresses, timeout_s if is_waiting else 0.0)
+    look = f"fairlead rebalance --status {document['id']}{cluster_arguments()}"
+    with note_if_interrupted(f"What moves goes on. Look:  {look}"):
+        told = progress.wait(document, addresses, timeout_s if is_waiting else 0.0)
     is_elected = execute is not None and is_waiting
     if is_elected and (late := progress.elect_preferred(document, addresses)):
         note(f"{late} preferred leaders cannot lead yet; the controller tries again by itself.")
@@ -114,6 +117,9 @@ def command(
     else:
         print_progress(told)
     is_late = is_waiting and told["moving"]
+    if is_late:
+        moving = format_count(told["moving"], "partition")
+        note(f"{moving} not there after {timeout_s:g} s. What moves goes on. Look:  {look}")
     return ExitCode.FAILED if refused or is_late else ExitCode.OK
 
 

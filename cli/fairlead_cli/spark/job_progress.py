@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ def job_progress(name: str, *, is_shown: bool) -> Iterator[Callable[[list[dict[s
         TimeElapsedColumn(),
         console=build_console(stderr=True),
         auto_refresh=False,
-        disable=not is_shown,
+        # A bar that cannot move is no line for a log.
+        disable=not (is_shown and sys.stderr.isatty()),
     )
     task = progress.add_task(name, total=None, figures="starting")
     furthest = 0

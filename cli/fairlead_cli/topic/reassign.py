@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
@@ -86,7 +87,7 @@ def command(
     from fairlead_cli.client.connection import build_admin, require_topic
     from fairlead_cli.client.reassignment import alter_reassignments, read_targets
     from fairlead_cli.client.target import resolve_bootstrap
-    from fairlead_cli.output import print_json
+    from fairlead_cli.output import format_count, note, note_if_interrupted, print_json
 
     if brokers and is_cancelling:
         raise click.UsageError("either --to or --cancel")
@@ -108,16 +109,29 @@ def command(
         refused = alter_reassignments(addresses, name, targets)
     rows = read_rows(admin, addresses, name, chosen, refused)
     deadline = time.monotonic() + timeout_s
-    while is_waiting and any(map(is_moving, rows)) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-        rows = read_rows(admin, addresses, name, chosen, refused)
+    with note_if_interrupted(advise_moving(name)):
+        while is_waiting and any(map(is_moving, rows)) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            rows = read_rows(admin, addresses, name, chosen, refused)
     if output == "json":
         print_json(rows)
     else:
         print_rows(rows)
     is_refused = any(row["error"] not in (None, NOT_NEEDED) for row in rows)
     is_late = is_waiting and any(map(is_moving, rows))
+    if is_late:
+        moving = format_count(sum(map(is_moving, rows)), "partition")
+        note(f"{moving} not there after {timeout_s:g} s. {advise_moving(name)}")
     return ExitCode.FAILED if is_refused or is_late else ExitCode.OK
+
+
+def advise_moving(name: str) -> str:
+    """Return what to do about moves that go on by themselves."""
+    command = f"fairlead topic reassign {shlex.quote(name)}"
+    return (
+        f"What moves goes on. Look:  {command}{cluster_arguments()}\n"
+        f"Call it back:  {command} --cancel{cluster_arguments()}"
+    )
 
 
 def plan_move(

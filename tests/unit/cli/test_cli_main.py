@@ -243,6 +243,11 @@ def test_a_bundle_with_nothing_in_it_is_a_failure(
     assert not bundle.exists()
 
 
+def test_settings_without_a_file_do_not_run_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "--set", "log.retention.hours=1"]) == ExitCode.USAGE
+    assert "name a file of settings with --config FILE" in capsys.readouterr().err
+
+
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out.startswith("fairlead ")

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from fairlead_cli import output
 from fairlead_cli.main import run
-from fairlead_cli.output import print_table
+from fairlead_cli.output import note_if_interrupted, print_table
+from fairlead_cli.spark.job_progress import job_progress
 from fairlead_cli.status import print_status
 
 COLUMNS = ("topic", "partitions", "replicas", "under-replicated", "offline")
@@ -117,3 +118,20 @@ def test_no_color_holds_for_everything(
 
 def filled_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+
+def test_ctrl_c_says_what_it_does_not_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), note_if_interrupted("The drain goes on."):
+        raise KeyboardInterrupt
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "The drain goes on.\n")
+    with note_if_interrupted("The drain goes on."):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_gets_no_bar_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    with job_progress("late-flights", is_shown=True) as show:
+        show([{"batchId": 1, "rowsPerSecond": 10, "lag": 5}])
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
