@@ -35,8 +35,11 @@ def read_drill_document(path: Path) -> dict[str, Any]:
     """Return the one manifest of a file; InputError where it is none."""
     import yaml
 
+    from fairlead_cli.strict_yaml import StrictLoader
+
     try:
-        documents = [d for d in yaml.safe_load_all(path.read_text()) if d is not None]
+        read = yaml.load_all(path.read_text(encoding="utf-8"), StrictLoader)
+        documents = [document for document in read if document is not None]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):

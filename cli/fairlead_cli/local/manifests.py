@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from fairlead_cli.errors import InputError
+from fairlead_cli.strict_yaml import StrictLoader
 from fairlead_model.resources.topic_manifest import (
     TOPIC_KIND,
     ManifestError,
@@ -86,7 +87,7 @@ def read_documents(path: Path) -> Iterator[tuple[int, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"cannot read the manifest {path}: {reason}") from error
-    loader = yaml.SafeLoader(text)
+    loader = StrictLoader(text)
     try:
         while loader.check_node():
             node = loader.get_node()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from fairlead_cli.errors import InputError
+from fairlead_cli.strict_yaml import StrictLoader
 from fairlead_model.resources.job_document import build_job_document
 from fairlead_model.resources.stream_job import (
     JobApplication,
@@ -89,8 +90,10 @@ def build_local_document(
 
 def _read_manifest(file: Path, arguments: tuple[str, ...]) -> LocalJob:
     try:
-        manifest = yaml.safe_load(file.read_text(encoding="utf-8"))
+        manifest = StrictLoader(file.read_text(encoding="utf-8")).get_single_data()
         spec = StreamJobSpec.from_manifest(manifest, is_local=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {file}: {error}") from error
     except yaml.YAMLError as error:
         raise InputError(f"{file} is not YAML: {error}") from error
     except ManifestError as error:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_cli.drill.manifest import read_drill_document
 from fairlead_cli.errors import ExitCode, InputError
 from fairlead_cli.local.manifests import check_manifests
 from fairlead_cli.main import run
+from fairlead_cli.spark.local_job import read_local_job
 
 TOPIC = """\
 apiVersion: fairlead.io/v1alpha1
@@ -14,6 +16,7 @@ kind: Topic
 metadata: {name: %s}
 spec: {partitions: %s}
 """
+HEAD = "apiVersion: fairlead.io/v1alpha1\nkind: Topic\nmetadata: {name: a}\n"
 
 
 def write(folder: Path, text: str, name: str = "topics.yaml") -> Path:
@@ -69,6 +72,28 @@ def test_broken_yaml_names_the_place(tmp_path: Path) -> None:
     path = write(tmp_path, "spec: {a: [1\nb: 2")
     with pytest.raises(InputError, match=rf"{path}:2:\d+: not YAML"):
         check_manifests((path,))
+
+
+def test_a_key_that_stands_twice_is_no_silence(tmp_path: Path) -> None:
+    path = write(tmp_path, HEAD + "spec:\n  partitions: 1\n  partitions: 6\n")
+    with pytest.raises(InputError, match=rf"{path}:6:3: not YAML: 'partitions' stands twice"):
+        check_manifests((path,))
+    for read in (read_drill_document, read_local_job):
+        with pytest.raises(InputError, match="'partitions' stands twice"):
+            read(path)
+
+
+def test_what_is_merged_may_be_said_anew(tmp_path: Path) -> None:
+    path = write(tmp_path, HEAD + "spec:\n  <<: {partitions: 1}\n  partitions: 6\n")
+    (topic,) = check_manifests((path,))
+    assert topic.partitions == 6
+
+
+def test_a_job_that_is_no_text_is_wrong_usage(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="cannot read"):
+        read_local_job(path)
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(
