@@ -32,7 +32,7 @@ Examples:
   fairlead status -o json | jq '.topics[] | select(.offline > 0)'
   fairlead status --bootstrap broker.example:9092
 
-Exits with 1 when the cluster is not running.
+Exits with 1 when the cluster is not running, or no broker answers.
 """
 
 
@@ -53,7 +53,16 @@ def status(data: Path, bootstrap: str | None, output: str) -> int:
         print_status(document)
         if bootstrap is None and document["supervisor"]["pid"] is None:
             note(advise_start(data, is_stopped=document["state"] == "stopped"))
-    return ExitCode.OK if document["state"] == "running" else ExitCode.FAILED
+    is_running = document["state"] == "running"
+    if is_running and not are_topics_known(document):
+        note("No broker answers: which topics there are is not known.")
+        return ExitCode.FAILED
+    return ExitCode.OK if is_running else ExitCode.FAILED
+
+
+def are_topics_known(document: dict[str, Any]) -> bool:
+    """Tell whether a broker has said what there is."""
+    return any(broker["leaders"] is not None for broker in document["brokers"])
 
 
 def advise_start(data: Path, *, is_stopped: bool) -> str:
@@ -244,7 +253,7 @@ def print_status(document: dict[str, Any]) -> None:
             click.echo(f"broker {broker['id']}: {order}")
     if document["topics"]:
         print_topics(document["topics"])
-    elif document["state"] == "running":
+    elif document["state"] == "running" and are_topics_known(document):
         click.echo(f"No topics yet. Create one:  fairlead topic create hello{cluster_arguments()}")
 
 
