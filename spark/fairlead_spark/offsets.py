@@ -21,6 +21,8 @@ EARLIEST_LOCAL: Final = -4
 """Where what a broker has on its own disks begins; before lies remote storage (KIP-405)."""
 TOPIC_IDS: Final = "@topicIds"
 BEGUN: Final = "@begun"
+_MOST: Final = 2**63 - 1
+"""Of offsets and times in Kafka's requests."""
 NO_TOPIC_ID: Final = bytes(16)
 
 
@@ -165,6 +167,8 @@ def _flatten(nested: Mapping[str, Any]) -> dict[TopicPartition, int]:
 def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} is no whole number")
+    if value > _MOST:
+        raise ValueError(f"{value} is above {_MOST}")
     return value
 
 

@@ -58,7 +58,17 @@ def test_every_partition_must_be_named_and_no_other() -> None:
     check_same_partitions({A0: -2}, {A0}, option="startingOffsets")
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"a": {"0": true}}', '{"a": {"0": -3}}', "7"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        '{"a": {"0": true}}',
+        '{"a": {"0": -3}}',
+        "7",
+        '{"a": {"0": 9223372036854775808}}',
+    ],
+)
 def test_offsets_that_mean_nothing(text: str) -> None:
     with pytest.raises(OptionError, match="endingOffsets"):
         parse_offsets(text, option="endingOffsets")
