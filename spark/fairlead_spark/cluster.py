@@ -205,15 +205,20 @@ class Cluster:
                 return ask()
             except (PassingError, *CONNECTION_ERRORS) as error:
                 if time.monotonic() + backoff_s > deadline:
-                    reason = str(error).rstrip(".")
-                    raise SourceError(
-                        f"{self.settings.bootstrap_servers} gave no answer about {what} for "
-                        f"{timeout_s:.0f} s: {reason}. Check kafka.bootstrap.servers, and that "
-                        "every partition has a leader"
-                    ) from error
+                    raise self._no_answer(what, timeout_s, error) from error
                 logger.debug("asking again for %s: %s", what, error)
             time.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, limits.RETRY_BACKOFF_S_MAX)
+
+    def _no_answer(self, what: str, timeout_s: float, error: Exception) -> SourceError:
+        # A broker that encrypts only closes a connection of somebody who does not.
+        security = ", clientConfig if brokers encrypt or ask who is there"
+        return SourceError(
+            f"{self.settings.bootstrap_servers} gave no answer about {what} for {timeout_s:.0f} s: "
+            f"{str(error).rstrip('.')}. Check kafka.bootstrap.servers"
+            f"{security if self.settings.config_file is None else ''}, and that every partition "
+            "has a leader"
+        )
 
     def _by_leader(
         self, times: Mapping[TopicPartition, int], found: Mapping[TopicPartition, int]

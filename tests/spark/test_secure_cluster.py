@@ -211,6 +211,16 @@ def test_a_token_that_the_broker_refuses_is_an_error_that_shows_none(
     assert foreign not in str(refused.value)
 
 
+def test_who_forgets_the_clients_file_is_told_of_it(cli: Cli) -> None:
+    """A broker that encrypts only closes the connection."""
+    cluster = Cluster(
+        ClientSettings(read_client_file(client_file(cli, "admin"))["bootstrap.servers"])
+    )
+    request = MetadataRequest(topics=None)
+    with pytest.raises(SourceError, match="clientConfig if brokers encrypt or ask who is there"):
+        cluster.retry(lambda: cluster.call_any(request, 9), "the topics", timeout_s=0.3)
+
+
 def test_a_certificate_that_is_not_trusted_is_an_error_at_once_that_says_what_to_check(
     cli: Cli, tokens: TokenServer, tmp_path: Path
 ) -> None:
