@@ -113,8 +113,14 @@ def require_place(_ctx: click.Context, _parameter: click.Parameter, value: Any) 
 
 
 def require_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-    """Refuse an empty name, on which client libraries fail in odd ways (an option's callback)."""
+    """Refuse a name that is empty, or that no request has room for (an option's callback).
+
+    On these client libraries fail in odd ways, or wait for an answer that never comes.
+    """
     names = value if isinstance(value, tuple) else (value,)
     if "" in names:
         raise click.BadParameter("it is empty")
+    longest = max((len(str(name).encode(errors="replace")) for name in names), default=0)
+    if longest > INT16_MAX:
+        raise click.BadParameter(f"it has {longest} bytes; at most {INT16_MAX} fit")
     return value

@@ -26,6 +26,9 @@ def test_a_topic_is_created_altered_described_and_deleted(cluster: Cli) -> None:
         *("topic", "alter", "life", "--partitions", "4"),
         *("--config", "max.message.bytes=2000000", "--delete-config", "retention.ms"),
     )
+    endless = cluster("topic", "describe", "x" * 600)
+    assert endless.code == 1
+    assert "no topic with a name of 600 characters: at most 249 fit" in endless.err
     mistyped = cluster("topic", "alter", "life", "--delete-config", "max.mesage.bytes")
     assert (mistyped.code, mistyped.out) == (1, "")
     assert "topics have no setting max.mesage.bytes" in mistyped.err

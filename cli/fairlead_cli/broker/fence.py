@@ -8,7 +8,7 @@ import click
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.name_completion import complete_brokers
-from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.options import INT16_MAX, bootstrap_option, data_option, table_or_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +46,8 @@ def fence(*, broker_id: int, reason: str, data: Path, bootstrap: str | None, out
     """Take a broker out of service, until it is unfenced."""
     if not reason.strip():
         raise click.UsageError("--reason: an empty reason would be no order")
+    if len(reason.encode()) > INT16_MAX:
+        raise click.UsageError(f"--reason: at most {INT16_MAX} bytes fit")
     _order(data, bootstrap, broker_id, reason.strip())
     if output == "json":
         _print(broker_id, reason.strip())

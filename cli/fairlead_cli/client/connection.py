@@ -30,6 +30,7 @@ REQUEST_TIMEOUT_S = 15.0
 METADATA_MAX_AGE_MS = 5_000
 CONNECTION_SETUP_TIMEOUT_MS = 3_000
 RECORD_BYTES_MAX = 100_000_000
+TOPIC_NAME_CHARACTERS_MAX = 249
 # Offsets are committed by the verb, for what it has written; never behind its back.
 READING = {
     "enable.auto.commit": False,
@@ -235,6 +236,12 @@ def fetch_metadata(client: AdminClient | Consumer | Producer, topic: str | None 
 
 def require_topic(client: AdminClient | Consumer | Producer, topic: str) -> Any:
     """Metadata of a topic that exists, or an error that names the nearest one."""
+    if len(topic) > TOPIC_NAME_CHARACTERS_MAX:
+        # librdkafka fails on those above 512 in its own way.
+        raise CliError(
+            f"there is no topic with a name of {len(topic)} characters: "
+            f"at most {TOPIC_NAME_CHARACTERS_MAX} fit"
+        )
     metadata: ClusterMetadata = fetch_metadata(client, topic)
     found = metadata.topics.get(topic)
     if found is not None and found.error is None:

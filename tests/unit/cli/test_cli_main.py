@@ -243,6 +243,24 @@ def test_a_bundle_with_nothing_in_it_is_a_failure(
     assert not bundle.exists()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "t", "--group"],
+        ["group", "describe"],
+        ["txn", "describe"],
+        ["produce", "t", "--transactional-id"],
+        ["broker", "fence", "1", "--reason"],
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_no_request_has_room_for_is_wrong_usage(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, "ü" * 20_000, "--data", f"{tmp_path}/none"]) == ExitCode.USAGE
+    assert "at most 32767" in capsys.readouterr().err
+
+
 def test_settings_without_a_file_do_not_run_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["broker", "--set", "log.retention.hours=1"]) == ExitCode.USAGE
     assert "name a file of settings with --config FILE" in capsys.readouterr().err
