@@ -6,6 +6,7 @@ Every verb that prints a table takes `-o json`; the JSON is the contract, the ta
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 PIPE_COLUMNS = 200
 FOLDED_COLUMNS = 24
 LINE_COLUMNS_MAX = 10_000
+# Tabs and line ends are none of these.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_json(value: object) -> None:
@@ -53,7 +56,11 @@ def print_table(
     """
     from rich.measure import Measurement
 
-    table = build_table(columns, [list(row) for row in rows], title=title, right=right)
+    # Names of groups, clients and members are whatever a client has sent.
+    cells = [
+        [escape_controls(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+    ]
+    table = build_table(columns, cells, title=title, right=right)
     # Not printed by rich itself, which would end the process when the reader of a pipe is gone.
     console = build_console()
     unlimited = console.options.update(width=LINE_COLUMNS_MAX)
@@ -111,6 +118,11 @@ def note_if_interrupted(text: str) -> Iterator[None]:
     except KeyboardInterrupt:
         note(text)
         raise
+
+
+def escape_controls(text: str) -> str:
+    """Return a text that cannot move the cursor or rewrite a terminal."""
+    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def format_count(count: int, noun: str) -> str:

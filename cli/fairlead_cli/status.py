@@ -14,6 +14,7 @@ from fairlead_cli.local.control import state_of_entry
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.up_command import up_command
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.output import escape_controls
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
@@ -261,7 +262,8 @@ def list_orders(broker: dict[str, Any]) -> Iterator[str]:
     """Yield what somebody has ordered that keeps a broker from its full share of the work."""
     named = f"{broker['id']}{cluster_arguments()}"
     if broker.get("fencedBy"):
-        yield f"fenced by order ({broker['fencedBy']}); end it: fairlead broker unfence {named}"
+        why = escape_controls(broker["fencedBy"])
+        yield f"fenced by order ({why}); end it: fairlead broker unfence {named}"
     if broker.get("drained"):
         yield f"drained, it gets nothing new; end it: fairlead broker undrain {named}"
     for folder in broker.get("cordonedLogDirs", ()):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fairlead_cli.output import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Control characters of a record must not reach a terminal: they can rewrite what it shows.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 TIMESTAMP_TYPES = {0: None, 1: "CreateTime", 2: "LogAppendTime"}
 
 
@@ -118,4 +117,4 @@ def show_bytes(data: bytes | None, options: SinkOptions) -> str:
     if data is None:
         return options.null_marker
     text = data.decode(errors="backslashreplace")
-    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return escape_controls(text)

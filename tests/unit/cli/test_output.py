@@ -135,3 +135,8 @@ def test_a_log_gets_no_bar_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
         show([{"batchId": 1, "rowsPerSecond": 10, "lag": 5}])
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
+
+
+def test_a_name_in_a_table_cannot_rewrite_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["group"], [["\x1b]0;title\x07\x9b2J"]])
+    assert r"\x1b]0;title\x07\x9b2J" in capsys.readouterr().out
