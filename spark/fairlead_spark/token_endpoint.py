@@ -8,6 +8,7 @@ of an error holds a secret or a token.
 import base64
 import json
 import logging
+import math
 import ssl
 import threading
 import time
@@ -157,7 +158,7 @@ def _parse(endpoint: TokenEndpoint, data: bytes) -> tuple[str, float]:
         ):
             raise TypeError
         said = found.get("expires_in")
-        life_s = _life_by_claim(token) if said is None else float(said)
+        life_s = _life_by_claim(token) if said is None else _seconds(said)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise SourceError(text) from None
     return token, life_s
@@ -168,6 +169,14 @@ def _life_by_claim(token: str) -> float:
     parts = token.split(".")
     try:
         claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return max(0.0, float(claims["exp"]) - time.time())
+        return max(0.0, _seconds(claims["exp"]) - time.time())
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return 0.0
+
+
+def _seconds(said: Any) -> float:
+    """Return a finite number of seconds; ValueError, TypeError. JSON can hold NaN here."""
+    seconds = float(said)
+    if not math.isfinite(seconds):
+        raise ValueError("a token that never ends is asked for never again")
+    return seconds

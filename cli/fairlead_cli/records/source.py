@@ -41,7 +41,7 @@ class SourceRecord(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes]]
+    headers: list[tuple[str, bytes | None]]
     size: int
     timestamp_ms: int | None = None
 
@@ -78,7 +78,7 @@ def read_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceReco
     """Yield one record a line; with a key separator, `key<separator>value`."""
     separator = options.key_separator.encode() if options.key_separator else None
     marker = options.null_marker.encode() if options.null_marker is not None else None
-    headers = list(options.headers)
+    headers: list[tuple[str, bytes | None]] = list(options.headers)
     for number, line in enumerate(stream, start=1):
         text = line.rstrip(b"\r\n")
         key: bytes | None = None
@@ -161,8 +161,8 @@ def build_row_record(
 ) -> SourceRecord:
     """Return key, headers and timestamp out of the fields that the options name."""
     key = take_field(row, options.key_field, place) if options.key_field else None
-    headers = list(options.headers)
-    headers += [(field, take_field(row, field, place) or b"") for field in options.header_fields]
+    headers: list[tuple[str, bytes | None]] = list(options.headers)
+    headers += [(field, take_field(row, field, place)) for field in options.header_fields]
     timestamp_ms = None
     if options.timestamp_field:
         timestamp_ms = parse_timestamp(take_field(row, options.timestamp_field, place), place)

@@ -155,9 +155,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_json_line() -> None:
 
 def test_headers_come_from_options_and_fields() -> None:
     (record,) = documents(
-        b'{"a": 1, "b": "x"}\n', header_fields=("b",), headers=(("source", b"test"),)
+        b'{"a": 1, "b": "x", "c": null, "d": ""}\n',
+        header_fields=("b", "c", "d"),
+        headers=(("source", b"test"),),
     )
-    assert record.headers == [("source", b"test"), ("b", b"x")]
+    assert record.headers == [("source", b"test"), ("b", b"x"), ("c", None), ("d", b"")]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,8 @@ def test_while_the_endpoint_fails_a_token_is_used_to_its_end(
         ((200, {"access_token": "a\x01auth=b"}), SourceError, "answers with what is no token"),
         ((200, {"access_token": 5}), SourceError, "answers with what is no token"),
         ((200, granted("t", expires_in="x")), SourceError, "answers with what is no token"),
+        ((200, granted("t", expires_in=math.inf)), SourceError, "answers with what is no token"),
+        ((200, granted("t", expires_in="nan")), SourceError, "answers with what is no token"),
         ((200, " " * 300_000), SourceError, "no token: more than 262144 bytes"),
     ],
 )
