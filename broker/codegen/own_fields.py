@@ -22,17 +22,31 @@ OWN_FIELDS: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
                 "ignorable": True,
             }
         ]
-    }
+    },
+    "ConsumerGroupHeartbeatRequest": {
+        "ConsumerGroupHeartbeatRequest": [
+            {
+                "name": name,
+                "type": "string",
+                "versions": "0+",
+                "taggedVersions": "0+",
+                "tag": FIRST_TAG + number,
+                "ignorable": True,
+            }
+            for number, name in enumerate(("AskedBy", "AskedFrom"))
+        ]
+    },
 }
-"""By message and struct: definitions as in Kafka's files."""
+"""By message, and by its struct or itself: definitions as in Kafka's files."""
 
 
 def with_own_fields(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a message with the fields that are added to its structs."""
+    """Return the definition of a message with the fields that are added to it and its structs."""
     own = OWN_FIELDS.get(definition["name"])
     if own is None:
         return definition
-    return {**definition, "fields": [_extended(each, own) for each in definition["fields"]]}
+    fields = [_extended(each, own) for each in definition["fields"]]
+    return {**definition, "fields": fields + own.get(definition["name"], [])}
 
 
 def _extended(field: dict[str, Any], own: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -37,7 +37,13 @@ UUIDS = (bytes(16), bytes(range(16)))
 ERROR_OF_API_VERSIONS = frozenset({"ApiVersionsResponse.error_code"})
 
 # What only Fairlead's brokers tell one another; the other implementations do not know it.
-OWN_FIELDS = frozenset({"WritableTxnMarkerTopic.leader_epochs"})
+OWN_FIELDS = frozenset(
+    {
+        "WritableTxnMarkerTopic.leader_epochs",
+        "ConsumerGroupHeartbeatRequest.asked_by",
+        "ConsumerGroupHeartbeatRequest.asked_from",
+    }
+)
 
 # How many damaged instances of each message and version; `make simulate` asks for more.
 SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "3"))

@@ -215,6 +215,37 @@ def created(client: RestClient, group: str, config: Any) -> Any:
     return reply.json if reply.status == 200 else None
 
 
+def test_a_pattern_finds_what_its_user_may_see_wherever_its_group_is(
+    connect: Any, admin: AdminClient, topic: str
+) -> None:
+    secret = f"{topic}-secret"
+    for future in admin.create_topics([NewTopic(secret, 1, 3)]).values():
+        future.result(20)
+    groups = [f"{topic}-{number}" for number in range(8)]
+    allow(
+        admin,
+        rule("ada", AclOperation.READ, topic),
+        rule("ada", AclOperation.WRITE, topic),
+        *(rule("ada", AclOperation.READ, each, kind=ResourceType.GROUP) for each in groups),
+    )
+    ada = connect("ada", 0)
+    wait_until(lambda: permitted(ada, topic, {"value": {"type": "JSON", "data": "hello"}}))
+    bases = []
+    for group in groups:
+        config = {"format": "json", "auto.offset.reset": "earliest"}
+        made = wait_until(lambda: created(ada, group, config))  # noqa: B023
+        bases.append(f"/consumers/{group}/instances/{made['instance_id']}")
+        pattern = {"topic_pattern": f"{topic}.*"}
+        assert ada.post(f"{bases[-1]}/subscription", pattern, content_type=V2).status == 204
+    for base in bases:
+        found = wait_until(
+            lambda: ada.get(f"{base}/records?timeout=1000", headers={"Accept": V2_JSON}).json  # noqa: B023
+        )
+        assert [each["value"] for each in found] == ["hello"], found
+        assert ada.get(f"{base}/subscription").json == {"topics": [topic]}
+        assert ada.ask("DELETE", base).status == 204
+
+
 def test_what_waits_ends_with_the_right_to_it(
     cluster: Any, connect: Any, admin: AdminClient, topic: str
 ) -> None:

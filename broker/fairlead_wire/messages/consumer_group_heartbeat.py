@@ -13,6 +13,7 @@ from fairlead_wire.primitives import (
     ENCODE_ERRORS,
     NULL_UUID,
     UVARINTS,
+    append_tags,
     begin_elements,
     compact_int32_array,
     count_elements,
@@ -23,6 +24,7 @@ from fairlead_wire.primitives import (
     null_value,
     oversized,
     read_string_size,
+    read_tags,
     read_uvarint,
     skip_tags,
     string_size,
@@ -30,6 +32,7 @@ from fairlead_wire.primitives import (
     unknown_version,
     unpack_from,
     uvarint,
+    wrong_tag_size,
     wrong_uuid,
 )
 from fairlead_wire.segments import Buffer, Segment
@@ -70,6 +73,8 @@ class ConsumerGroupHeartbeatRequest(Message):
     subscribed_topic_regex: str | None = None  # v1
     server_assignor: str | None = None
     topic_partitions: list[RequestTopicPartitions] | None = None
+    asked_by: str = ""  # tag 10000
+    asked_from: str = ""  # tag 10001
 
     @classmethod
     def decode(
@@ -323,9 +328,37 @@ def _decode_consumer_group_heartbeat_request_flexible(
             topic_partitions.append(topic_partitions_element)
     tags = buffer[position]
     position += 1
+    asked_by = ""
+    asked_from = ""
     if tags:
         count_elements(tags)
-        position = skip_tags(buffer, position - 1)
+        payloads, end_of_tags = read_tags(buffer, position - 1)
+        for tag, position, stop in payloads:
+            if tag == 10000:
+                size = buffer[position]
+                position += 1
+                if size > 127:
+                    size, position = read_string_size(buffer, position - 1)
+                if size == 0:
+                    raise null_value("ConsumerGroupHeartbeatRequest.asked_by")
+                end = position + size - 1
+                asked_by = buffer[position:end].tobytes().decode()
+                position = end
+            elif tag == 10001:
+                size = buffer[position]
+                position += 1
+                if size > 127:
+                    size, position = read_string_size(buffer, position - 1)
+                if size == 0:
+                    raise null_value("ConsumerGroupHeartbeatRequest.asked_from")
+                end = position + size - 1
+                asked_from = buffer[position:end].tobytes().decode()
+                position = end
+            else:
+                continue
+            if position != stop:
+                raise wrong_tag_size("ConsumerGroupHeartbeatRequest", tag)
+        position = end_of_tags
     return ConsumerGroupHeartbeatRequest(
         group_id,
         member_id,
@@ -337,6 +370,8 @@ def _decode_consumer_group_heartbeat_request_flexible(
         subscribed_topic_regex,
         server_assignor,
         topic_partitions,
+        asked_by,
+        asked_from,
     ), position
 
 
@@ -411,7 +446,36 @@ def _encode_consumer_group_heartbeat_request_flexible(
         append(UVARINTS[size] if size < 128 else uvarint(size))
         for topic_partitions_element in topic_partitions:
             _encode_request_topic_partitions_flexible(topic_partitions_element, parts, version)
-    append(b"\0")
+    if message.asked_by or message.asked_from:
+        _encode_consumer_group_heartbeat_request_flexible_tags(message, parts, version)
+    else:
+        append(b"\0")
+
+
+def _encode_consumer_group_heartbeat_request_flexible_tags(
+    message: ConsumerGroupHeartbeatRequest,
+    parts: list[Buffer],
+    version: int,
+) -> None:
+    payloads: list[tuple[int, list[Buffer]]] = []
+    payload: list[Buffer]
+    if message.asked_by:
+        payload = []
+        append = payload.append
+        text = message.asked_by.encode()
+        size = len(text) + 1
+        append(UVARINTS[size] if size < 128 else string_size(size))
+        append(text)
+        payloads.append((10000, payload))
+    if message.asked_from:
+        payload = []
+        append = payload.append
+        text = message.asked_from.encode()
+        size = len(text) + 1
+        append(UVARINTS[size] if size < 128 else string_size(size))
+        append(text)
+        payloads.append((10001, payload))
+    append_tags(parts, payloads)
 
 
 def _decode_response_topic_partitions_flexible(

@@ -4,6 +4,8 @@ Behaviour: a member of a group of KIP-848 joins (epoch 0), says that it lives an
 leaves (-1, a static one for a moment: -2). The answer has its epoch, and what it may read where
 that is news to it; it comes when all that it rests on is committed. A group without members changes
 over from the classic protocol, one with members if `group.consumer.migration.policy` allows it.
+A broker that has the member of an HTTP client says in tags of its own whose that is: a regular
+expression finds what that user may describe.
 Versions:  1 regular expressions (RE2); the member makes its own id.
 Missing:   nothing.
 """
@@ -15,7 +17,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import PENDING, Pending, handles
-from fairlead_broker.authorization import Operation, ResourceType, needs_group
+from fairlead_broker.authorization import Operation, Principal, ResourceType, needs_group
 from fairlead_broker.group.assignors.assignment import TopicIdPartition
 from fairlead_broker.group.group_types import ConsumerHeartbeat, ConsumerHeartbeatResult
 from fairlead_broker.handlers.groups.group_requests import ParkedMember, require_consumer_protocol
@@ -32,6 +34,8 @@ from fairlead_wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fairlead_broker.api_registry import RequestContext
 
 _OWN_MEMBER_ID_SINCE = 1
@@ -111,7 +115,20 @@ def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Co
             for each in owned
             for partition in each.partitions
         ),
-        may_describe=lambda name: context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, name),
+        may_describe=_describer(request, context),
+    )
+
+
+def _describer(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> Callable[[str], bool]:
+    """Return what tells whether the member may know of a topic; brokers say whose theirs are."""
+    authorizer = context.broker.authorizer
+    if authorizer is None or not (context.listener.is_internal and request.asked_by):
+        return lambda name: context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    kind, _, user = request.asked_by.partition(":")
+    return lambda name: authorizer.would_allow(
+        Principal(kind, user), request.asked_from, Operation.DESCRIBE, ResourceType.TOPIC, name
     )
 
 

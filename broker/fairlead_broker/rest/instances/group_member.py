@@ -11,6 +11,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.limits import REST_INSTANCE_REBALANCE_MS
 from fairlead_broker.rest.instances.group_offsets import NO_EPOCH, NO_MEMBER, PASSING
 from fairlead_broker.rest.problems import error_code, raise_code
@@ -118,8 +119,7 @@ class GroupMember:
             await self._reconcile()
         if self._told is None or self._told[1] != self._owned.keys():
             return 0.0
-        if len(self._owned) < len(self._target):
-            # The image of this broker does not have a new topic yet.
+        if len(self._owned) < len(self._target) and self._has_unknown():
             return RETRY_S
         return response.heartbeat_interval_ms / 1000
 
@@ -143,6 +143,9 @@ class GroupMember:
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest(self._group_id, self._member_id, self._epoch)
+        # A coordinator elsewhere knows this broker, and not who asks.
+        request.asked_by = str(self._kafka.principal)
+        request.asked_from = self._kafka.client_host
         owned = frozenset(self._owned)
         told = None if self._epoch == _JOINING else self._told
         if told is None:
@@ -185,10 +188,18 @@ class GroupMember:
         added = {}
         for topic_id, index in self._target - self._owned.keys():
             name = image.topic_name(topic_id)
-            if name is not None:
+            # A pattern is looked up for all members that have it, by the rights of one of them.
+            if name is not None and self._kafka.would_allow(
+                Operation.DESCRIBE, ResourceType.TOPIC, name
+            ):
                 added[topic_id, index] = (name, index)
         self._owned |= added
         self._owner.take(set(added.values()))
+
+    def _has_unknown(self) -> bool:
+        """Tell whether the image of this broker does not have a new topic yet."""
+        image = self._kafka.broker.image
+        return any(image.topic_name(topic_id) is None for topic_id, _ in self._target)
 
     def _rejoin(self) -> None:
         """Begin anew: the coordinator has given all partitions to others."""
