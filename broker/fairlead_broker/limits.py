@@ -371,6 +371,9 @@ REST_BODY_BYTES_MAX: Final = 16 * MIB
 REST_DOCUMENT_BYTES_MAX: Final = MIB
 """A body that is one JSON document, such as a topic to create, and what a v2 body holds around its
 records: it is parsed whole, which takes some 10 ms."""
+REST_DOCUMENT_COMMAS_MAX: Final = 50_000
+"""What such a document may have of them, and so of numbers, of which each is held against a schema:
+some 200 ms, in a thread."""
 REST_RECORD_BYTES_MAX: Final = 2 * MIB
 """A record as JSON: a batch of the default `max.message.bytes` in base64, and room around it."""
 REST_RECORD_TOKENS_MAX: Final = 50_000

@@ -114,6 +114,17 @@ def test_a_whole_number_is_one_however_it_is_written(client: RestClient, count: 
     assert (reply.status, reply.json["partitions_count"]) == (200, 3)
 
 
+@pytest.mark.parametrize("path", ["topics", "topics/{}/configs:alter"])
+def test_more_numbers_than_anybody_means_are_refused(
+    client: RestClient, topic: str, path: str
+) -> None:
+    """Each would be held against a schema, which takes seconds for all that a body has room for."""
+    numbers = {"topic_name": "many", "replicas_assignments": {"0": [1] * 300_000}}
+    reply = client.post(f"{client.v3}/{path.format(topic)}", numbers)
+    assert (reply.status, reply.json["error_code"]) == (400, 400), reply
+    assert "commas" in reply.json["message"]
+
+
 def test_several_lines_of_accept_are_one_list(client: RestClient) -> None:
     with client.socket() as connection:
         connection.sendall(

@@ -9,13 +9,14 @@ from aiohttp import web
 
 from fairlead_broker.limits import (
     REST_DOCUMENT_BYTES_MAX,
+    REST_DOCUMENT_COMMAS_MAX,
     REST_GZIP_BYTES_MIN,
     REST_JSON_DEPTH_MAX,
     REST_RECORD_TOKENS_MAX,
     REST_REQUEST_TIMEOUT_MS,
     REST_WRITE_STALL_S,
 )
-from fairlead_broker.rest.documents.json_frames import StreamFrames
+from fairlead_broker.rest.documents.json_frames import STEP_BYTES, OversizedError, StreamFrames
 from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
 from fairlead_broker.rest.documents.schema_validation import first_problem
 from fairlead_broker.rest.negotiation import (
@@ -163,6 +164,8 @@ class RestRequest:
                 return None
             if data is None:
                 raise JsonError("the body is to be one object")
+            if not has_records and data.count(b",") > REST_DOCUMENT_COMMAS_MAX:
+                raise OversizedError(f"it has more than {REST_DOCUMENT_COMMAS_MAX} commas")
             document = load_json(data, has_ints=not has_records)
         except JsonError as error:
             raise ProblemError(400, f"the body is no JSON of use: {error}") from error
@@ -172,7 +175,10 @@ class RestRequest:
                 dump_json(document)
             except JsonError as error:
                 raise ProblemError(422, str(error), code=code) from error
-        problem = first_problem(document, schema)
+        if len(data) <= STEP_BYTES:
+            problem = first_problem(document, schema)
+        else:
+            problem = await asyncio.to_thread(first_problem, document, schema)
         if problem is not None:
             where = "".join(f"/{part}" for part in problem.absolute_path) or "the body"
             raise ProblemError(422, f"{where}: {problem.message}", code=code)

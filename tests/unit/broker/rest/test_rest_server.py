@@ -1,6 +1,7 @@
 """How requests end: with one answer, whatever goes wrong, and never with two."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from aiohttp import web
 
 from fairlead_broker.net.peer_log import PeerLog
+from fairlead_broker.rest import request as request_module
 from fairlead_broker.rest import server as server_module
-from fairlead_broker.rest.operations import JSON, Answer, Operation
+from fairlead_broker.rest.documents.schema_validation import first_problem
+from fairlead_broker.rest.operations import JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError
 from fairlead_broker.rest.request import RestRequest
 from fairlead_broker.rest.server import RestServer
@@ -28,16 +31,20 @@ STATUSES = [500, 422, 404]
 def ask(stage: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Serve one operation, and return what a connection to it brings."""
 
-    def act(handle: Callable[[RestRequest], Awaitable[web.StreamResponse]]) -> bytes:
+    def act(
+        handle: Callable[[RestRequest], Awaitable[web.StreamResponse]], body: bytes = b""
+    ) -> bytes:
         answers = {200: Answer("A text.", {"type": "string"}, (JSON,))}
-        operation = Operation("try", "GET", "/try", "Try.", handle, answers)
+        wanted = Body({JSON: {"type": "object"}}) if body else None
+        method = "POST" if body else "GET"
+        operation = Operation("try", method, "/try", "Try.", handle, answers, body=wanted)
         monkeypatch.setattr(server_module, "OPERATIONS", (operation,))
-        return bytes(stage.run(exchange(stage.broker)))
+        return bytes(stage.run(exchange(stage.broker, method, body)))
 
     return act
 
 
-async def exchange(broker: Any) -> bytes:
+async def exchange(broker: Any, method: str, body: bytes) -> bytes:
     """Send a request on a connection that may be kept, and take all that comes."""
     address = RestAddress("127.0.0.1", 0, "127.0.0.1", 0, (), (), 1_000)
     server = RestServer(broker, address, b"secret", PeerLog())
@@ -45,8 +52,10 @@ async def exchange(broker: Any) -> bytes:
     await server.start()
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        request = f"GET /try HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
-        writer.write(request.encode())
+        request = f"{method} /try HTTP/1.1\r\nHost: {host}:{port}\r\n"
+        if body:
+            request += f"Content-Type: {JSON}\r\nContent-Length: {len(body)}\r\n"
+        writer.write(request.encode() + b"\r\n" + body)
         async with asyncio.timeout(10):
             head = await reader.readuntil(b"\r\n\r\n")
             if b"Content-Length" in head:
@@ -86,3 +95,24 @@ def test_an_error_before_the_answer_is_the_answer(
     found = ask(handle)
     assert found.startswith(b"HTTP/1.1 %d " % status)
     assert b'"error_code":%d' % status in found
+
+
+@pytest.mark.parametrize(("numbers", "holds_up"), [(10, True), (20_000, False)])
+def test_a_large_document_is_held_against_its_schema_beside_the_loop(
+    ask: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, numbers: int, holds_up: bool
+) -> None:
+    threads = []
+
+    def look(document: Any, schema: Any) -> Any:
+        threads.append(threading.get_ident())
+        return first_problem(document, schema)
+
+    async def handle(request: RestRequest) -> web.StreamResponse:
+        threads.append(threading.get_ident())
+        return request.answer(len((await request.document())["numbers"]))
+
+    monkeypatch.setattr(request_module, "first_problem", look)
+    body = b'{"numbers":[%b]}' % b",".join([b"1"] * numbers)
+    assert ask(handle, body).endswith(b"\r\n\r\n%d" % numbers)
+    loop, other = threads
+    assert (loop == other) is holds_up
