@@ -52,8 +52,6 @@ JWKS_EXPEDITED_S: Final = 30
 """How often at most a token with an unknown key has the keys read again."""
 TLS_SEND_BYTES: Final = 128 * KIB
 """Of a reply, what is encrypted at once and waits for the socket then."""
-TLS_UNASKED_BYTES_MAX: Final = 16 * KIB
-"""Answers of TLS itself, as to new keys, that a peer may leave lying."""
 FRAME_DEADLINE_S: Final = 30
 """How long the bytes of one frame may take to arrive, first to last…"""
 FRAME_RATE_MIN_BYTES_PER_S: Final = 256 * KIB

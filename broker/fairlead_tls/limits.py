@@ -9,5 +9,7 @@ RECORD_HEADER_BYTES: Final = 5
 RECORD_BYTES_MAX: Final = 16 * 1024
 HANDSHAKE_STEP_BYTES: Final = 16 * 1024
 """What one step of a handshake takes in at most."""
+UNASKED_BYTES_MAX: Final = 16 * 1024
+"""Answers of TLS itself, as to new keys, that a peer may leave lying."""
 PEM_BYTES_MAX: Final = 1 << 20
 """The largest file of certificates."""

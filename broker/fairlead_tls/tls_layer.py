@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from fairlead_tls.engine import HANDSHAKE_RECORD, TlsEngine, TlsRefusedError
-from fairlead_tls.limits import HANDSHAKE_STEP_BYTES
+from fairlead_tls.limits import HANDSHAKE_STEP_BYTES, UNASKED_BYTES_MAX
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -81,6 +81,8 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         self._behind = b""
         """What came with a step of the handshake and may be no part of it: one read at most."""
         self._is_paused = False
+        self._unasked_bytes = 0
+        """Answers of TLS itself since the peer has last taken all that there was."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Tell the protocol above at once."""
@@ -155,7 +157,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
                     return
                 self.above.data_received(data)
         except ssl.SSLWantReadError:
-            self._flush()
+            self._answer()
         except ssl.SSLZeroReturnError:
             self.close()
         except ssl.SSLError:
@@ -211,6 +213,15 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             if self._on_secure is not None:
                 self._on_secure(peer)
             self.read()
+
+    def _answer(self) -> None:
+        """Send what TLS itself answers, as to new keys; end who asks for much and takes nothing."""
+        if not self._raw.get_write_buffer_size():
+            self._unasked_bytes = 0
+        self._unasked_bytes += self.engine.outgoing.pending
+        self._flush()
+        if self._unasked_bytes > UNASKED_BYTES_MAX:
+            self._raw.abort()
 
     def _flush(self) -> None:
         if self.engine.outgoing.pending:

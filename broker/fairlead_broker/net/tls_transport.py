@@ -11,16 +11,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from fairlead_broker.limits import (
-    BYTES_SENT_PER_TURN,
-    SEGMENTS_PER_SEND,
-    TLS_SEND_BYTES,
-    TLS_UNASKED_BYTES_MAX,
-)
+from fairlead_broker.limits import BYTES_SENT_PER_TURN, SEGMENTS_PER_SEND, TLS_SEND_BYTES
 from fairlead_broker.net.frame_reader import FrameReader
 from fairlead_broker.net.read_ahead import read_exactly
 from fairlead_broker.net.sender import Sender, SendState
 from fairlead_tls.engine import TlsRefusedError
+from fairlead_tls.limits import UNASKED_BYTES_MAX
 from fairlead_tls.tls_stream import TlsStream
 
 if TYPE_CHECKING:
@@ -104,7 +100,7 @@ class TlsReader(FrameReader):
         if self._stream.outgoing.pending:
             # An answer of TLS itself: the peer has asked for new keys.
             connection.flush()
-            if self._stream.outgoing.pending > TLS_UNASKED_BYTES_MAX:
+            if self._stream.outgoing.pending > UNASKED_BYTES_MAX:
                 connection.close("it asks for new keys and takes none")
                 return
         self._read_on()

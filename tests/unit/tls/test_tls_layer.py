@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from waiting import until
 
 from fairlead_operator.certificates.authority import issue, make_authority
 from fairlead_tls.engine import TlsEngine
-from fairlead_tls.limits import HANDSHAKE_BYTES_MAX, HANDSHAKE_STEP_BYTES
+from fairlead_tls.limits import HANDSHAKE_BYTES_MAX, HANDSHAKE_STEP_BYTES, UNASKED_BYTES_MAX
 from fairlead_tls.tls_layer import TlsLayer
 
 BODY = b"x" * (4 * HANDSHAKE_BYTES_MAX)
@@ -48,6 +51,12 @@ class Socket(asyncio.Transport):
 
     def close(self) -> None:
         self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.sent)
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -130,3 +139,68 @@ def test_a_handshake_without_an_end_is_refused(tmp_path: Path, at_once: int) -> 
     raw, refusals = asyncio.run(run())
     assert raw.is_closed
     assert len(refusals) == 1
+
+
+class NewKeys:
+    """Makes the records in which a client of TLS_AES_256_GCM_SHA384 asks for new keys (RFC 8446).
+
+    Python's `ssl` cannot ask for them.
+    """
+
+    def __init__(self, key_log: Path) -> None:
+        lines = [line.split() for line in key_log.read_text().splitlines()]
+        (secret,) = (line[2] for line in lines if line[0] == "CLIENT_TRAFFIC_SECRET_0")
+        self._secret = bytes.fromhex(secret)
+
+    def ask(self) -> bytes:
+        """Return the next KeyUpdate, which wants one back; each record has keys of its own."""
+        head = b"\x17\x03\x03" + (5 + 1 + 16).to_bytes(2)
+        key, nonce = self._expand(b"key", 32), self._expand(b"iv", 12)
+        self._secret = self._expand(b"traffic upd", 48)
+        return head + AESGCM(key).encrypt(nonce, b"\x18\0\0\x01\x01" + b"\x16", head)
+
+    def _expand(self, label: bytes, size: int) -> bytes:
+        name = b"tls13 " + label
+        info = size.to_bytes(2) + len(name).to_bytes(1) + name + b"\0"
+        return HKDFExpand(hashes.SHA384(), size, info).derive(self._secret)
+
+
+async def ask_for_keys(directory: Path, count: int, *, is_taken: bool) -> tuple[Socket, int]:
+    """Ask so often, and take the answers or leave them; return what was sent at most, too."""
+    server = Server(directory)
+    raw, client = Socket(), TlsEngine()
+    context = ssl.create_default_context(cafile=str(server.ca))
+    context.keylog_filename = str(directory / "keys")
+    client.begin_client(context, "localhost")
+    unsent_max = 0
+    with ThreadPoolExecutor(1) as pool:
+        layer = TlsLayer(Above(), server, pool, list[str]().append)
+        layer.connection_made(raw)
+        while not client.step_handshake():
+            layer.data_received(client.outgoing.read())
+            await raw.reads()
+            client.incoming.write(bytes(raw.sent))
+            raw.sent.clear()
+        layer.data_received(client.outgoing.read())
+        await raw.reads()
+        assert client.tls.cipher() == ("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256)
+        keys = NewKeys(directory / "keys")
+        raw.sent.clear()
+        for _ in range(count):
+            layer.data_received(keys.ask())
+            unsent_max = max(unsent_max, len(raw.sent))
+            if is_taken:
+                raw.sent.clear()
+    return raw, unsent_max
+
+
+def test_who_asks_for_new_keys_and_takes_none_is_ended(tmp_path: Path) -> None:
+    raw, unsent_max = asyncio.run(ask_for_keys(tmp_path, 2000, is_taken=False))
+    assert raw.is_closed
+    assert UNASKED_BYTES_MAX < unsent_max < 2 * UNASKED_BYTES_MAX
+
+
+def test_who_takes_new_keys_may_ask_for_any(tmp_path: Path) -> None:
+    raw, unsent_max = asyncio.run(ask_for_keys(tmp_path, 2000, is_taken=True))
+    assert not raw.is_closed
+    assert 0 < unsent_max < 100
