@@ -246,6 +246,30 @@ def test_a_pattern_finds_what_its_user_may_see_wherever_its_group_is(
         assert ada.ask("DELETE", base).status == 204
 
 
+def test_a_group_of_topics_that_may_not_be_seen_is_told_by_no_broker(
+    connect: Any, admin: AdminClient, topic: str
+) -> None:
+    groups = [f"{topic}-{number}" for number in range(6)]
+    allow(
+        admin,
+        rule("ada", AclOperation.READ, topic),
+        *(rule("ada", AclOperation.READ, each, kind=ResourceType.GROUP) for each in groups),
+        *(rule("eve", AclOperation.DESCRIBE, each, kind=ResourceType.GROUP) for each in groups),
+    )
+    ada, eve = connect("ada"), connect("eve")
+    for group in groups:
+        made = wait_until(lambda: created(ada, group, {}))  # noqa: B023
+        base = f"/consumers/{group}/instances/{made['instance_id']}"
+        assert ada.post(f"{base}/subscription", {"topics": [topic]}, content_type=V2).status == 204
+        wait_until(lambda: ada.get(f"{base}/assignments").json["partitions"])  # noqa: B023
+        found = eve.get(f"{eve.v3}/consumer-groups/{group}")
+        assert (found.status, found.json["error_code"]) == (403, 40301), found
+        assert ada.get(f"{ada.v3}/consumer-groups/{group}").status == 200
+    assert eve.get(f"{eve.v3}/consumer-groups").json["data"] == []
+    listed = ada.get(f"{ada.v3}/consumer-groups").json["data"]
+    assert {each["consumer_group_id"] for each in listed} >= set(groups)
+
+
 def test_what_waits_ends_with_the_right_to_it(
     cluster: Any, connect: Any, admin: AdminClient, topic: str
 ) -> None:

@@ -1,7 +1,7 @@
 """Consumer groups as the operations need them: of all brokers, of both protocols.
 
 Brokers answer each other without asking who may know it. So what comes from another broker is cut
-here to what who asks may see, by the same authorizer that the handlers ask.
+here to what who asks may see, or refused, by the same authorizer that the handlers ask.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairlead_wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fairlead_broker.rest.request import RestRequest
     from fairlead_wire.message import Message
@@ -80,8 +80,11 @@ async def list_groups(request: RestRequest) -> list[Group]:
                     broker_id, _question(kind, part), request.deadline_s
                 )
                 for described in answer.groups:
-                    # One that has gone meanwhile is left out.
-                    if not described.error_code:
+                    # One that has gone meanwhile is left out, and one that a handler would refuse.
+                    if not described.error_code and all(
+                        kafka.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+                        for topic in _refusing_topics(kind, described)
+                    ):
                         found[described.group_id] = _read(request, kind, described)
                 await request.slices.rest()
     return [found[group_id] for group_id in sorted(found)]
@@ -103,6 +106,8 @@ async def describe_group(request: RestRequest) -> Group:
         code = _code_of(response)
         if code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise_code(code, response.groups[0].error_message)
+            for topic in _refusing_topics(kind, response.groups[0]):
+                request.kafka.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
             return _read(request, kind, response.groups[0])
     raise _unknown_group(group_id)
 
@@ -147,6 +152,18 @@ def _code_of(response: Any) -> int:
 
 def _unknown_group(group_id: str) -> ProblemError:
     return ProblemError(404, f"there is no consumer group {group_id}")
+
+
+def _refusing_topics(kind: str, described: Any) -> Iterator[str]:
+    """Yield the topics that who describes a group must be allowed to describe, too.
+
+    As its handler asks for them: of KIP-848's groups all that members have or shall have.
+    """
+    if kind == CONSUMER:
+        for member in described.members:
+            for assignment in (member.assignment, member.target_assignment):
+                for topic in assignment.topic_partitions:
+                    yield topic.topic_name
 
 
 def _read(request: RestRequest, kind: str, described: Any) -> Group:
