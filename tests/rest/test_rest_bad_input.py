@@ -241,6 +241,9 @@ def test_a_request_that_is_none_gets_a_problem(client: RestClient) -> None:
     answer = exchange(client, b"nonsense\r\n\r\n")
     assert answer.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error_code"] == 400
+    # As others do, it tells nobody which versions of what are behind it.
+    assert b"\r\nServer: fairlead\r\n" in answer
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
     answer = exchange(client, b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b" 400 " in answer.partition(b"\r\n")[0] or b" 414 " in answer.partition(b"\r\n")[0]
 

@@ -32,7 +32,7 @@ from fairlead_broker.limits import (
     STRANGERS_PER_IP_MAX,
 )
 from fairlead_broker.rest.instances.forwarded_requests import ForwardedConnection
-from fairlead_broker.rest.problem_response import build_problem_response
+from fairlead_broker.rest.problem_response import add_common_headers, build_problem_response
 from fairlead_broker.rest.problems import ProblemError
 from fairlead_model.host_address import peer_address
 from fairlead_model.session.unproved_peers import UnprovedPeers
@@ -201,6 +201,7 @@ class RestConnection(RequestHandler):
             raise ConnectionError("the answer has begun already")
         text = (message or "the request cannot be read").partition("\n")[0]
         response = build_problem_response(ProblemError(status, text, closes=True), None)
+        add_common_headers(response)
         response.force_close()
         return response
 

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from fairlead_broker.rest.problems import ProblemError
 
 
+def add_common_headers(response: web.StreamResponse) -> None:
+    """Add what all answers have; else aiohttp names itself as the server, with its version."""
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Server"] = "fairlead"
+
+
 def build_problem_response(problem: ProblemError, accept: str | None) -> web.Response:
     """Return the answer for a request with this `Accept`."""
     headers: dict[str, Any] = {**problem.headers, "Content-Type": choose_problem(accept)}

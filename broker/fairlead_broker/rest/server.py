@@ -39,7 +39,7 @@ from fairlead_broker.rest.instances.forwarding import Forwarding
 from fairlead_broker.rest.instances.registry import ConsumerInstances
 from fairlead_broker.rest.negotiation import accept_of
 from fairlead_broker.rest.peers import Peers
-from fairlead_broker.rest.problem_response import build_problem_response
+from fairlead_broker.rest.problem_response import add_common_headers, build_problem_response
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, problem_of
 from fairlead_broker.rest.records.fetching import Fetches
 from fairlead_broker.rest.request import RestOperation, RestRequest
@@ -224,8 +224,7 @@ class RestServer:
         """Add the headers that all answers have."""
         for name, value in self._gate.cors_headers(http.headers).items():
             response.headers[name] = _with_vary(response, name, value)
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Server"] = "fairlead"
+        add_common_headers(response)
 
     async def _finish(
         self, http: web.BaseRequest, response: web.StreamResponse
