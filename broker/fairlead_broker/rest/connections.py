@@ -6,6 +6,8 @@ of them, of its own address first; where there are too many connections at all i
 has been idle for the longest, or a stranger if these have more than half of the room. What is
 answering a request stays, so 503 is for a newcomer only where all do that.
 
+A stranger has the time for which an idle connection is kept.
+
 aiohttp bounds one line of a head. Bounded here are the bytes that bring neither a request nor a
 part of a body, and the requests that have come before the one in front of them is answered.
 """
@@ -40,6 +42,7 @@ from fairlead_model.session.unproved_peers import UnprovedPeers
 if TYPE_CHECKING:
     from fairlead_broker.measures.rest_metrics import RestMetrics
 
+_SWEEP_S: Final = 1.0
 _BUSY: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -63,14 +66,17 @@ class OpenConnections:
         )
         self._idle: dict[RestConnection, None] = {}
         """Those that were let in and answer nothing, the longest idle one first."""
+        self._sweep_timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
     def arrived(self, connection: RestConnection, address: str) -> bool:
         """Count a newcomer, and end whoever has to go for it; False if that is the newcomer."""
-        now_s = asyncio.get_running_loop().time()
-        leaving = self._strangers.add(connection, address, now_s)
+        loop = asyncio.get_running_loop()
+        leaving = self._strangers.add(connection, address, loop.time())
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(_SWEEP_S, self._sweep)
         self._open.add(connection)
         if leaving is None and len(self._open) > REST_CONNECTIONS_MAX:
             leaving = self._choose_leaving()
@@ -82,6 +88,20 @@ class OpenConnections:
             return False
         leaving.abort()
         return True
+
+    def close(self) -> None:
+        """Look after no connection any more."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+
+    def _sweep(self) -> None:
+        """End strangers who have taken too long: aiohttp waits for a first request for ever."""
+        self._sweep_timer = None
+        loop = asyncio.get_running_loop()
+        for stranger in self._strangers.take_overdue(loop.time()):
+            stranger.abort()
+        if len(self._strangers):
+            self._sweep_timer = loop.call_later(_SWEEP_S, self._sweep)
 
     def _choose_leaving(self) -> RestConnection | None:
         """Return who goes where there are too many; strangers have half of the room at least."""

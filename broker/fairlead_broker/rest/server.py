@@ -169,6 +169,7 @@ class RestServer:
             self._socket.close()
         if self._door is not None:
             self._door.close()
+        self._connections.close()
         self._http.pre_shutdown()
         with suppress(TimeoutError):
             await self._http.shutdown(grace_s)

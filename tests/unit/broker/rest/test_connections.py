@@ -108,6 +108,24 @@ def test_silent_connections_lock_nobody_out(serve: Callable[..., None]) -> None:
     serve(check)
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET /try HTTP/1.1\r\nHost: loc"])
+def test_who_asks_for_nothing_has_to_go(
+    serve: Callable[..., None], monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(connections_module, "REST_KEEPALIVE_S", 0.1)
+    monkeypatch.setattr(connections_module, "_SWEEP_S", 0.1)
+
+    async def check(port: Port) -> None:
+        known, silent = await port.open(), await port.open()
+        assert await ask(known) == 200
+        silent[1].write(sent)
+        async with asyncio.timeout(10):
+            assert await is_closed(silent)
+        assert await ask(known) == 200
+
+    serve(check)
+
+
 def test_the_longest_idle_one_makes_room(serve: Callable[..., None]) -> None:
     async def check(port: Port) -> None:
         kept = [await port.open() for _ in range(4)]
