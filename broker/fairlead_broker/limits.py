@@ -254,6 +254,10 @@ PARKED_MEMBERS_MAX: Final = 20_000
 """Joins and syncs of all groups that wait for other members."""
 MEMBER_METADATA_BYTES_MAX: Final = MIB
 """What a member may bring along with a join, all its protocols together with their names."""
+MEMBER_TOPICS_MAX: Final = 10_000
+"""Topics that a member may name: whenever the group or a topic changes, all are looked at."""
+SUBSCRIBED_TOPIC_BYTES: Final = 64
+"""What a topic that a member names takes beside its characters, about."""
 MEMBER_PROTOCOLS_MAX: Final = 100
 """Protocols (assignors) that a member may name in a join; clients know four."""
 MEMBER_ID_PREFIX_MAX: Final = 255

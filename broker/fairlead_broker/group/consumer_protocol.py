@@ -11,6 +11,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fairlead_broker.limits import MEMBER_TOPICS_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -50,7 +52,10 @@ def decode_subscription(data: bytes) -> ConsumerSubscription:
         version = reader.int16()
         if version < 0:
             raise ValueError(f"a subscription of version {version}")
-        topics = tuple(sorted({reader.string() for _ in range(reader.count(2))}))
+        count = reader.count(2)
+        if count > MEMBER_TOPICS_MAX:
+            raise ValueError(f"a subscription to {count} topics")
+        topics = tuple(sorted({reader.string() for _ in range(count)}))
         reader.nullable_bytes()
         owned = reader.partitions() if version >= _OWNED_SINCE else {}
         if version >= _GENERATION_SINCE:

@@ -160,7 +160,9 @@ class GroupCoordinator:
     ) -> None:
         """Take a ConsumerGroupHeartbeat; the waiter is answered now or later. KafkaError if not."""
         group = self.find(group_id)
-        if asked.member_epoch == 0:
+        if group is not None and isinstance(group.protocol, ConsumerGroup):
+            self.memory.check_more(group.protocol.heartbeat_bytes(asked))
+        elif asked.member_epoch == 0:
             self.memory.check_more(heartbeat_bytes(asked))
         check_parked(self.parked_count)
         consumer_heartbeat(self, group_id, group, asked, waiter)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from fairlead_broker.limits import MEMBER_TOPICS_MAX
+
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 _HEAD: Final = Struct(">hi")
@@ -17,12 +19,15 @@ TOPIC_BYTES_MIN: Final = 2
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics; None if the bytes are not a subscription."""
+    """Return the topics; None if the bytes are not a subscription, or name too many."""
     size = len(metadata)
     if size < _HEAD.size:
         return None
     version, count = _HEAD.unpack_from(metadata)
     if version < 0 or not 0 <= count * TOPIC_BYTES_MIN <= size - _HEAD.size:
+        return None
+    if count > MEMBER_TOPICS_MAX:
+        # With a mebibyte of them from each member, to look costs minutes. All offsets stay.
         return None
     position = _HEAD.size
     topics = set()

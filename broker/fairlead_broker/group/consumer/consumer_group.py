@@ -45,6 +45,7 @@ from fairlead_broker.group.records.consumer_state import (
     JOINING_EPOCH,
     ConsumerGroupState,
     metadata_bytes,
+    subscription_bytes,
 )
 from fairlead_broker.group.subscription import CONSUMER_PROTOCOL_TYPE
 from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES
@@ -189,6 +190,19 @@ class ConsumerGroup:
         if has_others:
             members.refresh_epoch(is_new=True)
         return self._close(Now(now_ms, now_wall_ms))
+
+    def heartbeat_bytes(self, asked: ConsumerHeartbeat) -> int:
+        """Return how much more memory it would take after a heartbeat of a member."""
+        known = self.state.members.get(asked.member_id)
+        if known is None:
+            return heartbeat_bytes(asked) if asked.member_epoch == JOINING_EPOCH else 0
+        more = 0
+        if asked.topic_names is not None:
+            more += subscription_bytes(asked.topic_names, "")
+            more -= subscription_bytes(known.topic_names, "")
+        if asked.topic_regex is not None:
+            more += len(asked.topic_regex) - len(known.topic_regex)
+        return more
 
     def join_bytes(self, request: JoinRequest) -> int:
         """Return how much more memory it would take after a join."""
@@ -556,7 +570,7 @@ class ConsumerGroup:
 def heartbeat_bytes(asked: ConsumerHeartbeat) -> int:
     """Return what somebody who joins takes in memory, about."""
     names, pattern = asked.topic_names or (), asked.topic_regex or ""
-    return MEMBER_OVERHEAD_BYTES + sum(map(len, names)) + len(pattern)
+    return MEMBER_OVERHEAD_BYTES + subscription_bytes(names, pattern)
 
 
 def _failed(replies: Iterable[Reply], error: ErrorCode) -> list[Reply]:

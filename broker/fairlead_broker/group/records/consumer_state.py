@@ -18,10 +18,14 @@ from fairlead_broker.group.records.consumer_records import (
     ResolvedRegularExpression,
     TargetMetadata,
 )
-from fairlead_broker.limits import ASSIGNED_PARTITION_BYTES, MEMBER_OVERHEAD_BYTES
+from fairlead_broker.limits import (
+    ASSIGNED_PARTITION_BYTES,
+    MEMBER_OVERHEAD_BYTES,
+    SUBSCRIBED_TOPIC_BYTES,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from fairlead_broker.group.assignors.assignment import TopicIdPartition
     from fairlead_broker.group.records.consumer_records import RecordValue, Target
@@ -221,7 +225,12 @@ class ConsumerGroupState:
 
 def metadata_bytes(member: MemberMetadata) -> int:
     """Return what a member takes in memory without its partitions, about."""
-    size = MEMBER_OVERHEAD_BYTES + sum(map(len, member.topic_names)) + len(member.topic_regex)
+    size = MEMBER_OVERHEAD_BYTES + subscription_bytes(member.topic_names, member.topic_regex)
     if member.classic is not None:
         size += sum(len(name) + len(metadata) for name, metadata in member.classic.protocols)
     return size
+
+
+def subscription_bytes(names: Collection[str], pattern: str) -> int:
+    """Return what topics and a pattern take that a member subscribes to, about."""
+    return sum(map(len, names)) + SUBSCRIBED_TOPIC_BYTES * len(names) + len(pattern)

@@ -22,7 +22,7 @@ from fairlead_broker.group.assignors.assignment import TopicIdPartition
 from fairlead_broker.group.group_types import ConsumerHeartbeat, ConsumerHeartbeatResult
 from fairlead_broker.handlers.groups.group_requests import ParkedMember, require_consumer_protocol
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.limits import MEMBER_METADATA_BYTES_MAX
+from fairlead_broker.limits import MEMBER_METADATA_BYTES_MAX, MEMBER_TOPICS_MAX
 from fairlead_model.ids import TopicId
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -89,6 +89,8 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
         problem = "who joins must say that it has no partitions"
     elif epoch == _JOINING and names is None and pattern is None:
         problem = "who joins must say what it subscribes to"
+    elif len(names or ()) > MEMBER_TOPICS_MAX:
+        problem = f"a subscription to more than {MEMBER_TOPICS_MAX} topics"
     elif sum(map(len, names or ())) + len(pattern or "") > MEMBER_METADATA_BYTES_MAX:
         problem = f"a subscription of more than {MEMBER_METADATA_BYTES_MAX} bytes"
     if problem:

@@ -13,8 +13,13 @@ from fairlead_broker.api_registry import RequestContext
 from fairlead_broker.coordinator import slicing
 from fairlead_broker.group import group_memory
 from fairlead_broker.handlers.groups import offset_fetch
-from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES, PENDING_MEMBER_BYTES
+from fairlead_broker.limits import (
+    MEMBER_OVERHEAD_BYTES,
+    PENDING_MEMBER_BYTES,
+    SUBSCRIBED_TOPIC_BYTES,
+)
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
+from fairlead_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fairlead_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fairlead_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -96,6 +101,49 @@ def test_members_beyond_the_memory_are_refused_and_those_inside_go_on(
             groups.call(request, 3)
             assert memory.total_bytes == held // 2
             assert join(groups, "g2").reply.error_code == ErrorCode.NONE
+
+    run(story())
+
+
+def test_a_heartbeat_brings_no_more_topics_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G10, of KIP-848: a member may name other topics whenever it likes."""
+    monkeypatch.setattr(group_memory, "GROUP_MEMBERS_BYTES_MAX", 10_000)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+
+            async def beat(epoch: int, topics: list[str] | None, **fields: Any) -> ErrorCode:
+                reply = await groups.ask(
+                    ConsumerGroupHeartbeatRequest(
+                        group_id="g",
+                        member_id="m",
+                        member_epoch=epoch,
+                        rebalance_timeout_ms=10_000,
+                        subscribed_topic_names=topics,
+                        topic_partitions=[],
+                        **fields,
+                    ),
+                    1,
+                )
+                return ErrorCode(reply.error_code)
+
+            many = ["t", *(f"u{number}" for number in range(100))]
+            assert await beat(0, ["t"]) is ErrorCode.NONE
+            group = groups.coordinator().groups["g"].protocol
+            few_bytes = group.memory_bytes
+            assert await beat(2, many) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await beat(2, None, subscribed_topic_regex="x" * 10_000) is (
+                ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+            assert group.memory_bytes == few_bytes
+            assert await beat(2, many[:11]) is ErrorCode.NONE
+            assert group.memory_bytes > few_bytes + 10 * SUBSCRIBED_TOPIC_BYTES
+            monkeypatch.setattr(group_memory, "GROUP_MEMBERS_BYTES_MAX", 0)
+            assert await beat(0, many[:11]) is ErrorCode.NONE, "it has no more than before"
 
     run(story())
 

@@ -24,6 +24,8 @@ from fairlead_broker.group.consumer_protocol import (
 )
 from fairlead_broker.group.group_types import MigratingMember
 from fairlead_broker.group.records.classic_records import MemberRecord, decode_group_value
+from fairlead_broker.group.subscription import subscribed_topics
+from fairlead_broker.limits import MEMBER_TOPICS_MAX
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 
@@ -382,3 +384,12 @@ def test_nonsense_is_a_value_error(data: bytes) -> None:
     for decode in (decode_subscription, decode_assignment):
         with pytest.raises(ValueError, match=r"\w"):
             decode(data)
+
+
+def test_a_subscription_to_very_many_topics_is_not_looked_into() -> None:
+    names = [f"{each:x}" for each in range(MEMBER_TOPICS_MAX + 1)]
+    assert len(decode_subscription(subscription(*names[1:])).topics) == MEMBER_TOPICS_MAX
+    assert len(subscribed_topics(subscription(*names[1:])) or ()) == MEMBER_TOPICS_MAX
+    with pytest.raises(ValueError, match="10001 topics"):
+        decode_subscription(subscription(*names))
+    assert subscribed_topics(subscription(*names)) is None

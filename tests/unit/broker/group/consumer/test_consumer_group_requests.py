@@ -124,6 +124,7 @@ async def classic_group(groups: GroupCluster) -> tuple[str, int]:
         ({"topic_partitions": [RequestTopicPartitions(bytes(16), [0])]}, 1),
         ({"subscribed_topic_names": None}, 1),
         ({"subscribed_topic_names": ["n" * 30_000] * 40}, 1),
+        ({"subscribed_topic_names": [f"{each:x}" for each in range(10_001)]}, 1),
     ],
 )
 def test_what_makes_no_sense_is_an_invalid_request(
