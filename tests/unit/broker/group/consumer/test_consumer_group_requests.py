@@ -79,12 +79,14 @@ async def described(groups: GroupCluster, group_id: str = "g", **options: Any) -
     return group
 
 
-def classic_join(groups: GroupCluster, member_id: str = "") -> Call:
+def classic_join(
+    groups: GroupCluster, member_id: str = "", *, rebalance_timeout_ms: int = 10_000
+) -> Call:
     metadata = subscription("t", owned={})
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
+        rebalance_timeout_ms=rebalance_timeout_ms,
         member_id=member_id,
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol("range", metadata)],
@@ -92,9 +94,9 @@ def classic_join(groups: GroupCluster, member_id: str = "") -> Call:
     return groups.call(request, 3)
 
 
-async def classic_group(groups: GroupCluster) -> tuple[str, int]:
+async def classic_group(groups: GroupCluster, **options: int) -> tuple[str, int]:
     """A stable group of one member, which has all of `t`."""
-    join = classic_join(groups)
+    join = classic_join(groups, **options)
     await groups.cluster.until(lambda: join.reply is not None)
     member_id, generation = join.reply.member_id, join.reply.generation_id
     assignment = b"\0\1\0\0\0\1\0\1t\0\0\0\4" + b"".join(
@@ -368,6 +370,27 @@ def test_a_classic_group_with_members_is_joined_and_goes_back(tmp_path: Path) ->
         join = classic_join(groups, member_id)
         await groups.cluster.until(lambda: join.reply is not None)
         assert (join.reply.error_code, join.reply.generation_id) == (0, generation + 2)
+
+    play(story, tmp_path)
+
+
+def test_who_is_told_to_join_again_by_a_heartbeat_has_its_rebalance_timeout_for_it(
+    tmp_path: Path,
+) -> None:
+    """It may be much shorter than the session, which was all that the timer knew of."""
+
+    async def story(groups: GroupCluster) -> None:
+        member_id, generation = await classic_group(groups, rebalance_timeout_ms=300)
+        await beat(groups)
+        group, clock = groups.coordinator().groups["g"], groups.coordinator().clock
+
+        def left_ms() -> int:
+            return 0 if group.scheduled_ms is None else group.scheduled_ms - clock.monotonic_ms()
+
+        await groups.cluster.until(lambda: left_ms() > 3_000)
+        beaten = groups.call(HeartbeatRequest("g", generation, member_id), 3).reply
+        assert beaten.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert left_ms() <= 300
 
     play(story, tmp_path)
 
