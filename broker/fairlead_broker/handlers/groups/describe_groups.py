@@ -37,9 +37,11 @@ _NOT_FOUND_SINCE = 6
 def describe_groups(
     request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
-    if len(request.groups) > GROUPS_PER_REQUEST_MAX:
-        raise RemoteProtocolError(f"DescribeGroups names {len(request.groups)} groups")
-    groups = [_describe(each, context) for each in request.groups]
+    # Each once: a group may have megabytes of metadata, and its name be there thousands of times.
+    names = list(dict.fromkeys(request.groups))
+    if len(names) > GROUPS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"DescribeGroups names {len(names)} groups")
+    groups = [_describe(each, context) for each in names]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:

@@ -38,23 +38,27 @@ def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
     """Answer every partition on its own."""
-    count = sum(len(topic.partition_indexes) for topic in request.topics)
+    # Each partition once: it may have thousands of producers.
+    asked: dict[str, dict[int, None]] = {}
+    for each in request.topics:
+        asked.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
+    count = sum(map(len, asked.values()))
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"DescribeProducers names {count} partitions")
     topics = []
-    for topic in request.topics:
+    for name, indexes in asked.items():
         answers = []
-        for index in topic.partition_indexes:
+        for index in indexes:
             try:
-                context.require(Operation.READ, ResourceType.TOPIC, topic.name)
-                producers = context.broker.leading((topic.name, index)).log.producers
+                context.require(Operation.READ, ResourceType.TOPIC, name)
+                producers = context.broker.leading((name, index)).log.producers
             except KafkaError as error:
                 answers.append(PartitionResponse(index, error.code, error.message))
             else:
                 answers.append(
                     PartitionResponse(index, active_producers=[*map(_described, producers)])
                 )
-        topics.append(TopicResponse(topic.name, answers))
+        topics.append(TopicResponse(name, answers))
     return DescribeProducersResponse(topics=topics)
 
 

@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    if len(request.transactional_ids) > TRANSACTIONAL_IDS_PER_REQUEST_MAX:
+    # Each once: one may have thousands of partitions.
+    names = list(dict.fromkeys(request.transactional_ids))
+    if len(names) > TRANSACTIONAL_IDS_PER_REQUEST_MAX:
         raise RemoteProtocolError("DescribeTransactions names too many ids")
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, context) for each in request.transactional_ids]
+        transaction_states=[_describe(each, context) for each in names]
     )
 
 

@@ -41,6 +41,9 @@ def test_groups_are_listed_and_described(tmp_path: Path) -> None:
             assert bytes(member.member_assignment) == b"all"
             assert (standalone.group_state, standalone.error_code) == ("Empty", 0)
             assert (missing.group_state, missing.error_code) == ("Dead", 0)
+            request = DescribeGroupsRequest(groups=["live", "none", "live"] * 5_000)
+            found = groups.call(request, 5).reply.groups
+            assert [each.group_id for each in found] == ["live", "none"], "each once"
             missing = groups.call(DescribeGroupsRequest(groups=["none"]), 6).reply.groups[0]
             assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 

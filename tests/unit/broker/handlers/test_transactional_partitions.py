@@ -223,3 +223,13 @@ def test_producers_are_described(stage: Any, one: Writer, two: Writer) -> None:
     for refused in (missing, unknown):
         assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert refused.active_producers == []
+
+
+def test_producers_are_described_once_however_often_their_partition_is_named(
+    stage: Any, one: Writer
+) -> None:
+    one.put(b"a")
+    asked = [TopicRequest("t", [0] * 8_000), TopicRequest("t", [0, 9, 0] * 1_000)]
+    (topic,) = stage.ask(DescribeProducersRequest(asked), 0).topics
+    assert [each.partition_index for each in topic.partitions] == [0, 9]
+    assert [len(each.active_producers) for each in topic.partitions] == [1, 0]

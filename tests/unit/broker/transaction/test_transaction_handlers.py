@@ -23,6 +23,7 @@ from fairlead_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from fairlead_wire.messages.describe_transactions import DescribeTransactionsRequest
 from fairlead_wire.messages.init_producer_id import InitProducerIdRequest
 from fairlead_wire.messages.list_transactions import ListTransactionsRequest
 
@@ -327,6 +328,9 @@ def test_a_transaction_is_described_with_the_partitions_that_have_no_marker(
         assert described.transaction_state == "PrepareAbort"
         assert [(each.topic, each.partitions) for each in described.topics] == [("t", [2])]
         assert transactions.describe("").error_code == ErrorCode.INVALID_REQUEST
+        request = DescribeTransactionsRequest(["x", "y", "x"] * 5_000)
+        found = transactions.call(request, 0).reply.transaction_states
+        assert [each.transactional_id for each in found] == ["x", "y"], "each once"
 
     told(tmp_path, story)
 
