@@ -149,10 +149,16 @@ class _Fetch:
         self._version = context.version
         self._context = context
         self._requires_stable = requires_stable
-        self._found = [_find(context, each) for each in asked]
-        self.count = sum(len(topic.indexes) for each in self._found for topic in each.topics)
-        if self.count > OFFSETS_FOUND_MAX:
-            raise RemoteProtocolError(f"OffsetFetch asks for {self.count} offsets")
+        self._found: list[_Found] = []
+        self.count = 0
+        everything: dict[str, _Topics] = {}
+        for each in asked:
+            found = _find(context, each, everything)
+            self._found.append(found)
+            self.count += sum(len(topic.indexes) for topic in found.topics)
+            if self.count > OFFSETS_FOUND_MAX:
+                # Before the next group is looked up: thousands may be asked for everything.
+                raise RemoteProtocolError(f"OffsetFetch asks for {self.count} offsets and more")
 
     def look_up(self) -> Iterator[None]:
         """Fill in what is committed, a topic a step."""
@@ -204,7 +210,8 @@ class _Fetch:
         )
 
 
-def _find(context: RequestContext, asked: _Asked) -> _Found:
+def _find(context: RequestContext, asked: _Asked, everything: dict[str, _Topics]) -> _Found:
+    """Look a group up. `everything` has all topics of groups that were asked for them before."""
     broker = context.broker
     group_id, topics = asked.group_id, asked.topics
     try:
@@ -219,7 +226,9 @@ def _find(context: RequestContext, asked: _Asked) -> _Found:
         answer = OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
         return _Found(None, topics or [], answer)
     if topics is None:
-        topics = [] if group is None else _all_topics(group.offsets, context)
+        if group is not None and group_id not in everything:
+            everything[group_id] = _all_topics(group.offsets, context)
+        topics = everything.get(group_id, [])
     answer = OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.NONE)
     return _Found(group, topics, answer)
 
