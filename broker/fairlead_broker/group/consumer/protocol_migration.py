@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.group.consumer.classic_members import assignment_bytes, known_partitions
 from fairlead_broker.group.consumer.target_assignment import metadata_hash
-from fairlead_broker.group.consumer_protocol import decode_assignment, decode_subscription
+from fairlead_broker.group.consumer_protocol import (
+    ConsumerSubscription,
+    decode_assignment,
+    decode_subscription,
+)
 from fairlead_broker.group.records.classic_records import GroupValue, MemberRecord
 from fairlead_broker.group.records.consumer_records import (
     ClassicMember,
@@ -28,7 +32,7 @@ from fairlead_broker.group.subscription import CONSUMER_PROTOCOL_TYPE
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fairlead_broker.group.assignors.assignment import TopicIdPartition
     from fairlead_broker.group.group_types import MigratingMember
@@ -57,22 +61,12 @@ def upgraded(
     targets: Records = []
     currents: Records = []
     names: set[str] = set()
-    taken: set[TopicIdPartition] = set()
+    owned: dict[str, frozenset[TopicIdPartition]] = {}
     for member in members:
         record = member.record
-        try:
-            subscription = decode_subscription(record.subscription or member.protocols[0][1])
-            assignment = decode_assignment(record.assignment)
-        except ValueError as error:
-            raise _refused(f"of member {record.member_id}: {error}") from error
-        if assignment.user_data:
-            raise _refused("its assignor keeps data of its own in assignments")
-        target = known_partitions(assignment.partitions, image)
-        if not taken.isdisjoint(target):
-            raise _refused("two of its members have the same partition")
-        taken |= target
+        subscription = _subscription(member)
+        owned[record.member_id] = known_partitions(subscription.owned, image)
         names.update(subscription.topics)
-        member_id = record.member_id
         metadata.append(
             (
                 RecordType.MEMBER_METADATA,
@@ -87,9 +81,10 @@ def upgraded(
                     None,
                     ClassicMember(record.session_timeout_ms, member.protocols),
                 ),
-                member_id,
+                record.member_id,
             )
         )
+    for member_id, target in _kept_partitions(members, owned, image).items():
         targets.append((RecordType.TARGET_MEMBER, target, member_id))
         current = CurrentAssignment(
             epoch, epoch, MemberState.STABLE, dict.fromkeys(target, epoch), {}
@@ -103,6 +98,45 @@ def upgraded(
         (RecordType.TARGET_METADATA, TargetMetadata(epoch), ""),
         *currents,
     ]
+
+
+def _subscription(member: MigratingMember) -> ConsumerSubscription:
+    record = member.record
+    try:
+        return decode_subscription(record.subscription or member.protocols[0][1])
+    except ValueError as error:
+        raise _refused(f"of member {record.member_id}: {error}") from error
+
+
+def _kept_partitions(
+    members: Sequence[MigratingMember],
+    owned: Mapping[str, frozenset[TopicIdPartition]],
+    image: ClusterImage,
+) -> dict[str, frozenset[TopicIdPartition]]:
+    """Return what each member reads: what it was given last.
+
+    A rebalance that ends before its leader has assigned anything forgets that. Cooperative members
+    read on meanwhile: what they said they own when they joined, if it was given to nobody else.
+    """
+    kept: dict[str, frozenset[TopicIdPartition]] = {}
+    taken: set[TopicIdPartition] = set()
+    for record, _ in members:
+        try:
+            assignment = decode_assignment(record.assignment)
+        except ValueError as error:
+            raise _refused(f"of member {record.member_id}: {error}") from error
+        if assignment.user_data:
+            raise _refused("its assignor keeps data of its own in assignments")
+        mine = known_partitions(assignment.partitions, image)
+        if not taken.isdisjoint(mine):
+            raise _refused("two of its members have the same partition")
+        taken |= mine
+        kept[record.member_id] = mine
+    for record, _ in members:
+        if not record.assignment:
+            kept[record.member_id] = owned[record.member_id] - taken
+            taken |= owned[record.member_id]
+    return kept
 
 
 def can_downgrade(state: ConsumerGroupState, size_max: int) -> bool:

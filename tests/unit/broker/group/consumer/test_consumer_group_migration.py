@@ -6,11 +6,13 @@ import pytest
 from consumer_group_driver import (
     SETTINGS,
     ConsumerGroupDriver,
+    Held,
     Host,
     held,
     partitions,
     subscription,
 )
+from group_driver import GroupDriver
 
 from fairlead_broker.group.classic.classic_group import ClassicGroup
 from fairlead_broker.group.consumer.classic_members import known_partitions
@@ -22,7 +24,7 @@ from fairlead_broker.group.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from fairlead_broker.group.group_types import MigratingMember
+from fairlead_broker.group.group_types import GroupState, MigratingMember
 from fairlead_broker.group.records.classic_records import MemberRecord, decode_group_value
 from fairlead_broker.group.subscription import subscribed_topics
 from fairlead_broker.limits import MEMBER_TOPICS_MAX
@@ -207,6 +209,53 @@ def test_a_group_that_would_lose_something_stays_what_it_is(
     with pytest.raises(KafkaError) as caught:
         upgraded(protocol_type, 3, members, Host({"t": 2}).image)
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_who_reads_on_through_a_rebalance_keeps_what_it_owns() -> None:
+    """G12: a rebalance that was broken off has forgotten what cooperative members were given."""
+    classic = GroupDriver()
+    held_by = {"x": {"t": [0, 1]}, "y": {"t": [2, 3]}}
+
+    def join(member_id: str, owned: Held | None, waiter: str) -> None:
+        metadata = subscription("t", owned=owned)
+        known = member_id if member_id in {each.member_id for each in classic.group.members} else ""
+        protocols = (("cooperative-sticky", metadata),)
+        classic.join(waiter, known, protocols=protocols, new_id=member_id)
+
+    join("x", None, "x1")
+    join("y", None, "y1")
+    join("x", None, "x2")
+    parts = {each: encode_assignment(1, mine) for each, mine in held_by.items()}
+    classic.sync("s", classic.group.leader, classic.group.generation_id, parts)
+    classic.commit()
+    join("z", None, "z1")
+    for member_id, mine in held_by.items():
+        join(member_id, mine, f"{member_id}3")
+    assert classic.state is GroupState.COMPLETING_REBALANCE
+    classic.leave(("z", None))
+    assert classic.state is GroupState.PREPARING_REBALANCE
+
+    driver = ConsumerGroupDriver(t=4)
+    members = classic.group.migrating_members()
+    records = upgraded("consumer", classic.group.generation_id, members, driver.host.image)
+    driver.group = ConsumerGroup.from_classic("g", records, driver.host)
+    assert driver.join("a").assigned == frozenset()
+    assert {each: driver.held(each) for each in held_by} == held_by
+
+
+def test_what_two_members_say_they_own_is_with_one_of_them() -> None:
+    assigned = classic_member("x", {"t": [0]})
+    claims = [{"t": [0, 1]}, {"t": [1]}]
+    others = [
+        MigratingMember(
+            MemberRecord(name, None, "c", "/h", 10_000, 20_000, metadata, b""),
+            (("range", metadata),),
+        )
+        for name, metadata in zip("yz", (subscription("t", owned=c) for c in claims), strict=True)
+    ]
+    records = upgraded("consumer", 3, [*others, assigned], Host({"t": 2}).image)
+    targets = {name: held(value) for _, value, name in records if isinstance(value, frozenset)}
+    assert targets == {"y": {"t": [1]}, "z": {}, "x": {"t": [0]}}
 
 
 def test_topics_that_are_gone_are_left_out_of_what_members_keep() -> None:
