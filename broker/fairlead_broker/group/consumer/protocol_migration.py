@@ -1,8 +1,8 @@
 """How a group with members goes from one protocol to the other while they read (KIP-848).
 
 Pure. Upwards every member keeps what its leader gave it, with the generation as its epoch;
-downwards everybody has its target, and the generation is the group epoch that members were told, so
-that they commit what they have read before they join again. So no generation falls.
+downwards everybody has what it reads, and the generation is the group epoch that members were told,
+so that they commit what they have read before they join again. So no generation falls.
 """
 
 from __future__ import annotations
@@ -173,6 +173,10 @@ def _classic_records(
     for member_id, member in state.members.items():
         if member.classic is not None:
             subscription = dict(member.classic.protocols).get(protocol, b"")
+            current = state.current(member_id)
+            # All that it reads, and not its target (as Kafka writes): where these differ, everybody
+            # joins again; should the group come back before, nothing may look free that is not.
+            read = {*current.assigned, *current.pending_revocation}
             yield MemberRecord(
                 member_id,
                 member.instance_id,
@@ -181,7 +185,7 @@ def _classic_records(
                 member.rebalance_timeout_ms,
                 member.classic.session_timeout_ms,
                 subscription,
-                assignment_bytes(member.classic.protocols[0][1], state.target(member_id), image),
+                assignment_bytes(member.classic.protocols[0][1], read, image),
             )
 
 

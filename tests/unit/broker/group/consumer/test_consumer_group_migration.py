@@ -243,6 +243,28 @@ def test_who_reads_on_through_a_rebalance_keeps_what_it_owns() -> None:
     assert {each: driver.held(each) for each in held_by} == held_by
 
 
+def test_who_has_yet_to_give_something_up_keeps_it_while_the_group_goes_to_and_fro() -> None:
+    """G12: the only member of the new protocol goes, and is back before others have joined."""
+    driver = upgraded_driver()
+    read = {"x": {"t": [0, 1]}, "y": {"t": [2, 3]}}
+    for member_id, mine in read.items():
+        driver.classic_join(f"1-{member_id}", member_id, owned=mine)
+    pending = {each: driver.state.current(each).pending_revocation for each in read}
+    assert sum(map(len, pending.values())) == 1
+    driver.beat("a", -1)
+    assert driver.downgrade is not None
+
+    classic = ClassicGroup.from_record(
+        "g", driver.downgrade.record, initial_rebalance_delay_ms=0, size_max=10, now_ms=0
+    )
+    classic.take_protocols(driver.downgrade.protocols)
+    generation, members = classic.generation_id, classic.migrating_members()
+    records = upgraded("consumer", generation, members, driver.host.image)
+    driver.group = ConsumerGroup.from_classic("g", records, driver.host)
+    assert driver.join("a").assigned == frozenset()
+    assert {each: driver.held(each) for each in read} == read
+
+
 def test_what_two_members_say_they_own_is_with_one_of_them() -> None:
     assigned = classic_member("x", {"t": [0]})
     claims = [{"t": [0, 1]}, {"t": [1]}]
