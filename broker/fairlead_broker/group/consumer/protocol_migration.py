@@ -113,10 +113,10 @@ def _kept_partitions(
     owned: Mapping[str, frozenset[TopicIdPartition]],
     image: ClusterImage,
 ) -> dict[str, frozenset[TopicIdPartition]]:
-    """Return what each member reads: what it was given last.
+    """Return what each member reads: what it was given last, and what it owned when it joined.
 
-    A rebalance that ends before its leader has assigned anything forgets that. Cooperative members
-    read on meanwhile: what they said they own when they joined, if it was given to nobody else.
+    Cooperative members read that on until they are told of what they were given; and a rebalance
+    that ends before its leader has assigned anything gives them nothing.
     """
     kept: dict[str, frozenset[TopicIdPartition]] = {}
     taken: set[TopicIdPartition] = set()
@@ -132,10 +132,9 @@ def _kept_partitions(
             raise _refused("two of its members have the same partition")
         taken |= mine
         kept[record.member_id] = mine
-    for record, _ in members:
-        if not record.assignment:
-            kept[record.member_id] = owned[record.member_id] - taken
-            taken |= owned[record.member_id]
+    for member_id, mine in owned.items():
+        kept[member_id] |= mine - taken
+        taken |= mine
     return kept
 
 

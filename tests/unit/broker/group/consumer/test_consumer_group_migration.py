@@ -265,6 +265,25 @@ def test_who_has_yet_to_give_something_up_keeps_it_while_the_group_goes_to_and_f
     assert {each: driver.held(each) for each in read} == read
 
 
+def test_who_has_not_been_told_what_to_give_up_keeps_it() -> None:
+    """G12: the group is stable once the leader's request is written, which others have yet to hear.
+
+    A partition that moves is with nobody then; its owner would give it up and join again.
+    """
+    metadata = subscription("t", owned={"t": [0, 1, 2, 3]})
+    protocols = (("cooperative-sticky", metadata),)
+    x, y = (
+        MigratingMember(classic_member(name, mine).record._replace(subscription=data), protocols)
+        for name, mine, data in (
+            ("x", {"t": [0, 1]}, metadata),
+            ("y", {"t": [3]}, subscription("t")),
+        )
+    )
+    records = upgraded("consumer", 3, [x, y], Host({"t": 4}).image)
+    targets = {name: held(value) for _, value, name in records if isinstance(value, frozenset)}
+    assert targets == {"x": {"t": [0, 1, 2]}, "y": {"t": [3]}}
+
+
 def test_what_two_members_say_they_own_is_with_one_of_them() -> None:
     assigned = classic_member("x", {"t": [0]})
     claims = [{"t": [0, 1]}, {"t": [1]}]
