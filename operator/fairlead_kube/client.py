@@ -80,6 +80,15 @@ class KubeClient:
         """Read an object."""
         return await self._read("get", kind.path(namespace, name))
 
+    async def find(self, kind: ResourceKind, namespace: str | None, name: str) -> Manifest | None:
+        """Read an object; None if there is none of that name."""
+        try:
+            return await self.get(kind, namespace, name)
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise
+
     async def list(
         self,
         kind: ResourceKind,

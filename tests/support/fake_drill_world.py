@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_operator.drills.agent_answer import read_agent_state
@@ -84,6 +85,8 @@ class FakeWorld:
         self.is_hibernated = False
         self.loss_of_two = (0, 0, 0)
         self.verdict: dict[str, Any] | None = None
+
+    find = KubeClient.find
 
     async def get(self, kind: Any, _namespace: str, name: str) -> dict[str, Any]:
         if kind.kind == "Pod" and name == "demo-p-1":

@@ -82,12 +82,7 @@ class ApiWriter:
     async def find(self, kind: ResourceKind, manifest: Manifest) -> Manifest | None:
         """Return the object of this name, of a kind that is not watched; None if there is none."""
         metadata = manifest["metadata"]
-        try:
-            return await self._client.get(kind, metadata["namespace"], metadata["name"])
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
+        return await self._client.find(kind, metadata["namespace"], metadata["name"])
 
     async def is_namespace_going(self, namespace: str) -> bool:
         """Tell whether a namespace is being deleted: then the server creates nothing in it.

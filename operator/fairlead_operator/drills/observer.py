@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fairlead_kube.client import KubeClient
-from fairlead_kube.errors import ApiError
 from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, POD
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
@@ -62,7 +61,7 @@ class Observer:
         """Observe once; ApiError and its like when the API server cannot be asked."""
         namespace = drill["metadata"]["namespace"]
         phase = (drill.get("status") or {}).get("phase")
-        log_cluster = await self._find(LOG_CLUSTER, namespace, spec.cluster_name)
+        log_cluster = await self._client.find(LOG_CLUSTER, namespace, spec.cluster_name)
         pod = await self._find_own_pod(drill)
         pools: list[dict[str, Any]] = []
         cluster: ClusterObservation | None = None
@@ -100,17 +99,9 @@ class Observer:
         """Forget a drill that is over."""
         self._answered_at.pop(drill["metadata"]["uid"], None)
 
-    async def _find(self, kind: Any, namespace: str, name: str) -> dict[str, Any] | None:
-        try:
-            return await self._client.get(kind, namespace, name)
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
-
     async def _find_own_pod(self, drill: Manifest) -> dict[str, Any] | None:
         metadata = drill["metadata"]
-        pod = await self._find(POD, metadata["namespace"], agent_pod_name(metadata["name"]))
+        pod = await self._client.find(POD, metadata["namespace"], agent_pod_name(metadata["name"]))
         if pod is None:
             return None
         owners = pod["metadata"].get("ownerReferences") or ()

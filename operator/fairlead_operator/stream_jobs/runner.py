@@ -369,7 +369,7 @@ class StreamJobRunner:
             await self._remove_network_policy(view)
         for kind, manifest in children:
             name = manifest["metadata"]["name"]
-            there = await self._find(kind, view.namespace, name)
+            there = await self._client.find(kind, view.namespace, name)
             if there is not None:
                 _require_ours(kind, there, manifest)
             await self._client.apply(
@@ -387,7 +387,7 @@ class StreamJobRunner:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            there = await self._find(kind, namespace, manifest["metadata"]["name"])
+            there = await self._client.find(kind, namespace, manifest["metadata"]["name"])
             # A claim of this name may have been restored from a copy, on purpose.
             if there is not None and kind is not PERSISTENT_VOLUME_CLAIM:
                 _require_ours(kind, there, manifest)
@@ -395,18 +395,10 @@ class StreamJobRunner:
     async def _remove_network_policy(self, view: manifests.JobView) -> None:
         """Delete what an earlier form of the job has left, and nobody else's of that name."""
         name = network_policy_name(view.name)
-        there = await self._find(NETWORK_POLICY, view.namespace, name)
+        there = await self._client.find(NETWORK_POLICY, view.namespace, name)
         ours = manifests.build_object(view, NETWORK_POLICY, name)
         if there is not None and is_same_owner(there, ours, JOB_LABEL):
             await self._delete(NETWORK_POLICY, view.namespace, name)
-
-    async def _find(self, kind: ResourceKind, namespace: str, name: str) -> Manifest | None:
-        try:
-            return await self._client.get(kind, namespace, name)
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
 
     async def _delete_executors(self, key: ObjectKey) -> None:
         """Delete the executors of a job that is over.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import POD_DISRUPTION_BUDGET
 from fairlead_operator.clusters.api_writer import ApiWriter
@@ -39,6 +40,8 @@ class Server:
         self.there = there
         self.applied: list[Manifest] = []
         self.asked = 0
+
+    find = KubeClient.find
 
     async def get(self, *_: Any) -> Manifest:
         self.asked += 1

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from waiting import until
 
+from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LOG_CLUSTER, POD, SECRET
 from fairlead_kube.object_changes import ObjectChange
@@ -42,6 +43,8 @@ class NotedClient:
         self.pods: list[dict[str, Any]] = []
         self.applied: list[str] = []
         self.deleted: list[str] = []
+
+    find = KubeClient.find
 
     async def get(self, kind: Any, namespace: str, name: str) -> Mapping[str, Any]:
         if kind is not SECRET:
