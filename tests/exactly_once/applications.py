@@ -45,6 +45,8 @@ class Program(NamedTuple):
     name: str
     prepare: Callable[[Path], Command]
     expected: Callable[[Sequence[Input]], Values]
+    begins_at_the_groups_offsets: bool = True
+    """Whether they are part of its transactions, or only told to the group now and then."""
 
 
 def prepare_confluent(_folder: Path) -> Command:
@@ -55,13 +57,13 @@ def prepare_confluent(_folder: Path) -> Command:
     return command
 
 
-def prepare_java(main_class: str) -> Callable[[Path], Command]:
+def prepare_java(main_class: str, libraries: str, home: Path) -> Callable[[Path], Command]:
     def prepare(folder: Path) -> Command:
         try:
-            kafka = ensure_kafka(pom=PROGRAMS / "pom.xml", folder="streams")
+            kafka = ensure_kafka(pom=home / "pom.xml", folder=libraries)
         except KafkaUnavailableError as error:
             raise MissingError(str(error)) from error
-        source = str(PROGRAMS / f"{main_class}.java")
+        source = str(home / f"{main_class}.java")
         build(["javac", "-cp", kafka.classpath, "-d", str(folder), source], folder)
 
         def command(trial: Trial, name: str) -> list[str]:
@@ -88,9 +90,15 @@ ALL: Final = {
     program.name: program
     for program in (
         Program("confluent", prepare_confluent, copies_of),
-        Program("java", prepare_java("CopyExactlyOnce"), copies_of),
+        Program("java", prepare_java("CopyExactlyOnce", "streams", PROGRAMS), copies_of),
         Program("franz", prepare_franz, copies_of),
-        Program("streams", prepare_java("WordCount"), counts_of),
+        Program("streams", prepare_java("WordCount", "streams", PROGRAMS), counts_of),
+        Program(
+            "flink",
+            prepare_java("CopyByFlink", "flink", PROGRAMS / "flink"),
+            copies_of,
+            begins_at_the_groups_offsets=False,
+        ),
     )
 }
 
