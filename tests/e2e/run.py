@@ -3,7 +3,8 @@
 The cluster is that of the current kubeconfig context when FAIRLEAD_E2E_CONTEXT names it (then
 FAIRLEAD_E2E_IMAGE and FAIRLEAD_E2E_SPARK_IMAGE name images that its nodes can pull); else a
 three-node kind cluster, made and loaded by the tool that CLUSTER_TOOL names. Arguments go to
-pytest.
+pytest; without them, what needs an API server alone runs side by side while the images go to the
+nodes, and then everything else one by one.
 """
 
 import os
@@ -11,13 +12,16 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL_IMAGE = "localhost/fairlead:e2e"
 LOCAL_SPARK_IMAGE = "localhost/fairlead-spark:e2e"
 SUITES = ("tests/kubernetes", "tests/unit/charts", "tests/e2e")
+USERS_OF_SPARK = ("stream_jobs", "secured_cluster")
+Images = dict[str, str]
+"""The variables that name them for the tests."""
 
 
 class PreparationError(Exception):
@@ -25,37 +29,48 @@ class PreparationError(Exception):
 
 
 def main() -> int:
-    arguments = sys.argv[1:] or list(SUITES)
-    # The image of Spark is five times as large: only where something runs on it.
-    users = ("stream_jobs", "secured_cluster")
-    wants_spark = any(
-        argument == SUITES[-1] or any(user in argument for user in users) for argument in arguments
-    )
+    arguments = sys.argv[1:]
     try:
-        if os.environ.get("FAIRLEAD_E2E_CONTEXT"):
-            images = use_given_cluster(os.environ["FAIRLEAD_E2E_CONTEXT"])
-        else:
-            images = make_cluster(Path(os.environ.get("CLUSTER_TOOL") or ""), wants_spark)
+        with ThreadPoolExecutor() as pool:
+            images = prepare(pool, wants_spark=uses_spark(arguments))
+            if arguments:
+                return run_tests(images.result(), "-m", "kubernetes", *arguments)
+            # They start no pods, but processes on this machine.
+            side_by_side = ("--numprocesses", "3", "--dist", "loadfile")
+            failed = run_tests({}, "-m", "kubernetes and not alone", *side_by_side, *SUITES)
+            failed_alone = run_tests(images.result(), "-m", "kubernetes and alone", *SUITES)
+            return failed or failed_alone
     except PreparationError as error:
         print(f"e2e: {error}", file=sys.stderr)
         return 1
-    command = [sys.executable, "-m", "pytest", "-m", "kubernetes", "--durations=8", *arguments]
+
+
+def uses_spark(arguments: list[str]) -> bool:
+    """Return whether any test would run in Spark's image, which is five times as large."""
+    return not arguments or any(
+        argument == SUITES[-1] or any(user in argument for user in USERS_OF_SPARK)
+        for argument in arguments
+    )
+
+
+def run_tests(images: Images, *arguments: str) -> int:
+    """Return pytest's exit code."""
+    command = [sys.executable, "-m", "pytest", "--durations=8", *arguments]
     return subprocess.run(command, cwd=ROOT, env=os.environ | images, check=False).returncode
 
 
-def use_given_cluster(context: str) -> dict[str, str]:
-    """The images that the environment names, which the nodes pull by themselves."""
-    if not os.environ.get("FAIRLEAD_E2E_IMAGE"):
-        raise PreparationError("FAIRLEAD_E2E_IMAGE has to name an image that nodes can pull")
-    step("context", "kubectl", "config", "use-context", context)
-    return {}
+def prepare(pool: ThreadPoolExecutor, *, wants_spark: bool) -> Future[Images]:
+    """Return when there is a cluster; its nodes have the images once the future is done.
 
-
-def make_cluster(tool: Path, wants_spark: bool) -> dict[str, str]:
-    """A kind cluster with the images on every node; the variables that name them.
-
-    The cluster and both images are made at the same time: none of them keeps both cores busy.
+    Raise PreparationError where there is no cluster; the future does where there is no image.
     """
+    if context := os.environ.get("FAIRLEAD_E2E_CONTEXT"):
+        if not os.environ.get("FAIRLEAD_E2E_IMAGE"):
+            raise PreparationError("FAIRLEAD_E2E_IMAGE has to name an image that nodes can pull")
+        step("context", "kubectl", "config", "use-context", context)
+        # The nodes pull what the environment names by themselves.
+        return pool.submit(dict)
+    tool = Path(os.environ.get("CLUSTER_TOOL") or "")
     if not tool.is_file():
         raise PreparationError(
             "no cluster: set FAIRLEAD_E2E_CONTEXT and FAIRLEAD_E2E_IMAGE, or CLUSTER_TOOL to a "
@@ -67,16 +82,22 @@ def make_cluster(tool: Path, wants_spark: bool) -> dict[str, str]:
     if os.environ.get("CI"):
         # Whatever an earlier run has left there.
         step("no old cluster", tool, "down")
+    cluster = pool.submit(step, "kind cluster", tool, "up")
+    images = pool.submit(load_images, tool, cluster, wants_spark=wants_spark)
+    cluster.result()
+    return images
+
+
+def load_images(tool: Path, cluster: Future[None], *, wants_spark: bool) -> Images:
+    """Build both images at the same time as the cluster: none of them keeps both cores busy."""
+    step("base image", tool, "base-image")
     build = (tool, "image-build", "--", "-t", LOCAL_IMAGE, "-f", "images/Dockerfile", ".")
     build_spark = ("make", "images-spark", f"SPARK_IMAGE={LOCAL_SPARK_IMAGE}")
     with ThreadPoolExecutor() as pool:
-        cluster = pool.submit(step, "kind cluster", tool, "up")
-        # Both images stand on it.
-        step("base image", tool, "base-image")
         image = pool.submit(step, "image", *build)
         spark_image = pool.submit(step, "image of Spark", *build_spark) if wants_spark else None
-        cluster.result()
         image.result()
+        cluster.result()
         step("image on the nodes", tool, "load", LOCAL_IMAGE)
         if spark_image is None:
             return {"FAIRLEAD_E2E_IMAGE": LOCAL_IMAGE}

@@ -58,5 +58,5 @@ def test_files_stay_whole_for_what_their_tests_share() -> None:
     assert scope_of(SCOPES[3]) == SCOPES[3]
 
 
-def test_a_lone_worker_keeps_its_priority() -> None:
-    assert [computing_worker(count) for count in (1, 2, 3)] == ["", "gw1", "gw2"]
+def test_few_workers_keep_their_priority() -> None:
+    assert [computing_worker(count) for count in (1, 2, 3, 4, 5)] == ["", "", "", "gw3", "gw4"]
