@@ -81,7 +81,7 @@ def is_known(token: bytes) -> bool:
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_nobody_gets_in_by_bent_messages_and_nothing_breaks() -> None:
     chance = random.Random(16)
     # Deriving keys costs milliseconds: the right password is remembered from here on.

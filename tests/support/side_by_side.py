@@ -29,7 +29,10 @@ COMPUTING = (
 SPARK = "tests/spark/"
 ZOOKEEPER = "tests/zookeeper/"
 ON_ZOOKEEPER = (ZOOKEEPER, "tests/cli/test_zookeeper_store.py")
-WAITING_LONG = (SPARK, ZOOKEEPER, "tests/examples/", "tests/clients/", "tests/cli/")
+WAITING_LONG = (
+    *(SPARK, ZOOKEEPER, "tests/examples/", "tests/clients/", "tests/cli/"),
+    *("tests/kubernetes/test_operator_reconcile.py", "tests/kubernetes/test_rebalances.py"),
+)
 ONE_BY_ONE = "tests/simulation/"
 
 
