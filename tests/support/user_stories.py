@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+import base64
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from user_bench import CLUSTER, Bench, allow, encoded
@@ -353,6 +354,42 @@ async def a_certificate_is_of_the_clusters_authority(world: Bench) -> None:
     assert not {"user.crt", "user.key"} & set(await world.data("app"))
 
 
+async def set_bytes(world: Bench, name: str, key: str, value: bytes) -> None:
+    patch = {"data": {key: base64.b64encode(value).decode()}}
+    await world.kube.patch(SECRET, world.namespace, name, patch)
+
+
+async def a_damaged_secret_holds_up_no_other_user(world: Bench) -> None:
+    """Whoever edits Secrets in one namespace could else end the operator for all of them."""
+    now = datetime.now(UTC)
+    authority, another = make_authority("one", now), make_authority("two", now)
+    await set_authority(world, authority)
+    await world.create("app", authentication={"type": "tls"})
+    await world.until("app", "Ready")
+    unknown_kind = b"-----BEGIN PRIVATE KEY-----\nMA0CAQAwBAYCKgMEAgAA\n-----END PRIVATE KEY-----\n"
+    for damaged in (b"\x30\x82\xff\x00", b"\xff\n" + another.key, another.key, unknown_kind):
+        await world.stop_operator()
+        await set_bytes(world, "app", "user.key", damaged)
+        await world.start_operator()
+
+        async def is_whole() -> bool:
+            data = await world.data("app")
+            return KeyPair(data["user.crt"].encode(), data["user.key"].encode()).fits()
+
+        await world.until_so(is_whole, "a key that fits the certificate")
+    await set_bytes(world, trust_secret_name(CLUSTER), "ca.crt", b"\xff" + authority.certificate)
+    await world.until("app", "NoAuthority")
+    await set_authority(world, authority)
+    await world.until("app", "Ready")
+    # What nobody has thought of concerns this one alone, too.
+    await set_authority(world, make_authority("over", now - timedelta(days=4000)))
+    await world.create("other")
+    await world.until("other", "Ready")
+    await set_authority(world, authority)
+    await world.patch("app", acls=[allow("Write")])
+    await world.until("app", "Ready")
+
+
 STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] = {
     a_user_gets_rights_and_a_secret_and_loses_both: {},
     what_others_change_in_the_secret_is_put_back: {},
@@ -366,5 +403,6 @@ STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] =
     a_new_reign_is_told_which_users_there_are: {},
     hundreds_of_users_take_few_calls: {},
     a_certificate_is_of_the_clusters_authority: {},
+    a_damaged_secret_holds_up_no_other_user: {},
 }
 """Each with what its LogCluster says besides listeners."""

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -52,9 +52,18 @@ class KeyPair:
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate)
             key = load_pem_private_key(self.key, None)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             return False
         return certificate.public_key().public_bytes(*form) == key.public_key().public_bytes(*form)
+
+    def may_issue(self) -> bool:
+        """Tell whether `issue` can sign with it; it has to fit."""
+        certificate = x509.load_pem_x509_certificate(self.certificate)
+        try:
+            certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+        except (ValueError, x509.ExtensionNotFound):
+            return False
+        return isinstance(load_pem_private_key(self.key, None), ec.EllipticCurvePrivateKey)
 
 
 def make_authority(name: str, now: datetime) -> KeyPair:

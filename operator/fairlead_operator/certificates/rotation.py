@@ -124,7 +124,6 @@ def read_authorities(data: Mapping[str, str]) -> Authorities:
     current = _read_pair(data, CA_CERTIFICATE, CA_KEY)
     if current is None:
         raise AuthorityError(f"{CA_CERTIFICATE} or {CA_KEY} is missing")
-    promoted = _decode(data, PROMOTED).decode()
     try:
         former = _decode(data, FORMER_CERTIFICATE)
         if former:
@@ -133,7 +132,7 @@ def read_authorities(data: Mapping[str, str]) -> Authorities:
             current=current,
             next=_read_pair(data, NEXT_CERTIFICATE, NEXT_KEY),
             former=former,
-            promoted=datetime.fromisoformat(promoted) if promoted else None,
+            promoted=_read_time(data, PROMOTED),
         )
     except ValueError as error:
         raise AuthorityError(str(error)) from error
@@ -161,14 +160,32 @@ def _read_pair(data: Mapping[str, str], certificate: str, key: str) -> KeyPair |
         return None
     if not pair.fits():
         raise AuthorityError(f"{key} is not the key of {certificate}")
+    if not pair.may_issue():
+        raise AuthorityError(
+            f"{certificate} cannot issue certificates: its key has to be one of an elliptic curve, "
+            "and it needs a subject key identifier"
+        )
     return pair
+
+
+def _read_time(data: Mapping[str, str], name: str) -> datetime | None:
+    text = _decode(data, name).decode()
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise AuthorityError(f"{name} has no time zone")
+    return moment
 
 
 def _decode(data: Mapping[str, str], name: str) -> bytes:
     try:
-        return base64.b64decode(data.get(name, ""), validate=True)
+        text = base64.b64decode(data.get(name, ""), validate=True)
     except (binascii.Error, ValueError) as error:
         raise AuthorityError(f"{name}: {error}") from error
+    if not text.isascii():
+        raise AuthorityError(f"{name} is no text, as PEM would be")
+    return text
 
 
 def _is_over(certificate: bytes, now: datetime) -> bool:

@@ -50,6 +50,7 @@ WORKERS: Final = 16
 """Users that are written to the API server at a time."""
 DEFAULTS_LOOK_S: Final = 60.0
 """How soon a User whose quotas are lowered is looked at again: the defaults may have changed."""
+UNEXPECTED_DELAY_S: Final = 30.0
 MECHANISM: Final = ScramMechanism.SCRAM_SHA_512
 _SILENT: Final[Verdict] = (
     False,
@@ -165,7 +166,7 @@ class UserReconciler:
         await asyncio.gather(*(self._guarded(self._finish, work) for work in works))
 
     async def _guarded(self, step: Any, subject: Any) -> Any:
-        """Take a step for one User; try again later if the API server fails."""
+        """Take a step for one User; try again later if it fails."""
         resource = subject if isinstance(subject, UserResource) else subject.resource
         try:
             async with self._writers:
@@ -176,6 +177,11 @@ class UserReconciler:
             if not (isinstance(error, ApiError) and error.is_conflict):
                 logger.warning("User %s/%s: %s", *resource.key, error)
             self._queue.retry(resource.key)
+            return None
+        except Exception:
+            # Whatever it is, it is this one's alone: the others go on.
+            logger.exception("User %s/%s: trying again after an unexpected error", *resource.key)
+            self._queue.add(resource.key, UNEXPECTED_DELAY_S)
             return None
 
     async def _prepare(self, resource: UserResource) -> _Work | None:

@@ -14,6 +14,7 @@ from fairlead_model.security.client_texts import (
     scram_jaas_config,
 )
 from fairlead_model.security.scram import SALT_SEED_BYTES, build_salt
+from fairlead_operator.certificates.authority import KeyPair
 from fairlead_operator.resources.user import LoginType
 from fairlead_operator.specs.client_access import (
     CONFIG_KEY,
@@ -54,9 +55,11 @@ class UserMaterial:
     keystore_password: str = field(default="", repr=False)
 
     def has_all_of(self, login: LoginType) -> bool:
-        """Tell whether nothing is missing that a login needs."""
+        """Tell whether nothing is missing that a login needs, or could not be used."""
         if login == "tls":
-            return bool(self.certificate and self.key and self.keystore and self.keystore_password)
+            is_text = self.certificate.isascii() and self.key.isascii()
+            fits = is_text and KeyPair(self.certificate, self.key).fits()
+            return fits and bool(self.keystore and self.keystore_password)
         return login == "oauth" or password_problem(self.password) == ""
 
 

@@ -206,7 +206,7 @@ class UserSecrets:
             return b""
         held = self._find((resource.namespace, trust_secret_name(resource.cluster)))
         trusted = read_data(held or {}).get(CA_CERTIFICATE, b"")
-        if not trusted:
+        if not trusted or not trusted.isascii():
             raise _no_authority(resource)
         return trusted
 

@@ -5,8 +5,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
-from fairlead_operator.certificates.authority import make_authority, renewal_time
+from fairlead_operator.certificates.authority import KeyPair, make_authority, renewal_time
 from fairlead_operator.certificates.rotation import (
     CA_KEY,
     Authorities,
@@ -87,3 +92,23 @@ def test_a_secret_that_holds_no_authority_is_refused():
         read_authorities(good | {CA_KEY: base64.b64encode(SECOND.key).decode()})
     with pytest.raises(AuthorityError, match=r"ca\.key"):
         read_authorities(good | {CA_KEY: "no base64!"})
+
+
+def test_an_authority_that_could_issue_nothing_is_refused():
+    """Such as one of openssl: a key of another kind, or a certificate without its identifier."""
+    for key, has_identifier in (
+        (rsa.generate_private_key(65537, 2048), True),
+        (ec.generate_private_key(ec.SECP256R1()), False),
+    ):
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "theirs")])
+        builder = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + WEEK)
+        if has_identifier:
+            identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+            builder = builder.add_extension(identifier, critical=False)
+        pair = KeyPair(
+            builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM),
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        )
+        assert pair.fits()
+        with pytest.raises(AuthorityError, match=r"ca\.crt"):
+            read_authorities(write_authorities(Authorities(current=pair)))
