@@ -272,7 +272,8 @@ def _decide_running(
     run, number = agent.run, done + 1
     if run is not None and run.number == number:
         if run.is_ended:
-            return CollectRun(number)
+            # Whoever ended it may not have got to write down why.
+            return CollectRun(number, _find_delay(spec, run))
         return _decide_observing(spec, run, agent, seen)
     # The pod may have been told already, by an operator that did not get to write it down.
     if done >= spec.runs and agent.phase in {"steady", "verifying", "verified"}:
@@ -296,27 +297,41 @@ def _decide_observing(
     if not run.is_injected:
         return _decide_in_doubt(spec, run, seen)
     if spec.fault.type == "RollingRestart":
-        return _decide_rolling(run, agent, seen)
-    over_ms = run.since_fault_ms - (spec.fault.hold_ms or OBSERVE_MS)
-    if over_ms < 0:
+        return _decide_rolling(spec, run, agent, seen)
+    if _over_ms(spec, run) < 0:
         return Idle()
+    ailment = None if seen.cluster is None else find_ailment(spec.cluster_name, seen.cluster)
+    is_well = agent.is_well and seen.cluster is not None and ailment is None
+    if run.is_recovered and is_well:
+        return CollectRun(run.number)
+    delay = _find_delay(spec, run, "" if ailment is None else ailment.message)
+    return CollectRun(run.number, delay) if delay else Idle()
+
+
+def _over_ms(spec: FailoverDrillSpec, run: AgentRun) -> int:
+    """Return for how long a fault has been over."""
+    return run.since_fault_ms - (spec.fault.hold_ms or OBSERVE_MS)
+
+
+def _find_delay(spec: FailoverDrillSpec, run: AgentRun, ailment: str = "") -> str:
+    """Say what has taken too long, or had when the run ended; empty if nothing."""
+    if spec.fault.type == "RollingRestart":
+        late = f"not every broker has restarted within {ROLL_MS_MAX // 60_000} minutes"
+        return late if run.since_fault_ms > ROLL_MS_MAX else ""
     if not run.is_recovered:
         late = f"no new acknowledgement {RECOVERY_MS_MAX // 1000} s after the fault"
-        return CollectRun(run.number, late) if over_ms > RECOVERY_MS_MAX else Idle()
-    ailment = None if seen.cluster is None else find_ailment(spec.cluster_name, seen.cluster)
-    if agent.is_well and seen.cluster is not None and ailment is None:
-        return CollectRun(run.number)
-    if over_ms > HEAL_MS_MAX:
-        why = "not every replica is in sync again" if ailment is None else ailment.message
-        return CollectRun(run.number, f"{HEAL_MS_MAX // 1000} s after the fault: {why}")
-    return Idle()
+        return late if _over_ms(spec, run) > RECOVERY_MS_MAX else ""
+    why = ailment or "not every replica is in sync again"
+    late = f"{HEAL_MS_MAX // 1000} s after the fault: {why}"
+    return late if _over_ms(spec, run) > HEAL_MS_MAX else ""
 
 
-def _decide_rolling(run: AgentRun, agent: AgentState, seen: DrillObservations) -> Step:
+def _decide_rolling(
+    spec: FailoverDrillSpec, run: AgentRun, agent: AgentState, seen: DrillObservations
+) -> Step:
     """Wait until every broker has started again, and all is well."""
-    if run.since_fault_ms > ROLL_MS_MAX:
-        late = f"not every broker has restarted within {ROLL_MS_MAX // 60_000} minutes"
-        return CollectRun(run.number, late)
+    if delay := _find_delay(spec, run):
+        return CollectRun(run.number, delay)
     if seen.cluster is None or run.since_fault_ms < OBSERVE_MS:
         return Idle()
     before = run.memo.get("brokerEpochs") or {}

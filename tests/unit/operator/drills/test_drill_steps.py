@@ -372,6 +372,24 @@ def test_a_rolling_restart_ends_once_every_broker_has_started_again() -> None:
     assert "30 minutes" in step.problem
 
 
+@pytest.mark.parametrize(
+    ("spec", "run", "problem"),
+    [
+        ({}, {"since_fault_ms": 32_000, "is_recovered": False}, "no new acknowledgement"),
+        ({}, {"since_fault_ms": 302_000}, "not every replica is in sync again"),
+        (ROLL, {"since_fault_ms": steps.ROLL_MS_MAX + 1}, "not every broker has restarted"),
+    ],
+)
+def test_what_took_too_long_is_a_problem_also_if_the_run_is_collected_again(
+    spec: dict[str, Any], run: dict[str, Any], problem: str
+) -> None:
+    """The first time the status could not be written, or the operator ended."""
+    ended = seen(agent("steady", run=fault(is_ended=True, **run)))
+    step = decide_drill_step(spec_of(**spec), {"phase": "Running"}, ended)
+    assert isinstance(step, steps.CollectRun)
+    assert problem in step.problem
+
+
 CUT = {"fault": {"type": "Isolate", "cut": "All", "durationSeconds": 10}}
 CUT_CALLS = go_to_the_end(FakeWorld(manifest(**CUT)))
 
