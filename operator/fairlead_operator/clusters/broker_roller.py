@@ -4,6 +4,7 @@ Its memory is lost with the process, without harm: it asks for draining again, a
 brokers that an earlier process has drained.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -180,6 +181,7 @@ class BrokerRoller:
     ) -> dict[int, bool | None]:
         """Ask the brokers that run without being ready."""
         recovering: dict[int, bool | None] = {}
+        asked: dict[int, str] = {}
         replicas = 0 if stateful_set is None else count_replicas(stateful_set)
         for ordinal in range(replicas):
             pod = pods.get(pool.pod_name(ordinal))
@@ -190,5 +192,7 @@ class BrokerRoller:
             if not is_container_running(pod):
                 recovering[broker_id] = False
             elif address:
-                recovering[broker_id] = await probe_recovery(address)
-        return recovering
+                asked[broker_id] = address
+        # Side by side: each may take a second, and a pass has not much more than one for all.
+        answers = await asyncio.gather(*map(probe_recovery, asked.values()))
+        return recovering | dict(zip(asked, answers, strict=True))

@@ -9,6 +9,7 @@ import pytest
 from operator_views import pool_view
 
 from fairlead_kube.kinds import POD, STATEFUL_SET
+from fairlead_operator.clusters import broker_roller
 from fairlead_operator.clusters.broker_roller import BrokerRoller
 from fairlead_operator.clusters.rolling import RollAction, Wait
 from fairlead_operator.live_objects import LiveObjects
@@ -52,18 +53,24 @@ class Writer:
         self.deleted.append(manifest["metadata"]["name"])
 
 
-def roll(other: dict[str, Any]) -> tuple[RollAction, list[str]]:
-    """The pool `main` has to restart and nothing leads; `other` is a pod of no known pool."""
+def seen(pods: list[dict[str, Any]], replicas: int) -> LiveObjects:
+    """What the informers have: these pods, and the StatefulSet of the pool `main`."""
     nobody: Any = None
-    live, writer, admin = LiveObjects(nobody, (), lambda _: None), Writer(), Admin()
-    pods = [*(pod(f"demo-main-{ordinal}") for ordinal in range(3)), other]
+    live = LiveObjects(nobody, (), lambda _: None)
     live.informers[POD]._objects |= {("shop", each["metadata"]["name"]): each for each in pods}
     live.informers[STATEFUL_SET]._objects["shop", "demo-main"] = {
         "kind": "StatefulSet",
         "metadata": {"name": "demo-main", "namespace": "shop", "generation": 1},
-        "spec": {"replicas": 3},
+        "spec": {"replicas": replicas},
         "status": {"observedGeneration": 1, "updateRevision": "new"},
     }
+    return live
+
+
+def roll(other: dict[str, Any]) -> tuple[RollAction, list[str]]:
+    """The pool `main` has to restart and nothing leads; `other` is a pod of no known pool."""
+    pods = [*(pod(f"demo-main-{ordinal}") for ordinal in range(3)), other]
+    live, writer, admin = seen(pods, 3), Writer(), Admin()
     pools = [pool_view(replicas=3)]
 
     async def step_twice() -> RollAction:
@@ -92,3 +99,30 @@ def test_a_broker_of_a_pool_that_goes_must_serve_before_another_restarts(
 def test_one_that_serves_holds_up_nobody() -> None:
     _, deleted = roll(pod("demo-old-0"))
     assert deleted == ["demo-main-0"]
+
+
+def test_brokers_that_do_not_answer_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty on nodes that are gone would else take longer than a pass may: none would ever end."""
+    count = 40
+    pods = [pod(f"demo-main-{ordinal}", is_ready=False) for ordinal in range(count)]
+    for number, each in enumerate(pods):
+        running = [{"name": "broker", "state": {"running": {}}}]
+        each["status"] |= {"podIP": f"10.0.0.{number}", "containerStatuses": running}
+    asked: set[str] = set()
+
+    async def observe() -> None:
+        all_asked = asyncio.Event()
+
+        async def probe(address: str) -> None:
+            asked.add(address)
+            if len(asked) == count:
+                all_asked.set()
+            await all_asked.wait()
+
+        monkeypatch.setattr(broker_roller, "probe_recovery", probe)
+        roller = BrokerRoller(seen(pods, count), Writer(), Admin())  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            states = await roller.observe(KEY, [pool_view(replicas=count)], CONTROLLER)
+        assert {each.is_recovering for each in states["main"]} == {None}
+
+    asyncio.run(observe())
