@@ -167,6 +167,11 @@ def renewal_time(certificate: bytes) -> datetime:
     return leaf.not_valid_before_utc + life * (_SHARE_OF_LIFE - early)
 
 
+def fingerprint(certificate: bytes) -> str:
+    """Return the SHA-256 of a certificate, the first one of a text."""
+    return x509.load_pem_x509_certificate(certificate).fingerprint(hashes.SHA256()).hex()
+
+
 def fingerprints(certificates: bytes) -> list[str]:
     """Return the SHA-256 of each certificate's DER, in hexadecimal digits."""
     found = x509.load_pem_x509_certificates(certificates)

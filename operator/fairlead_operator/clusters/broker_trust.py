@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead_operator.certificates.authority import fingerprints, is_issued_by
+from fairlead_operator.certificates.authority import fingerprint, fingerprints, is_issued_by
 from fairlead_operator.live_objects import Manifest
 from fairlead_operator.pod_http import PodAnswerError, ask_pod
 from fairlead_operator.specs.certificates import TLS_CERTIFICATE, decode_secret
@@ -66,12 +66,11 @@ def is_issued_everywhere(
         for key in secret.get("data") or ()
         if (key in _LEAF_KEYS or is_peer_key(key)) and (leaf := decode_secret(secret, key))
     ]
-    shown = {fingerprints(leaf)[0] for leaf in leaves}
-    return (
-        len(told) >= wanted
-        and all(each.certificates <= shown for each in told)
-        and all(is_issued_by(leaf, authority) for leaf in leaves)
-    )
+    # First: what somebody has put there that nobody can read is no certificate of anybody.
+    if len(told) < wanted or not all(is_issued_by(leaf, authority) for leaf in leaves):
+        return False
+    shown = {fingerprint(leaf) for leaf in leaves}
+    return all(each.certificates <= shown for each in told)
 
 
 async def _ask(address: str, listeners: Sequence[str]) -> TrustAnswer | None:

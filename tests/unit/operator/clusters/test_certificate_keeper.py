@@ -335,6 +335,20 @@ def test_a_secret_of_somebody_else_is_not_overwritten() -> None:
 COMPANY = make_authority("company", START)
 
 
+@pytest.mark.parametrize("damage", [b"\xff\x00", b"no certificate", b""])
+def test_what_nobody_can_read_in_a_secret_of_brokers_is_made_anew(damage: bytes) -> None:
+    world = World(INSIDE, interBroker={"tls": True})
+    world.look()
+    secret = world.secret("demo-main-tls")
+    for key in (OPERATOR, TLS, "broker-1.pem"):
+        text = base64.b64encode(damage + world.pem(key)[: len(damage)]).decode()
+        world.objects["Secret", "demo-main-tls"] = secret | {"data": secret["data"] | {key: text}}
+        assert not world.look().problems
+        present = world.pem(key)
+        assert KeyPair(present, present).fits()
+        assert is_issued_by(present, world.authority)
+
+
 def test_a_given_certificate_is_checked_taken_and_followed() -> None:
     world = World(GIVEN)
     report = world.look()
