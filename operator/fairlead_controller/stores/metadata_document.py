@@ -169,10 +169,15 @@ def read_document(
         raise DocumentError(f"the parts contradict each other: {error}") from error
     _check(image)
     epoch = _part("controllerEpoch", root.get("controllerEpoch"), int)
+    try:
+        controller_epoch = jumped_epoch(max(int(epoch), epoch_above), seen)
+        counters = jumped_counters(counters, seen)
+    except NoRoomError as error:
+        raise DocumentError(str(error)) from error
     return RestoredMetadata(
         cluster_id=cluster_id,
-        controller_epoch=jumped_epoch(max(int(epoch), epoch_above), seen),
-        counters=jumped_counters(counters, seen),
+        controller_epoch=controller_epoch,
+        counters=counters,
         changes=changes,
         users=tuple(_declarations(root)),
     )

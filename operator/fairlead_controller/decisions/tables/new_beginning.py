@@ -31,32 +31,44 @@ EPOCH_JUMP: Final = 1 << 20
 PRODUCER_ID_JUMP: Final = 1 << 40
 LEADER_EPOCH_MAX: Final = (1 << 31) - 1
 """The protocol carries leader epochs in four bytes: there is room for some 2,000 jumps."""
+CONTROLLER_EPOCH_MAX: Final = (1 << 31) - 1
+"""Each reign has 2^32 producer ids of its own, which the protocol carries in eight bytes."""
+COUNTER_MAX: Final = (1 << 63) - 1
+"""Broker epochs and producer ids have eight bytes, too."""
 
 NOTHING_HIGHER: Final = HighestSeen()
 
 
 class NoRoomError(StoreError):
-    """A leader epoch is so high that it cannot jump any more."""
+    """An epoch or id is so high that it cannot jump any more."""
 
 
 def jumped_epoch(
     controller_epoch: ControllerEpoch, seen: HighestSeen = NOTHING_HIGHER
 ) -> ControllerEpoch:
-    """Return the controller epoch of a new beginning."""
-    return max(controller_epoch, seen.controller_epoch) + EPOCH_JUMP
+    """Return the controller epoch of a new beginning; NoRoomError."""
+    known = max(controller_epoch, seen.controller_epoch)
+    return _jumped("a controller epoch", known, EPOCH_JUMP, CONTROLLER_EPOCH_MAX)
 
 
 def jumped_counters(
     counters: CountersChanged, seen: HighestSeen = NOTHING_HIGHER
 ) -> CountersChanged:
-    """Return the counters of a new beginning.
+    """Return the counters of a new beginning; NoRoomError.
 
     Producer ids need no word of brokers: each reign has a range of its own, by its epoch.
     """
+    broker_epoch = max(counters.next_broker_epoch, seen.broker_epoch + 1)
     return CountersChanged(
-        max(counters.next_broker_epoch, seen.broker_epoch + 1) + EPOCH_JUMP,
-        counters.next_producer_id + PRODUCER_ID_JUMP,
+        _jumped("a broker epoch", broker_epoch, EPOCH_JUMP, COUNTER_MAX),
+        _jumped("a producer id", counters.next_producer_id, PRODUCER_ID_JUMP, COUNTER_MAX),
     )
+
+
+def _jumped(what: str, number: int, jump: int, most: int) -> int:
+    if number + jump > most:
+        raise NoRoomError(f"{what} of {number} leaves no room")
+    return number + jump
 
 
 def forgotten_start(broker: BrokerRegistration) -> BrokerRegistration:
@@ -73,13 +85,11 @@ def jumped_partition(
     partition: PartitionRegistration, seen: HighestSeen = NOTHING_HIGHER
 ) -> PartitionRegistration:
     """Return the record that a partition starts anew with; NoRoomError."""
-    leader_epoch = max(partition.leader_epoch, seen.leader_epoch) + EPOCH_JUMP
-    if leader_epoch > LEADER_EPOCH_MAX:
-        raise NoRoomError(f"a leader epoch of {leader_epoch - EPOCH_JUMP} leaves no room")
+    leader_epoch = max(partition.leader_epoch, seen.leader_epoch)
     return replace(
         partition,
         leader=NO_LEADER,
-        leader_epoch=leader_epoch,
+        leader_epoch=_jumped("a leader epoch", leader_epoch, EPOCH_JUMP, LEADER_EPOCH_MAX),
         partition_epoch=max(partition.partition_epoch, seen.partition_epoch) + EPOCH_JUMP,
         isr=(),
         elr=(),

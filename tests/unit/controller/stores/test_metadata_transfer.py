@@ -97,7 +97,10 @@ WRONG = [
     (lambda root: root | {"version": 2}, "version 2"),
     (lambda root: root | {"clusterId": 1}, "clusterId"),
     (lambda root: root | {"controllerEpoch": True}, "controllerEpoch"),
+    (lambda root: root | {"controllerEpoch": 2**31 - 5}, "controller epoch of 2147483643 leaves"),
     (lambda root: root | {"counters": {}}, "counters"),
+    (lambda root: root | {"counters": counted(broker=2**63 - 5)}, "broker epoch of .* leaves"),
+    (lambda root: root | {"counters": counted(producer=2**63 - 5)}, "producer id of .* leaves"),
     (lambda root: root | {"brokers": [{}]}, r"brokers\[0\]"),
     (lambda root: root | {"brokerConfigs": {"": 1}}, r"brokerConfigs\."),
     (lambda root: root | {"brokerConfigs": {"b1": {}}}, "brokerConfigs.b1: 'b1' is no id"),
@@ -125,6 +128,10 @@ WRONG = [
     (lambda root: root | {"topics": [changed(root, leader_epoch=2**31 - 5)]}, "leader_epoch"),
     (lambda root: root | {"topics": [changed(root, isr=[9])]}, r"partitions\[0\]"),
 ]
+
+
+def counted(*, broker=1, producer=0):
+    return {"next_broker_epoch": broker, "next_producer_id": producer}
 
 
 def changed(root, *, partitions=None, header=None, **fields):
