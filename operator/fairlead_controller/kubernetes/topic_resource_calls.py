@@ -18,7 +18,6 @@ it showed a topic that was made over Kafka.
 Large requests are decided in slices, so that the sessions of brokers are served in between.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +25,7 @@ from typing import Any, Final
 from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import ApplyTopicResources, ForgetTopic
 from fairlead_controller.decisions.topics.resource_changes import Result, build_result
+from fairlead_controller.kubernetes.sliced_calls import submit_slices
 from fairlead_model.resources.topic_claims import Claimant, oldest, read_claimant
 from fairlead_model.resources.topic_manifest import ManifestError, TopicSpec, parse_topic_manifest
 
@@ -70,15 +70,8 @@ async def apply_topics(
     ends.
     """
     wanted = read_topic_request(request)
-    results = dict(wanted.results)
-    waits: list[asyncio.Task[Mapping[str, Any]]] = []
-    async with asyncio.TaskGroup() as group:
-        for event in _slices(wanted, defaults, waits_for):
-            waits.append(group.create_task(controller.submit(event)))
-            await asyncio.sleep(0)  # the slice is decided now; the loop turns before the next
-    for wait in waits:
-        results.update(wait.result()["results"])
-    return {"results": results}
+    decided = await submit_slices(controller, _slices(wanted, defaults, waits_for))
+    return {"results": dict(wanted.results) | decided}
 
 
 def read_topic_request(request: Mapping[str, Any]) -> TopicRequest:

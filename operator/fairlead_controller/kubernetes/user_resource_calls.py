@@ -14,7 +14,6 @@ and the caller asks again. A broker that was fenced may not hear of it: without 
 last known rules hold.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +21,7 @@ from typing import Any, Final
 from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import ApplyUserResources
 from fairlead_controller.decisions.security.user_resources import Result, build_user_result
+from fairlead_controller.kubernetes.sliced_calls import submit_slices
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_model.codec import CodecError
 from fairlead_model.resources.user_declaration import UserDeclaration, decode_declaration
@@ -55,14 +55,7 @@ async def apply_users(
     ends.
     """
     wanted = read_user_request(request)
-    waits: list[asyncio.Task[Mapping[str, Any]]] = []
-    async with asyncio.TaskGroup() as group:
-        for event in slice_users(wanted):
-            waits.append(group.create_task(controller.submit(event)))
-            await asyncio.sleep(0)  # the slice is decided now; the loop turns before the next
-    results: dict[str, Result] = {}
-    for wait in waits:
-        results.update(wait.result()["results"])
+    results: dict[str, Result] = await submit_slices(controller, slice_users(wanted))
     if wanted.forget:
         behind = await sessions.until_heard(HEARD_S)
         if behind:
