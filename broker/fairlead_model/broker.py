@@ -41,7 +41,7 @@ class BrokerRegistration:
     """Incarnation of the data disk; another one means that the data is gone. With several log
     directories it stands for all of them: it is another one as soon as one of them is."""
     start_id: str = ""
-    """Chosen anew by each process start; a registration repeated with it changes nothing."""
+    """Chosen anew by each process start; a registration repeated with it keeps its epoch."""
     boot_id: str = ""
     pod_uid: str = ""
     is_clean: bool = False

@@ -70,9 +70,11 @@ def decide_registration(
     draft = Draft(state)
     if known is not None and is_same_start(known, asking):
         _remove_unclean(draft, event)
-        if known.features != asking.features:
-            # It has registered with a controller that did not know of these features.
-            draft.add(BrokerChanged(replace(known, features=asking.features)))
+        # Another process of the same start may have other addresses, and a controller that did not
+        # know of these features may have registered it.
+        current = replace(known, endpoints=asking.endpoints, features=asking.features)
+        if current != known:
+            draft.add(BrokerChanged(current))
         if asking.broker_id in state.unconfirmed:
             draft.add(BrokerConfirmed(asking.broker_id))
             elect_on(draft, asking.broker_id, f"broker {asking.broker_id} is back")

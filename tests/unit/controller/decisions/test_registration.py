@@ -30,6 +30,15 @@ def test_a_registration_is_idempotent_by_its_start_id(world) -> None:
     assert decision.changes == ()
 
 
+def test_a_start_whose_answer_was_lost_is_reached_where_the_next_process_listens(world) -> None:
+    """The start id outlives a process that heard no answer; its addresses may be corrected."""
+    known = world.state.image.brokers[1]
+    moved = tuple(replace(each, host="corrected") for each in known.endpoints)
+    reply = world.do(RegisterBroker(replace(known, endpoints=moved), "this-cluster"))
+    assert reply == {"broker_epoch": known.broker_epoch}
+    assert world.state.image.brokers[1] == replace(known, endpoints=moved)
+
+
 def test_a_new_incarnation_takes_leadership_from_the_old_one_at_once(world) -> None:
     world.create("t", partitions=3)
     before = dict(enumerate(world.partitions("t")))
