@@ -24,6 +24,7 @@ from fairlead_kube.kinds import (
 )
 from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.pool_decisions import PoolTraces, count_brokers
+from fairlead_operator.clusters.scale_down import NAMED_MAX, named_brokers, read_holdings
 from fairlead_operator.clusters.status import DELETING, DELETION_HELD, ClusterFacts
 from fairlead_operator.clusters.status_writer import StatusWriter
 from fairlead_operator.controller_client import ControllerClient, ControllerError
@@ -105,7 +106,8 @@ class Deletions:
     async def delete_pool(self, namespace: str, body: Mapping[str, Any]) -> str:
         """Return what a pool's deletion waits for, empty if it may go.
 
-        Its brokers stop when it is gone. While their LogCluster lives, none may hold a replica.
+        Its brokers stop when it is gone. While their LogCluster lives, none may hold a replica, nor
+        be given one before it has stopped.
         """
         # The handler's own copy is as old as the deletion.
         body = self._live.get(BROKER_POOL, namespace, body["metadata"]["name"]) or body
@@ -132,26 +134,30 @@ class Deletions:
         )
         if live is None and not traces.pods and not traces.claims:
             return ""
-        try:
-            status = await self._controller.cluster_status(*key)
-        except ControllerError as error:
-            return await self._tell(namespace, body, f"the controller cannot be asked: {error}")
-        id_base = int(body["spec"].get("idBase", 0))
-        replicas = {int(each["id"]): int(each["replicas"]) for each in status["brokers"]}
         running = running_ids(self._live.of_cluster(STATEFUL_SET, key))
         running.pop(name, None)
-        live_replicas = None if live is None else count_replicas(live)
-        count = count_brokers(id_base, live_replicas, traces, replicas, running)
-        holding = [
-            f"{broker_id} ({replicas[broker_id]})"
-            for broker_id in range(id_base, id_base + count)
-            if replicas.get(broker_id, 0) > 0
-        ]
-        if not holding:
-            await self._stop_orphans(pods)
-            return ""
-        message = f"brokers hold replicas: {', '.join(holding[:10])}; move these partitions first"
-        return await self._tell(namespace, body, message)
+        id_base = int(body["spec"].get("idBase", 0))
+        try:
+            brokers = read_holdings(await self._controller.cluster_status(*key)) or {}
+            replicas = {broker_id: each.replicas for broker_id, each in brokers.items()}
+            live_replicas = None if live is None else count_replicas(live)
+            count = count_brokers(id_base, live_replicas, traces, replicas, running)
+            own = [each for each in range(id_base, id_base + count) if each in brokers]
+            holding = [f"{each} ({replicas[each]})" for each in own if replicas[each]]
+            if holding:
+                names = ", ".join(holding[:NAMED_MAX])
+                message = f"brokers hold replicas: {names}; move these partitions first"
+                return await self._tell(namespace, body, message)
+            # New partitions go to those that hold least.
+            fresh = [each for each in own if not brokers[each].is_drained]
+            if fresh:
+                pool = body["metadata"]["name"]
+                await self._controller.scale_down(*key, pool, leaving=fresh, staying=())
+                return f"nothing more is placed on {named_brokers(fresh)} from now on"
+        except ControllerError as error:
+            return await self._tell(namespace, body, f"the controller cannot be asked: {error}")
+        await self._stop_orphans(pods)
+        return ""
 
     async def _stop_orphans(self, pods: Iterable[Manifest]) -> None:
         """Delete the pods that no StatefulSet owns any more, because nothing else would."""

@@ -138,9 +138,26 @@ def test_a_pool_that_never_had_a_broker_goes_unasked(tmp_path: Path) -> None:
     assert "cannot be asked" in ask(tmp_path / "s", standby, there, of="pool")[0]
 
 
+def test_an_empty_pool_is_given_nothing_before_its_brokers_stop(tmp_path: Path) -> None:
+    """New partitions go to the brokers that hold least: to those that are about to go."""
+    admin = holders(0, 0, 5)
+    there = {POD: [pod(0), pod(1)], PERSISTENT_VOLUME_CLAIM: claims(2)}
+    waits_for, client = ask(tmp_path / "s", admin, there, of="pool")
+    assert "brokers 0, 1" in waits_for
+    assert not client.deleted
+    assert [bool(each.get("isDrained")) for each in admin.brokers] == [True, True, False]
+    # A topic was faster: it is moved away first.
+    admin.brokers[1]["replicas"] = 1
+    assert "1 (1)" in ask(tmp_path / "s", admin, there, of="pool")[0]
+    admin.brokers[1]["replicas"] = 0
+    assert ask(tmp_path / "s", admin, there, of="pool")[0] == ""
+
+
 def test_pods_that_nobody_owns_stop_with_their_pool(tmp_path: Path) -> None:
     there = {POD: [pod(0), pod(1)], PERSISTENT_VOLUME_CLAIM: claims(2)}
-    waits_for, client = ask(tmp_path / "s", holders(0, 0), there, of="pool")
+    admin = holders(0, 0)
+    admin.scale_down("main", leaving=[0, 1], staying=[])
+    waits_for, client = ask(tmp_path / "s", admin, there, of="pool")
     assert waits_for == ""
     assert client.deleted == ["Pod demo-main-0", "Pod demo-main-1"]
 
