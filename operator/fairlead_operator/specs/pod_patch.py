@@ -22,20 +22,24 @@ Manifest = dict[str, Any]
 BROKER_CONTAINER: Final = "broker"
 CONFIG_VOLUME: Final = "config"
 SESSION_VOLUME: Final = "session"
-MERGE_KEYS: Final = {
+POD_LISTS: Final = {
     "containers": "name",
-    "env": "name",
     "hostAliases": "ip",
     "imagePullSecrets": "name",
     "initContainers": "name",
-    "ports": "containerPort",
     "resourceClaims": "name",
     "schedulingGates": "name",
     "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
     "volumes": "name",
 }
+CONTAINER_LISTS: Final = {
+    "env": "name",
+    "ports": "containerPort",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+}
+LISTS_WITHIN: Final = {"containers": CONTAINER_LISTS, "initContainers": CONTAINER_LISTS}
+"""Nowhere else are these names lists: a label may be called env."""
 OWN_POD_FIELDS: Final = ("hostname", "restartPolicy", "subdomain")
 OWN_FIELDS: Final = ("args", "command", "image", "name")
 """Of the broker's container; its image is the cluster's."""
@@ -52,10 +56,10 @@ class PodPatchError(ValueError):
 
 def merge_pod_spec(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> Manifest:
     """Return a pod's spec with a patch merged into it; PodPatchError says what cannot be."""
-    return _merge(spec, patch, "podSpec")
+    return _merge(spec, patch, "podSpec", POD_LISTS)
 
 
-def _merge(base: object, patch: Mapping[str, Any], path: str) -> Manifest:
+def _merge(base: object, patch: Mapping[str, Any], path: str, lists: Mapping[str, str]) -> Manifest:
     directive = patch.get(DIRECTIVE)
     if directive not in (None, "merge", "replace"):
         raise PodPatchError(f"{path}.$patch: expected merge, replace or delete, got {directive!r}")
@@ -69,16 +73,19 @@ def _merge(base: object, patch: Mapping[str, Any], path: str) -> Manifest:
             raise PodPatchError(f"{place}: only $patch is known of the directives")
         if value is None or _is_deletion(value):
             result.pop(name, None)
+        elif name in lists:
+            within = LISTS_WITHIN.get(name, {})
+            result[name] = _merge_list(result.get(name) or (), value, lists[name], place, within)
         elif isinstance(value, Mapping):
-            result[name] = _merge(result.get(name), value, place)
-        elif name in MERGE_KEYS:
-            result[name] = _merge_list(result.get(name) or (), value, MERGE_KEYS[name], place)
+            result[name] = _merge(result.get(name), value, place, {})
         else:
             result[name] = value
     return result
 
 
-def _merge_list(base: Sequence[Manifest], patch: object, key: str, path: str) -> list[Manifest]:
+def _merge_list(
+    base: Sequence[Manifest], patch: object, key: str, path: str, lists: Mapping[str, str]
+) -> list[Manifest]:
     if not isinstance(patch, Sequence) or isinstance(patch, str):
         raise PodPatchError(f"{path}: expected a list")
     is_replaced = any(each == {DIRECTIVE: "replace"} for each in patch)
@@ -88,13 +95,15 @@ def _merge_list(base: Sequence[Manifest], patch: object, key: str, path: str) ->
             continue
         if not isinstance(each, Mapping) or key not in each:
             raise PodPatchError(f"{path}[{number}]: an object of this list needs {key}")
-        place = next((at for at, other in enumerate(result) if other[key] == each[key]), None)
+        if not isinstance(each[key], str | int):
+            raise PodPatchError(f"{path}[{number}].{key}: expected a text or a number")
+        place = next((at for at, other in enumerate(result) if other.get(key) == each[key]), None)
         if _is_deletion(each):
-            result = [other for other in result if other[key] != each[key]]
+            result = [other for other in result if other.get(key) != each[key]]
         elif place is None:
-            result.append(_merge({}, each, f"{path}[{number}]"))
+            result.append(_merge({}, each, f"{path}[{number}]", lists))
         else:
-            result[place] = _merge(result[place], each, f"{path}[{number}]")
+            result[place] = _merge(result[place], each, f"{path}[{number}]", lists)
     return result
 
 

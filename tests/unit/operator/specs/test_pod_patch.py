@@ -69,11 +69,36 @@ def test_lists_follow_their_keys_and_directives() -> None:
     assert base["volumes"][0] == {"name": "a", "x": 1}, "the base is nobody's to change"
 
 
+def test_a_label_may_have_the_name_of_a_list() -> None:
+    labels = {"env": "prod", "ports": "many", "volumes": "few"}
+    spread = {"topologyKey": "zone", "labelSelector": {"matchLabels": labels}}
+    patch = {"nodeSelector": labels, "topologySpreadConstraints": [spread]}
+    assert merge_pod_spec({"nodeSelector": {"disk": "fast"}}, patch) == {
+        "nodeSelector": {"disk": "fast", **labels},
+        "topologySpreadConstraints": [spread],
+    }
+
+
+def test_an_entry_without_a_key_is_left_to_the_api_server() -> None:
+    nameless, named = {"maxSkew": 1}, {"topologyKey": "zone"}
+    base, patch = ({"topologySpreadConstraints": [each]} for each in (nameless, named))
+    merged = merge_pod_spec(base, patch)
+    assert merged["topologySpreadConstraints"] == [nameless, named]
+    patch["topologySpreadConstraints"] = [{"topologyKey": "zone", "$patch": "delete"}]
+    assert merge_pod_spec(base, patch) == base
+
+
 @pytest.mark.parametrize(
     ("patch", "problem"),
     [
         ({"volumes": [{"emptyDir": {}}]}, "podSpec.volumes[0]: an object of this list needs name"),
         ({"volumes": "x"}, "podSpec.volumes: expected a list"),
+        ({"volumes": {"a": {}}}, "podSpec.volumes: expected a list"),
+        (
+            {"containers": [{"name": "broker", "env": {"A": "b"}}]},
+            "podSpec.containers[0].env: expected a list",
+        ),
+        ({"volumes": [{"name": ["a"]}]}, "podSpec.volumes[0].name: expected a text or a number"),
         ({"affinity": {"$patch": "maybe"}}, "podSpec.affinity.$patch: expected merge"),
         ({"$retainKeys": []}, "podSpec.$retainKeys: only $patch is known"),
     ],
@@ -107,6 +132,8 @@ def of_the_broker(**fields: Any) -> dict[str, Any]:
         ({"containers": [{"$patch": "replace"}]}, "containers[broker]"),
         ({"containers": [{"name": "broker", "$patch": "delete"}]}, "containers[broker]"),
         ({"containers": {"$patch": "delete"}}, "containers[broker]"),
+        ({"containers": {"name": "broker"}}, "containers: expected a list"),
+        (of_the_broker(env={"LEVEL": "debug"}), "containers[0].env: expected a list"),
         ({"volumes": [{"name": "data", "emptyDir": {}}]}, "volumes: data is the operator's own"),
         ({"volumes": [{"name": "session", "emptyDir": {}}]}, "volumes: session"),
         ({"volumes": [{"name": "config", "$patch": "delete"}]}, "volumes: config"),
