@@ -15,6 +15,7 @@ from fairlead_operator.specs.names import APPLIED_ANNOTATION
 
 Manifest = dict[str, Any]
 FAMILIES: Final = "ipFamilies"
+TARGET: Final = "targetPort"
 _MERGED_BY: Final[Mapping[str, Mapping[str, str | None]]] = {
     "containers": {"name": None},
     "env": {"name": None},
@@ -28,6 +29,8 @@ _MERGED_BY: Final[Mapping[str, Mapping[str, str | None]]] = {
 """The keys (`x-kubernetes-list-map-keys`) of lists in pods and metadata, and what an absent one is.
 
 Of the lists called ports only those of containers: a NetworkPolicy's are replaced as a whole."""
+_SERVICE_PORT: Final = {"port": None, "protocol": "TCP"}
+"""The keys of a Service's ports, which have a target: it tells them from the others."""
 
 
 def with_hash(desired: Manifest) -> Manifest:
@@ -73,6 +76,8 @@ def _without_others(field: str, desired: Sequence[Any], live: Sequence[Any]) -> 
         # With PreferDualStack the server adds the second one, behind ours.
         return live[: max(1, len(desired))]
     keys = _MERGED_BY.get(field, {})
+    if field == "ports" and all(isinstance(each, Mapping) and TARGET in each for each in desired):
+        keys = _SERVICE_PORT
     if not all(isinstance(item, Mapping) and next(iter(keys), "") in item for item in desired):
         return live
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlead_operator.resources import Listener
-from fairlead_operator.specs.views import ClusterView, PoolView
+from fairlead_operator.specs.views import ClusterView, Manifest, PoolView
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _ESCAPES: Final = {
@@ -69,8 +69,10 @@ def looked_up_address(
     """Return the address of the broker behind a live Service; None while it has none."""
     if service is None:
         return None
-    ports = (service.get("spec") or {}).get("ports") or [{}]
-    names = _names(cluster, pool) | {"nodePort": str(ports[0].get("nodePort") or "")}
+    ports = (service.get("spec") or {}).get("ports") or []
+    # Somebody may have added another one.
+    own: Manifest = next((each for each in ports if each.get("port") == listener.port), {})
+    names = _names(cluster, pool) | {"nodePort": str(own.get("nodePort") or "")}
     if listener.type == "NodePort":
         if not names["nodePort"]:
             return None

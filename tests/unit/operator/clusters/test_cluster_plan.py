@@ -247,6 +247,17 @@ def test_what_others_add_to_lists_that_are_replaced_is_taken_out_again() -> None
     assert not is_covered({"env": []}, {"env": [{"name": "B"}]})
 
 
+def test_a_port_that_somebody_adds_to_a_service_is_his() -> None:
+    own = {"name": "kafka", "port": 9092, "targetPort": 9092, "protocol": "TCP"}
+    other = {"name": "scrape", "port": 8081, "targetPort": 8081, "protocol": "TCP"}
+    given = own | {"nodePort": 30123}
+    for live in ([other, given], [given, other]):
+        assert is_covered({"ports": [own]}, {"ports": live})
+    assert not is_covered({"ports": [own]}, {"ports": [other]})
+    assert not is_covered({"ports": [own]}, {"ports": [given | {"targetPort": 1}, other]})
+    assert not is_covered({"ports": [own]}, {"ports": [given | {"protocol": "UDP"}]})
+
+
 def test_a_field_that_is_no_longer_set_is_noticed() -> None:
     before = with_hash({"metadata": {"name": "a"}, "spec": {"a": 1, "b": 2}})
     after = with_hash({"metadata": {"name": "a"}, "spec": {"a": 1}})

@@ -552,7 +552,7 @@ def test_what_only_kubernetes_knows_is_looked_up(listener: dict[str, Any], is_ne
 def test_addresses_come_from_live_services() -> None:
     cluster, pool = cluster_view(listeners=[FREE, BALANCED]), pool_view()
     free, balanced = cluster.spec.listeners
-    service = {"spec": {"ports": [{"nodePort": 30123}]}}
+    service = {"spec": {"ports": [{"port": free.port, "nodePort": 30123}]}}
     assert looked_up_address(free, cluster, pool, service) == OutsideAddress("${HOST_IP}", "30123")
     assert looked_up_address(balanced, cluster, pool, service) is None
     ready = service | {"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.4"}]}}}
@@ -560,6 +560,14 @@ def test_addresses_come_from_live_services() -> None:
         "198.51.100.4", "9096"
     )
     assert looked_up_address(free, cluster, pool, None) is None
+
+
+def test_a_port_that_somebody_adds_to_a_service_is_not_advertised() -> None:
+    cluster, pool = cluster_view(listeners=[FREE]), pool_view()
+    (free,) = cluster.spec.listeners
+    other, own = {"port": 8081, "nodePort": 31999}, {"port": free.port, "nodePort": 30123}
+    service = {"spec": {"ports": [other, own]}}
+    assert looked_up_address(free, cluster, pool, service) == OutsideAddress("${HOST_IP}", "30123")
 
 
 def test_an_ipv6_address_of_a_load_balancer_is_advertised_in_brackets() -> None:
