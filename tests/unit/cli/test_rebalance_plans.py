@@ -106,6 +106,22 @@ def test_what_has_changed_is_named(document: dict[str, Any], state: ControllerSt
     assert changes(*again) == gone, "the same name, another topic"
 
 
+def test_a_partition_that_is_not_there_is_a_change(document: dict[str, Any]) -> None:
+    """Metadata of before the topic grew was put back."""
+    image = empty_image(CLUSTER).apply(
+        [
+            *map(registered, range(3)),
+            TopicChanged(TopicHeader("t", T, 1)),
+            PartitionChanged(T, 0, record()),
+        ]
+    )
+    shorter = initial_state(image, controller_epoch=2, counters=CountersChanged(1, 0))
+    missing = [move["partition"] for move in document["moves"] if move["partition"]]
+    assert missing
+    found = changes_since(document, CLUSTER, shorter, ())
+    assert found == [f"t-{index} is not there any more" for index in missing]
+
+
 def test_what_does_not_move_may_change(document: dict[str, Any], state: ControllerState) -> None:
     moved = {move["partition"] for move in document["moves"]}
     (still, *_) = sorted(set(range(4)) - moved) or [None]

@@ -128,8 +128,11 @@ def changes_since(
         if topic is None or topic_id_text(topic.topic_id) != move["topicId"]:
             found.append(f"topic {name} is gone, or another one")
             continue
-        record = topic.partitions[index]
-        if (name, index) in moving:
+        record = state.image.partition(name, index)
+        if record is None:
+            # Metadata of before the topic grew was put back.
+            found.append(f"{name}-{index} is not there any more")
+        elif (name, index) in moving:
             found.append(f"{name}-{index} is being reassigned")
         elif list(record.replicas) != move["before"]:
             found.append(
