@@ -239,7 +239,8 @@ class StoreFaultContract(ABC):
                 world.proxy.add(Fault(status=500))
             assert await world.write(before.version, a="2") is WriteOutcome.UNKNOWN
             puts = [method for method, _ in world.proxy.requests if method == "PUT"]
-            assert len(puts) == ATTEMPTS
+            # One that ran out of its time in a stall of this process never got there.
+            assert 0 < len(puts) <= ATTEMPTS
 
         self.run(story)
 
