@@ -20,7 +20,8 @@ def diverging_end(
     """Return where the log that is fetched into parts from this leader's; None if it does not.
 
     A log without records, and a consumer that does not say, name epoch -1: nothing is compared.
-    KafkaError(OFFSET_OUT_OF_RANGE) where that cannot be told, and below the start of the log:
+    But such a log of a replica must not begin behind this one's end: it has none of what is here.
+    KafkaError(OFFSET_OUT_OF_RANGE) there, where it cannot be told, and below the start of the log:
     there the start counts, whether or not the epochs diverge.
 
     entries (2, 10) (5, 30), start 10, end 40:
@@ -30,6 +31,8 @@ def diverging_end(
     fetch 35, last epoch 6 -> an error    an epoch above all of ours
     """
     if last_fetched_epoch < 0:
+        if is_replica and fetch_offset > log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return None
     end = log.end_offset_for_epoch(last_fetched_epoch)
     if end.end_offset < 0 or fetch_offset < log.log_start_offset:

@@ -57,6 +57,14 @@ def test_a_replica_that_ends_at_the_start_in_a_forgotten_epoch_begins_anew() -> 
     assert diverging_end(LEADER, 0, -1, is_replica=True) is None
 
 
+def test_a_replica_without_records_has_nothing_of_a_log_that_ends_before_it() -> None:
+    """It would count as having all of it, and join the replicas in sync; it has to begin anew."""
+    assert diverging_end(LEADER, 40, -1, is_replica=True) is None
+    with pytest.raises(KafkaError) as refused:
+        diverging_end(LEADER, 41, -1, is_replica=True)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 @pytest.mark.parametrize(
     ("epochs", "told", "offset"),
     [

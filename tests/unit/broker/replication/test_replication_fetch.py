@@ -189,3 +189,16 @@ def test_until_followers_have_spoken_a_new_leader_knows_no_latest_offset(
     assert not partition.is_high_watermark_valid
     follower.fetch(1, epoch=2, last_epoch=0)
     assert partition.is_high_watermark_valid
+
+
+def test_an_empty_log_that_begins_behind_the_leaders_end_is_not_in_sync(stage: Any) -> None:
+    """After an unclean election: it would be asked for, and elected, without a single record."""
+    stage.neighbour(2)
+    follower = Follower(stage, stage.topic("t", replicas=(1, 2)))
+    stage.change("t", isr=(1,))
+    stage.append("t", b"a", b"b")
+    partition = stage.partition("t")
+    data = only(follower.fetch(1_000))
+    assert (data.error_code, data.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
+    assert partition.leader.proposal is None
+    assert partition.leader.followers[2].end_offset == -1
