@@ -117,8 +117,11 @@ class FollowerState:
             return self._on_error(log, reply)
         if reply.diverging_epoch >= 0 or reply.diverging_end_offset >= 0:
             return self._on_divergence(log, reply)
-        self.failures = 0
         return Append(reply.records, reply.high_watermark, reply.log_start_offset)
+
+    def taken_in(self) -> None:
+        """Note that an answer was of use: what it brought is in the log."""
+        self.failures = 0
 
     def retry(self) -> Retry:
         """Ask again later: the answer could not be used."""

@@ -299,6 +299,7 @@ class Partition:
                 high_watermark = append_from_leader(
                     log, action, before, leader_epoch=self.leader_epoch, now_ms=now_ms
                 )
+                follower.taken_in()
                 if len(action.records) or high_watermark != before:
                     self._end_at(high_watermark)
             elif isinstance(action, TruncateTo):

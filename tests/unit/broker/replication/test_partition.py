@@ -5,9 +5,17 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from log_batches import batch, patched
 
 from fairlead_broker.log import flush
 from fairlead_broker.replication.committable import awaits_flush
+from fairlead_broker.replication.follower_state import (
+    RETRY_DELAY_MAX_MS,
+    RETRY_DELAY_MIN_MS,
+    Append,
+    FetchedPartition,
+    Retry,
+)
 from fairlead_broker.replication.mark_order import check_mark_order
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -156,3 +164,24 @@ def test_answers_of_one_check_are_sent_at_its_end(stage: Any) -> None:
         stage.broker.produce_purgatory.park(Parked(), [("t", 0)], 1_000)
         stage.append("t", b"a")
         assert steps == ["answered", "sent"]
+
+
+def test_what_cannot_be_taken_in_is_fetched_again_ever_more_slowly(stage: Any) -> None:
+    """A leader's damaged batch would else be sent fifty times a second for as long as it stays."""
+    stage.neighbour(2)
+    stage.topic("t", replicas=(1, 2))
+    stage.change("t", leader=2)
+    partition = stage.partition("t")
+    damaged = bytearray(patched(batch()))
+    damaged[-1] ^= 1
+
+    async def fetch(records: bytes) -> Any:
+        asked = partition.next_fetch()
+        reply = FetchedPartition(asked, high_watermark=0, log_start_offset=0, records=records)
+        return partition.take(reply, now_ms=0)
+
+    delays = [asyncio.run(fetch(damaged)).after_ms for _ in range(9)]
+    assert delays[:3] == [20, 40, 80]
+    assert delays[-1] == RETRY_DELAY_MAX_MS
+    assert isinstance(asyncio.run(fetch(b"")), Append)
+    assert asyncio.run(fetch(damaged)) == Retry(RETRY_DELAY_MIN_MS)

@@ -138,5 +138,9 @@ def test_errors_are_retried_ever_more_slowly_until_something_comes() -> None:
     assert delays[-1] == RETRY_DELAY_MAX_MS
     answer(state, log, high_watermark=1, log_start_offset=0)
     assert answer(state, log, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH) == Retry(
+        RETRY_DELAY_MAX_MS
+    ), "it may be that nothing of it could be taken in"
+    state.taken_in()
+    assert answer(state, log, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH) == Retry(
         RETRY_DELAY_MIN_MS
     )
