@@ -85,7 +85,7 @@ def find_batch(log: SegmentedLog, offset: int) -> tuple[Segment, int, BatchHeade
         except CorruptSegmentError:
             # Either the index points beside a batch, which a rebuilt one does not, or the batch
             # itself is damaged, which the second look reports.
-            segment.rebuild_indexes()
+            segment.doubt_indexes()
             found = segment.find_batch(offset)
         if found is not None:
             return segment, *found
@@ -106,7 +106,7 @@ def _rebuilt_once(segment: Segment, start: int, limit: int) -> int:
     try:
         return segment.boundary_at_or_below(start, limit)
     except CorruptSegmentError:
-        segment.rebuild_indexes()
+        segment.doubt_indexes()
         return segment.boundary_at_or_below(start, limit)
 
 

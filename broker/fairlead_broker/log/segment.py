@@ -47,6 +47,7 @@ class Segment:
         "_cache",
         "_disk",
         "_is_checked",
+        "_is_doubted",
         "_reader",
         "_write_fd",
         "_writer",
@@ -95,6 +96,7 @@ class Segment:
         self._write_fd = -1
         self._reader: SegmentFile | None = None
         self._is_checked = False
+        self._is_doubted = False
         self.directory = directory
         self.base_offset = base_offset
         self.path = stem + LOG_SUFFIX + suffix
@@ -387,6 +389,15 @@ class Segment:
                 self.rebuild_indexes()
             except CorruptSegmentError as error:
                 logger.warning("%s is damaged, its indexes stay as they are: %s", self.path, error)
+
+    def doubt_indexes(self) -> None:
+        """Rebuild indexes by which no batch was found, once.
+
+        If a batch is damaged that is of no use, and reads all before it while everybody waits.
+        """
+        if not self._is_doubted:
+            self._is_doubted = True
+            self.rebuild_indexes()
 
     def has_ragged_index(self, index_size: int, time_index_size: int) -> bool:
         """Return True if an index file is no whole number of entries."""

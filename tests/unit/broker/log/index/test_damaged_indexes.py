@@ -1,6 +1,7 @@
 """Indexes and snapshots that something has damaged while nobody was writing them."""
 
 import random
+from pathlib import Path
 
 import pytest
 from log_batches import LogBench, append, batch, patched, read_headers, record_batch
@@ -8,7 +9,7 @@ from log_batches import LogBench, append, batch, patched, read_headers, record_b
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.index import index_sanity
-from fairlead_wire.errors import KafkaError
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
 
 CONFIG = {
@@ -150,6 +151,29 @@ def test_a_damaged_batch_behind_the_index_is_no_reason_to_forget_the_index(tmp_p
     assert log.offset_for_timestamp(1_005, end_offset=40).offset == 5
     with pytest.raises(KafkaError):
         read_headers(log, log.bases[1] - 1, 1)
+    log.close()
+
+
+def test_a_segment_with_a_damaged_batch_is_read_as_a_whole_only_once(tmp_path):
+    """A consumer comes back to it for ever, and everybody waits while its indexes are built."""
+    bench = LogBench(str(tmp_path / "t-0"), CountingDisk())
+    config = {"segment_bytes": 400_000, "index_interval_bytes": 4_000}
+    log = bench.create(**config)
+    append(log, *(batch(size=1_000) for _ in range(450)))
+    (sealed, _), damaged = log.segments, 395
+    with Path(sealed.path).open("r+b") as file:
+        file.seek(damaged * 1_000 + 16)
+        file.write(b"\x09")
+    costs = []
+    for _ in range(3):
+        bench.disk.read_bytes = 0
+        with pytest.raises(KafkaError) as refused:
+            read_headers(log, damaged, 1)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        costs.append(bench.disk.read_bytes)
+    assert max(costs[1:]) < 40_000
+    (header,) = read_headers(log, damaged - 10, 1)
+    assert header.base_offset == damaged - 10
     log.close()
 
 
