@@ -15,6 +15,7 @@ from fairlead_broker.tasks.housekeeping import (
     DELETION_INTERVAL_MS,
     FIRST_RETENTION_DELAY_MS,
     FLOW_INTERVAL_MS,
+    OFFLINE_INTERVAL_MS,
     PRODUCER_EXPIRY_INTERVAL_MS,
     Housekeeping,
 )
@@ -119,6 +120,7 @@ class Background:
             first_delay_ms=FIRST_RETENTION_DELAY_MS,
         )
         self._every("deletion", self._housekeeping.unlink_deleted, DELETION_INTERVAL_MS)
+        self._every("offline logs", self._housekeeping.report_offline, OFFLINE_INTERVAL_MS)
         self._every(
             "producer expiry", self._housekeeping.expire_producers, PRODUCER_EXPIRY_INTERVAL_MS
         )

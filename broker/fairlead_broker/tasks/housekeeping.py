@@ -1,6 +1,7 @@
 """What ages: segments past their retention, files past their grace, producers past their silence.
 
-And averages of what flows through partitions, which are of the last minutes.
+And what else is seen to now and then: averages of what flows through partitions, which are of the
+last minutes, and logs that are offline without anybody's having said so.
 
 Walks all partitions in slices of a few milliseconds; the blocking part (unlinking) is done in
 threads.
@@ -30,6 +31,7 @@ FIRST_RETENTION_DELAY_MS: Final = 30_000
 DELETION_INTERVAL_MS: Final = 1_000
 PRODUCER_EXPIRY_INTERVAL_MS: Final = 600_000
 FLOW_INTERVAL_MS: Final = 10_000
+OFFLINE_INTERVAL_MS: Final = 1_000
 
 
 class Housekeeping:
@@ -113,6 +115,16 @@ class Housekeeping:
                 refusal.wait_ms / 1000,
                 refusal.error,
             )
+
+    async def report_offline(self) -> None:
+        """Find logs that the disk has failed while nobody appended: in a read, or in a checkpoint.
+
+        Such a replica would lead, or be said to follow, until the next start.
+        """
+        failed = self._broker.replicas.failed
+        async for partition in self._walk():
+            if partition.log.is_offline and (partition.topic, partition.index) not in failed:
+                self._report_offline(partition)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""

@@ -11,6 +11,7 @@ import pytest
 from waiting import until
 
 from fairlead_broker.measures.broker_metrics import BrokerMetrics
+from fairlead_broker.replication.follower_state import FetchedPartition, TruncateTo
 from fairlead_broker.tasks.background import Background
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
 from fairlead_broker.tasks.disk_check import DiskCheck
@@ -19,6 +20,7 @@ from fairlead_broker.tasks.housekeeping import Housekeeping
 from fairlead_broker.tasks.metadata_recorder import MetadataRecorder
 from fairlead_broker.tasks.periodic import SLEEP_MS_MAX, Interval, run_periodically
 from fairlead_model.metadata_seen import MetadataSeen
+from fairlead_wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
 DEADLINE_S = 10.0
@@ -171,6 +173,46 @@ def test_a_failed_fsync_takes_only_its_log_offline(stage: Any) -> None:
     assert stage.partition("bad").high_watermark == 0
 
 
+def test_a_truncation_that_the_disk_does_not_take_is_reported(stage: Any) -> None:
+    """Nobody appends to that log any more, nor fetches for it, who would find out."""
+    stage.neighbour(2)
+    stage.topic("t", replicas=(1, 2))
+    stage.append("t", b"a", b"b")
+    stage.change("t", leader=2)
+    partition = stage.partition("t")
+    log = partition.log
+
+    async def story(background: Background) -> None:
+        asked = partition.next_fetch()
+        parted = FetchedPartition(asked, diverging_epoch=0, diverging_end_offset=1)
+        assert partition.take(parted, now_ms=0) == TruncateTo(1)
+        log.disk = FailingDisk(log.disk)
+        background._checkpoints.write_soon()
+        await until(lambda: log.is_offline)
+        await until(lambda: ("t", 0) in stage.broker.replicas.failed, deadline_s=10)
+
+    with_background(stage, story)
+    assert partition.follower is None
+
+
+def test_a_disk_that_fails_a_reader_is_reported(stage: Any) -> None:
+    """Nobody may be producing to that leader, who would find out."""
+    stage.topic("t")
+    stage.append("t", b"a")
+    partition = stage.partition("t")
+
+    async def story(_: Background) -> None:
+        partition.log.forget_recent()
+        partition.log.disk = partition.log.active._disk = FailingDisk(partition.log.disk)
+        with pytest.raises(KafkaError) as refused:
+            partition.read(0, 1000, isolation_level=0, minimum_one_batch=True)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        await until(lambda: ("t", 0) in stage.broker.replicas.failed, deadline_s=10)
+
+    with_background(stage, story)
+    assert not partition.is_leader
+
+
 def test_a_disk_that_takes_no_write_takes_all_logs_offline(
     stage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,7 +363,7 @@ class RefusedFiles:
 
 
 class FailingDisk:
-    """A disk that fails every fsync."""
+    """A disk that fails every read and every fsync."""
 
     def __init__(self, disk: Any) -> None:
         self._disk = disk
@@ -330,4 +372,7 @@ class FailingDisk:
         return getattr(self._disk, name)
 
     def fsync(self, fd: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
         raise OSError(errno.EIO, "input/output error")
