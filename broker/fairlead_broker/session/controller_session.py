@@ -439,6 +439,8 @@ class ControllerSession:
                 await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311
         self._failures.pop(url, None)
         del self._linking[url]
+        # It may be a candidate again since the last look: this task stood in the way of another.
+        self.follow_candidates(self._urls)
 
     async def _run_link(self, link: Link, http: aiohttp.ClientSession) -> bool:
         """Run a link to its end; tell whether it was in use."""

@@ -182,6 +182,32 @@ def test_candidates_come_and_go_while_the_broker_runs(tmp_path: Path, wait_until
     play(story)
 
 
+def test_a_candidate_that_is_back_while_its_link_is_let_go_gets_another(
+    tmp_path: Path, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with Candidate().listening() as first, Candidate().listening() as second:
+            await first.take_over(tmp_path)
+            async with broker(first, second) as session:
+                await session.wait_registered(30)
+                await wait_until(lambda: second.gate.waiting == 1)
+                closing, is_back = aiohttp.ClientSession.close, asyncio.Event()
+
+                async def close_slowly(http: aiohttp.ClientSession) -> None:
+                    session.follow_candidates([first.url, second.url])
+                    await closing(http)
+                    is_back.set()
+
+                session.follow_candidates([second.url])
+                monkeypatch.setattr(aiohttp.ClientSession, "close", close_slowly)
+                await first.depose()
+                await is_back.wait()
+                monkeypatch.setattr(aiohttp.ClientSession, "close", closing)
+                await wait_until(lambda: first.gate.waiting == 1)
+
+    play(story)
+
+
 def test_a_cluster_that_is_not_known_yet_is_tried_again(tmp_path: Path, wait_until: Any) -> None:
     async def story() -> None:
         async with Candidate().listening() as candidate:
