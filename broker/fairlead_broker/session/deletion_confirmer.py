@@ -56,7 +56,7 @@ class DeletionConfirmer:
     async def _run(self) -> None:
         while self._pending or self._removals:
             await self._broker.replicas.settled()
-            topic_ids = sorted(self._pending)
+            topic_ids = sorted(self._pending)[:CONFIRMATIONS_PER_CALL_MAX]
             removals = dict(islice(self._removals.items(), CONFIRMATIONS_PER_CALL_MAX))
             call = ConfirmDeletionsCall(
                 topic_ids=topic_ids,

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from fairlead_broker.replication.partition import Partition
+from fairlead_broker.session.deletion_confirmer import CONFIRMATIONS_PER_CALL_MAX
 from fairlead_model.cluster import PartitionChanged, TopicRemoved, empty_image
 from fairlead_model.ids import TopicId
 from fairlead_model.invariants import InvariantViolation
@@ -75,6 +77,27 @@ def test_a_deleted_topic_is_out_of_service_at_once_and_confirmed(stage: Any) -> 
     assert all(name.endswith("-delete") for name in directories(stage))
     assert stage.broker.partition_error("t", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert set(confirmed) == {topic_id}
+
+
+def test_deletions_are_confirmed_in_parts(stage: Any) -> None:
+    """The controller decides on one call at a time, and takes none that is too long."""
+    parts: list[list[bytes]] = []
+
+    def confirm(body: dict[str, Any]) -> dict[str, Any]:
+        parts.append(body["topic_ids"])
+        return {}
+
+    stage.controller.script["confirm_deletions"] = confirm
+    topic_ids = [number.to_bytes(16, "big") for number in range(CONFIRMATIONS_PER_CALL_MAX + 1)]
+
+    async def act() -> None:
+        for topic_id in topic_ids:
+            stage.broker.deletion_confirmer.confirm(topic_id)
+        await until(lambda: sum(map(len, parts)) >= len(topic_ids))
+
+    stage.run(act())
+    assert [len(part) for part in parts] == [CONFIRMATIONS_PER_CALL_MAX, 1]
+    assert sorted(topic_id for part in parts for topic_id in part) == topic_ids
 
 
 def test_a_deleted_topics_files_go_after_their_grace(stage: Any) -> None:
