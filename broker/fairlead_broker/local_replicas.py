@@ -204,7 +204,11 @@ class LocalReplicas:
         deadline_ms = self._clock.monotonic_ms() + PARTITION_CHANGES_PER_TURN_MS
         while self._queue:
             topic_id, index = self._queue.popleft()
-            self._bring_up_to_date(topic_id, index)
+            try:
+                self._bring_up_to_date(topic_id, index)
+            except Exception:
+                # It could not even be given up. Nobody would act on the others any more.
+                logger.exception("replica %s-%d is left as it is", topic_id.hex(), index)
             if self._queue and self._clock.monotonic_ms() >= deadline_ms:
                 asyncio.get_running_loop().call_soon(self._pump)
                 return

@@ -75,7 +75,13 @@ class RoomWatch:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="room watch")
 
     def _watch(self, directory: LogDirectory) -> None:
-        free = directory.disk.bytes_free(directory.path)
+        try:
+            free = directory.disk.bytes_free(directory.path)
+        except OSError as error:
+            # The other logs find out by themselves.
+            logger.critical("%s has no room for some record: %s", directory.path, error)
+            self._wanted[directory] = LOG_DIRECTORY_ROOM_BYTES
+            return
         self._wanted[directory] = free + LOG_DIRECTORY_ROOM_BYTES
         logger.critical("%s has no room for records: %d bytes are free", directory.path, free)
         if free < LOG_DIRECTORY_ROOM_BYTES:

@@ -1,5 +1,6 @@
 """What this broker does to its logs when the image changes."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from waiting import until
 
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.session.deletion_confirmer import CONFIRMATIONS_PER_CALL_MAX
+from fairlead_broker.tasks.room_watch import RoomWatch
 from fairlead_model.cluster import PartitionChanged, TopicRemoved, empty_image
 from fairlead_model.ids import TopicId
 from fairlead_model.invariants import InvariantViolation
@@ -51,6 +53,58 @@ def test_more_partitions_than_fit_into_a_turn(stage: Any) -> None:
     stage.topic("t", partitions=300)
     assert len(stage.broker.partitions) == 300
     assert all(partition.is_leader for partition in stage.broker.partitions.values())
+
+
+def test_a_full_disk_that_does_not_tell_its_room_keeps_no_other_replica(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the image says next would else be acted on no more, until the next start."""
+    directory, create_log = stage.log_directory, stage.log_directory.create_log
+
+    def fail(_: str) -> int:
+        raise OSError(errno.EIO, "input/output error")
+
+    def create(topic: str, *arguments: Any, **named: Any) -> Any:
+        if topic == "large":
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return create_log(topic, *arguments, **named)
+
+    monkeypatch.setattr(directory, "create_log", create)
+    monkeypatch.setattr(directory.disk, "bytes_free", fail)
+    stage.controller.script["report_offline"] = lambda _: {}
+
+    async def watch() -> RoomWatch:
+        return RoomWatch(stage.broker, on_resumed=lambda: None)
+
+    room_watch = stage.run(watch())
+    stage.broker.on_lack_of_room = room_watch.note
+    stage.topic("large")
+    stage.topic("t")
+    assert stage.partition("t").is_leader
+    assert ("large", 0) in stage.broker.replicas.failed
+    monkeypatch.undo()
+
+    async def look() -> bool:
+        return room_watch._look()
+
+    assert stage.run(look())
+    assert stage.partition("large").is_leader
+    stage.run(room_watch.stop())
+
+
+def test_an_error_of_one_replica_keeps_no_other_one(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("nobody thought of that")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.broker, "on_partition_role", fail)
+        patch.setattr(stage.broker, "on_replica_unusable", fail)
+        stage.topic("t")
+    stage.topic("u")
+    assert stage.partition("u").is_leader
+    assert "nobody thought of that" in caplog.text
 
 
 def test_a_broker_that_stops_makes_no_more_replicas(stage: Any) -> None:
