@@ -15,7 +15,8 @@ FRAME_SIZE_MAX: Final = 100 * MIB
 UNDERSTOOD_FRAME_BYTES_MAX: Final = 16 * MIB
 """Of every request but Produce: it is decoded whole, and a hundred megabytes take seconds."""
 UNPROVED_FRAME_BYTES_MAX: Final = 4 * KIB
-"""The largest request to the brokers' listener before the peer has proved that it is one."""
+"""The largest request to the brokers' listener, and reply from there, before the peer has proved
+that it is a broker."""
 UNPROVED_UNSENT_BYTES_MAX: Final = 16 * KIB
 """Replies that wait for such a peer; beyond, its next request isn't handled."""
 UNPROVED_S: Final = 5
@@ -326,6 +327,9 @@ NEAR_SEND_BUFFER_BYTES: Final = 256 * KIB
 """The kernel grows the buffer to megabytes for a client that is slower than `sendfile`, which costs
 broker and client more for each byte; most likely these have left the processor's caches by the time
 the client takes them. A buffer goes out in each round trip, so it bounds who is far."""
+PEER_REPLY_BYTES_MAX: Final = 2**31 - 1
+"""A reply of another broker: it has one batch whole, which may be as large as a request to it
+(`socket.request.max.bytes`), and more around it."""
 FOLLOWER_SOCKET_BUFFER_BYTES: Final = 2 * MIB
 """Both ends of a follower's connection: a reply then needs few turns of either loop."""
 ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from fairlead_broker.limits import (
     FOLLOWER_REPLY_BUFFER_BYTES,
     FOLLOWER_SOCKET_BUFFER_BYTES,
-    FRAME_SIZE_MAX,
+    PEER_REPLY_BYTES_MAX,
+    UNPROVED_FRAME_BYTES_MAX,
 )
 from fairlead_broker.peer_check import MECHANISM, PeerProof, PeerProofError
 from fairlead_sockets.connecting import connect_to
@@ -70,6 +71,7 @@ class LeaderConnection:
         self._buffer = bytearray(FOLLOWER_REPLY_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0
+        self._frame_size_max = UNPROVED_FRAME_BYTES_MAX
         self._quiet_frames = 0
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
@@ -98,6 +100,7 @@ class LeaderConnection:
         second = await self.call(SaslAuthenticateRequest(answer), _AUTHENTICATE_VERSION)
         if second.error_code:
             raise PeerProofError("the listener has another cluster secret")
+        self._frame_size_max = PEER_REPLY_BYTES_MAX
 
     async def call(self, request: Any, version: int, timeout_s: float = _CALL_TIMEOUT_S) -> Any:
         """Send one request and return its reply; `on_reply` must not be in use.
@@ -214,7 +217,7 @@ class LeaderConnection:
         position = 0
         while self._filled - position >= _LENGTH_SIZE:
             (size,) = _LENGTH.unpack_from(self._buffer, position)
-            if not 0 < size <= FRAME_SIZE_MAX:
+            if not 0 < size <= self._frame_size_max:
                 self.close()
                 return
             end = position + _LENGTH_SIZE + size

@@ -3,10 +3,14 @@
 import asyncio
 import socket
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import until
 
+from fairlead_broker.limits import FRAME_SIZE_MAX
+from fairlead_broker.peer_check import PeerProof
 from fairlead_broker.tasks.leader_connection import LeaderConnection
 from fairlead_wire.errors import RemoteProtocolError
 
@@ -35,6 +39,37 @@ def test_an_answer_that_cannot_be_taken_in_is_not_taken_in_twice(error: Exceptio
     asyncio.run(story())
     assert handed_over == [b"a"]
     assert unheard == ([] if isinstance(error, RemoteProtocolError) else [error])
+
+
+@pytest.mark.parametrize("is_proved", [True, False])
+def test_only_a_broker_sends_large_answers(
+    is_proved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch may be as large as its topic allows; else no partition of its leader is copied."""
+
+    async def succeed(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(error_code=0, auth_bytes=b"")
+
+    monkeypatch.setattr(LeaderConnection, "call", succeed)
+    monkeypatch.setattr(PeerProof, "answer", lambda *_: b"")
+    handed_over: list[int] = []
+    size = FRAME_SIZE_MAX + 1
+
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            connection = LeaderConnection(ours, "replica-1")
+            if is_proved:
+                await connection.prove(b"secret")
+            connection.on_reply = lambda frame: handed_over.append(len(frame))
+            with suppress(ConnectionError):
+                await asyncio.to_thread(theirs.sendall, size.to_bytes(4, "big") + bytes(size))
+            await until(lambda: handed_over or connection.closed.done(), deadline_s=30)
+            connection.close()
+
+    asyncio.run(story())
+    assert handed_over == ([size] if is_proved else [])
 
 
 @pytest.mark.parametrize("is_aborted", [True, False])
