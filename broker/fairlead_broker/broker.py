@@ -356,6 +356,20 @@ class Broker:
         self.replicas.take_offline(partition)
         self.reporter.on_offline(partition)
 
+    def on_unreadable(self, path: str, error: OSError) -> None:
+        """Take a log offline of which the disk does not read a file.
+
+        Whoever asked for it has lost the connection, and would again: a follower with all that it
+        copies from here.
+        """
+        directory = path.rpartition("/")[0]
+        for partition in self.partitions.values():
+            log = partition.log
+            if log.path == directory and any(each.path == path for each in log.segments):
+                log.go_offline(error)
+                partition.flushed()
+                return
+
     def on_replica_unusable(self, topic: TopicImage, index: int) -> None:
         """Report a replica of the image that could not be made or brought up to date."""
         self.reporter.on_unusable(topic.name, topic.topic_id, index)

@@ -100,6 +100,7 @@ class BrokerOfLogs:
 
     leading = Broker.leading
     may_be_replaced = Broker.may_be_replaced
+    on_unreadable = Broker.on_unreadable
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -26,6 +26,10 @@ class OpenSegment(Protocol):
 
     @property
     def read_fd(self) -> int: ...
+    @property
+    def path(self) -> str:
+        """Name of the file, for errors."""
+        ...
 
 
 class Slice(Protocol):
@@ -49,10 +53,16 @@ class ReadAhead:
     At most one job for each connection is in flight, each of at most READ_AHEAD_BYTES.
     """
 
-    __slots__ = ("_loop", "_page_cache", "_pool", "bytes_count", "jobs_count")
+    __slots__ = ("_loop", "_on_unreadable", "_page_cache", "_pool", "bytes_count", "jobs_count")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_unreadable: Callable[[str, OSError], None] = lambda path, error: None,
+    ) -> None:
+        """`on_unreadable` is told, on the loop, of a file that the disk does not read."""
         self._loop = loop
+        self._on_unreadable = on_unreadable
         self._pool: ThreadPoolExecutor | None = None
         self._page_cache = PageCache()
         self.jobs_count = 0
@@ -91,7 +101,12 @@ class ReadAhead:
         def finished(future: Future[None]) -> None:
             error = None if future.cancelled() else future.exception()
             if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(done, error)
+                self._loop.call_soon_threadsafe(tell, error)
+
+        def tell(error: BaseException | None) -> None:
+            if isinstance(error, OSError):
+                self._on_unreadable(file_slice.file.path, error)
+            done(error)
 
         # The slice goes along, so that its descriptor stays open while the thread reads.
         self._pool.submit(_bring_in, file_slice, position, length).add_done_callback(finished)

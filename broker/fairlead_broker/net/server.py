@@ -148,7 +148,7 @@ class Server:
             budget_bytes=self.limits.request_memory_bytes,
             free_bytes_max=FRAME_BUFFERS_KEPT_BYTES,
         )
-        self.read_ahead = ReadAhead(self.loop)
+        self.read_ahead = ReadAhead(self.loop, broker.on_unreadable)
         self.peer_log, self._delayed_sockets = PeerLog(), DelayedSockets(self.loop)
         self.tick = 0
         self.connections: set[Connection] = set()

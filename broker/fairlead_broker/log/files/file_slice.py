@@ -28,12 +28,13 @@ class OpenFile:
 
 
 class SegmentFile:
-    """The read-only side of a segment's `.log` file."""
+    """The read-only side of a segment's `.log` file; `path` is where it was when it was opened."""
 
-    __slots__ = ("_disk", "read_fd")
+    __slots__ = ("_disk", "path", "read_fd")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
+        self.path = path
         self.read_fd = -1
         self.read_fd = disk.open_read(path)
 

@@ -1,5 +1,7 @@
 """Fetch: whole batches, long polls, limits, sessions and who may read what."""
 
+import errno
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -368,6 +370,26 @@ def test_session_errors(live: LiveBroker, connect: Connect) -> None:
 
 def test_a_fetch_of_nothing_is_answered_at_once(connect: Connect) -> None:
     assert connect().call(fetch(max_wait_ms=60_000), 12).responses == []
+
+
+def test_a_log_whose_records_the_disk_does_not_read_is_offline(
+    live: LiveBroker, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for them would lose the connection, for ever; a follower all its partitions."""
+    fill(live, 20, size=100_000)
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    evict_file(path)
+    preadv = os.preadv
+
+    def fail(fd: int, buffers: Any, position: int, flags: int = 0) -> int:
+        if not flags:
+            raise OSError(errno.EIO, "input/output error")
+        return preadv(fd, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(ConnectionError):
+        connect().call(fetch(topic("t", (0, 0))), 12)
+    assert live.broker.partitions["t", 0].log.is_offline
 
 
 def test_cold_records_are_read_by_a_thread_first(

@@ -213,6 +213,23 @@ def test_a_disk_that_fails_a_reader_is_reported(stage: Any) -> None:
     assert not partition.is_leader
 
 
+def test_a_log_of_which_a_file_cannot_be_sent_is_offline(stage: Any) -> None:
+    for name in ("t", "u"):
+        stage.topic(name)
+        stage.append(name, b"a")
+    failing, sound = stage.partition("t"), stage.partition("u")
+
+    async def story(_: Background) -> None:
+        error = OSError(errno.EIO, "input/output error")
+        stage.broker.on_unreadable(failing.log.active.file.path, error)
+        await until(lambda: ("t", 0) in stage.broker.replicas.failed, deadline_s=10)
+
+    with_background(stage, story)
+    assert failing.log.is_offline
+    assert not failing.is_leader
+    assert sound.is_leader
+
+
 def test_a_disk_that_takes_no_write_takes_all_logs_offline(
     stage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
