@@ -162,7 +162,7 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
     elif _is_full(log, len(batches), headers, now_ms):
         log.roll(now_ms)
     elif log.active.is_sealed:
-        log.active.activate()
+        log.ensure_writable()
     start = position = log.active.size
     try:
         log.active.append_many(batches, headers)

@@ -9,6 +9,7 @@ Order that always holds (I1): log_start_offset <= log_end_offset and recovery_po
 log_end_offset. Appended offsets are contiguous (I8).
 """
 
+import errno
 import logging
 from array import array
 from bisect import bisect_right
@@ -352,7 +353,7 @@ class Log:
         ):
             self.roll(now_ms)
         elif self.active.is_sealed:
-            self.active.activate()
+            self.ensure_writable()
         return self.active
 
     def read(
@@ -576,9 +577,15 @@ class Log:
         )
 
     def ensure_writable(self) -> None:
-        """Bring the active segment's indexes into memory; put off until the first append."""
+        """Bring the active segment's indexes into memory; put off until the first append.
+
+        OSError also if a batch is damaged: nothing can be put behind it, as if the disk had failed.
+        """
         if self.active.is_sealed:
-            self.active.activate()
+            try:
+                self.active.activate()
+            except CorruptSegmentError as error:
+                raise OSError(errno.EIO, str(error)) from error
 
     def settle_swap(self) -> None:
         """Before segments go or are cut: a replacement under way is finished or given up. OSError.

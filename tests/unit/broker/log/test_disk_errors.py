@@ -4,6 +4,7 @@ A full one only keeps it from taking records: `test_full_disk.py`.
 """
 
 import errno
+from pathlib import Path
 
 import pytest
 from log_batches import TOPIC_ID, LogBench, all_headers, append, as_leader_sent, batch, flush
@@ -11,6 +12,8 @@ from simulated_disk import SimulatedDisk
 from simulated_logs import CONFIG, start, started_log
 
 from fairlead_broker.log.compaction.log_cleaning import CleanedGroup
+from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_wire.errors import ErrorCode, KafkaError
 
@@ -48,6 +51,46 @@ def test_an_error_of_the_device_takes_the_log_offline(disk, operation):
             append(log, batch())
 
     expect_offline(log, until_roll)
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A log that was stopped cleanly and opened, whose last batch has been damaged since."""
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create()
+    append(log, *(batch() for _ in range(5)))
+    assert stop_log(log, 0)
+    log.close()
+    log = bench.load()
+    with Path(log.active.path).open("r+b") as file:
+        file.seek(4 * len(batch()) + 16)
+        file.write(b"\x09")
+    return log
+
+
+def append_as_follower(log):
+    log.append_as_follower(as_leader_sent(5), now_ms=0)
+
+
+def end_transaction(log):
+    log.append_end_marker(EndMarker(7, 0, 0, is_commit=True, transaction_version=1), **AT)
+
+
+AT = {"leader_epoch": 0, "now_ms": 0}
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda log: append(log, batch()),
+        append_as_follower,
+        end_transaction,
+        lambda log: log.delete_expired_segments(10**15, log.log_end_offset),
+    ],
+)
+def test_a_segment_that_cannot_be_gone_on_with_takes_the_log_offline(damaged, act):
+    """What raised something else held up all that its caller had to do for other logs."""
+    expect_offline(damaged, lambda: act(damaged))
 
 
 def test_other_logs_go_on(disk):
