@@ -116,7 +116,7 @@ class Broker:
         self.image, self._running_values = ClusterImage(), settings.values
         self._cordon()
         self.metrics = BrokerMetrics()
-        self.fetch_purgatory = _build_purgatory(PARKED_FETCHES_MAX)
+        self.fetch_purgatory = _build_purgatory(PARKED_FETCHES_MAX, tells_moves=True)
         self.produce_purgatory = _build_purgatory(PARKED_PRODUCES_MAX)
         self.fetch_sessions = FetchSessions(
             slots=settings.fetch_session_slots,
@@ -413,5 +413,7 @@ class Broker:
         self.deletion_confirmer.confirm_removal(topic.topic_id, index, leader_epoch)
 
 
-def _build_purgatory(operations_max: int) -> Purgatory:
-    return Purgatory(operations_max=operations_max, keys_max=PARKED_KEYS_MAX)
+def _build_purgatory(operations_max: int, *, tells_moves: bool = False) -> Purgatory:
+    return Purgatory(
+        operations_max=operations_max, keys_max=PARKED_KEYS_MAX, tells_moves=tells_moves
+    )

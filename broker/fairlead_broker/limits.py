@@ -119,6 +119,9 @@ READ_AHEAD_BYTES: Final = MIB
 
 # Requests.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+PARTITIONS_READ_AGAIN_MAX: Final = 16
+"""Partitions of a waiting fetch that are all read again when one of them moves. Of one with more,
+those are that have moved, until there is enough: each takes some 2 µs."""
 PARKED_FETCHES_MAX: Final = 10_000
 PARKED_PRODUCES_MAX: Final = 10_000
 PARKED_KEYS_MAX: Final = 500_000

@@ -34,9 +34,13 @@ class Operation(Protocol):
 
 
 class ParkedOperation:
-    """A parked operation; `cancel` forgets it without an answer."""
+    """A parked operation; `cancel` forgets it without an answer.
 
-    __slots__ = ("deadline_ms", "is_parked", "keys", "operation", "purgatory")
+    `moved` are the keys that it was asked to complete for, for an operation that wants to know, and
+    empties it.
+    """
+
+    __slots__ = ("deadline_ms", "is_parked", "keys", "moved", "operation", "purgatory")
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class ParkedOperation:
         self.operation = operation
         self.keys = keys
         self.deadline_ms = deadline_ms
+        self.moved: set[PurgatoryKey] | None = None
         self.is_parked = True
 
     def cancel(self) -> None:
@@ -66,7 +71,9 @@ class Purgatory:
     exception goes on.
     """
 
-    def __init__(self, *, operations_max: int, keys_max: int) -> None:
+    def __init__(self, *, operations_max: int, keys_max: int, tells_moves: bool = False) -> None:
+        """`tells_moves`: some operations have a set for the keys that moved."""
+        self.tells_moves = tells_moves
         self.on_earlier_deadline: Callable[[int], None] | None = None
         self.on_fault: Callable[[Operation], None] | None = None
         self._operations_max = operations_max
@@ -121,6 +128,8 @@ class Purgatory:
             watching = self._watchers.get(key)
             if watching:
                 concerned |= watching
+                if self.tells_moves:
+                    _note_moved(key, watching)
         completed = 0
         for parked in concerned:
             # An earlier completion may have closed the connection of this one.
@@ -183,3 +192,9 @@ class Purgatory:
             # In place: `expire` may be walking it.
             self._deadlines[:] = [entry for entry in self._deadlines if entry[2].is_parked]
             heapq.heapify(self._deadlines)
+
+
+def _note_moved(key: PurgatoryKey, watching: Iterable[ParkedOperation]) -> None:
+    for parked in watching:
+        if parked.moved is not None:
+            parked.moved.add(key)

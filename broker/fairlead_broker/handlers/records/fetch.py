@@ -40,7 +40,11 @@ from fairlead_broker.fetch_sessions.client_sessions import (
 from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.follower_fetch import fetch_as_follower
 from fairlead_broker.handlers.topic_rights import require_topic
-from fairlead_broker.limits import PARKED_WAIT_MAX_MS, PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import (
+    PARKED_WAIT_MAX_MS,
+    PARTITIONS_PER_REQUEST_MAX,
+    PARTITIONS_READ_AGAIN_MAX,
+)
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.preferred_replica import Follower, preferred_follower
 from fairlead_broker.replication.purgatory import PARKED_FAULT
@@ -58,11 +62,14 @@ from fairlead_wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.broker import Broker
     from fairlead_broker.log.files.file_slice import FileSlice
     from fairlead_broker.replication.leader_state import LeaderState
     from fairlead_broker.replication.partition import Partition
+    from fairlead_broker.replication.purgatory import ParkedOperation, PurgatoryKey
 
 _SESSIONS_SINCE: Final = 7
 _TOPIC_IDS_SINCE: Final = 13
@@ -120,6 +127,7 @@ class _Reader:
         "_replica_id",
         "_results",
         "_size",
+        "_sizes",
         "_version",
     )
 
@@ -139,6 +147,8 @@ class _Reader:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._results: list[tuple[PartitionFetch, PartitionData]] = []
         self._size = 0
+        self._sizes: dict[PurgatoryKey, tuple[PartitionFetch, int]] | None = None
+        """What was read of each partition last; made when one of many has moved."""
         self._has_news = False
 
     @property
@@ -167,6 +177,31 @@ class _Reader:
                 size += len(data.records)
         self._results = results
         self._size = size
+        self._sizes = None
+
+    def read_moved(self, moved: Iterable[PurgatoryKey]) -> bool:
+        """Tell whether an answer has come of partitions that have moved since all were read.
+
+        Each is read as if it were alone, and what else there is counts as it was.
+        """
+        sizes = self._sizes
+        if sizes is None:
+            sizes = self._sizes = {
+                fetch.key: (fetch, len(data.records or _NOTHING)) for fetch, data in self._results
+            }
+        for key in moved:
+            found = sizes.get(key)
+            if found is None:
+                continue
+            fetch, before = found
+            try:
+                data = self._read_partition(fetch, self._max_bytes, is_first=True)
+            except KafkaError:
+                return True
+            size = len(data.records or _NOTHING)
+            sizes[key] = fetch, size
+            self._size += size - before
+        return self.is_answer()
 
     def _read_partition(self, fetch: PartitionFetch, left: int, *, is_first: bool) -> PartitionData:
         partition = self._find(fetch)
@@ -394,18 +429,31 @@ def _tell_leader(
 
 
 class _ParkedFetch:
-    """A fetch that waits for more bytes."""
+    """A fetch that waits for more bytes.
 
-    __slots__ = ("context", "reader")
+    One of many partitions is told which of them have moved, and has these read. Only once that
+    makes an answer are all of them, in their order and within the limit of the reply.
+    """
+
+    __slots__ = ("context", "parked", "reader")
 
     def __init__(self, reader: _Reader, context: RequestContext) -> None:
         self.reader = reader
         self.context = context
+        self.parked: ParkedOperation | None = None
 
     def try_complete(self) -> bool:
-        self.reader.read()
-        if not self.reader.is_answer():
-            return False
+        moved = None if self.parked is None else self.parked.moved
+        if moved is None:
+            self.reader.read()
+            if not self.reader.is_answer():
+                return False
+        else:
+            is_enough = self.reader.read_moved(moved)
+            moved.clear()
+            if not is_enough:
+                return False
+            self.reader.read()
         self.context.respond(self.reader.response())
         return True
 
@@ -434,7 +482,10 @@ def _park(reader: _Reader, context: RequestContext, max_wait_ms: int) -> FetchRe
     broker = context.broker
     # The client may be gone, and a request that waits for days keeps its place all that time.
     deadline_ms = broker.clock.monotonic_ms() + min(max_wait_ms, PARKED_WAIT_MAX_MS)
-    parked = broker.fetch_purgatory.park(_ParkedFetch(reader, context), reader.keys, deadline_ms)
+    operation, keys = _ParkedFetch(reader, context), reader.keys
+    parked = broker.fetch_purgatory.park(operation, keys, deadline_ms)
+    if parked is not None and len(keys) > PARTITIONS_READ_AGAIN_MAX:
+        parked.moved, operation.parked = set(), parked
     if parked is None:
         # No room to wait: an early, empty reply is allowed, and the client asks again.
         return reader.response()
