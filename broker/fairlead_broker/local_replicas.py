@@ -204,11 +204,7 @@ class LocalReplicas:
         deadline_ms = self._clock.monotonic_ms() + PARTITION_CHANGES_PER_TURN_MS
         while self._queue:
             topic_id, index = self._queue.popleft()
-            try:
-                self._bring_up_to_date(topic_id, index)
-            except Exception:
-                # It could not even be given up. Nobody would act on the others any more.
-                logger.exception("replica %s-%d is left as it is", topic_id.hex(), index)
+            self._act_on(topic_id, index)
             if self._queue and self._clock.monotonic_ms() >= deadline_ms:
                 asyncio.get_running_loop().call_soon(self._pump)
                 return
@@ -218,8 +214,16 @@ class LocalReplicas:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def _act_on(self, topic_id: bytes, index: int) -> None:
+        """Make one partition what the image says; others come after it, whatever goes wrong."""
+        try:
+            self._bring_up_to_date(topic_id, index)
+        except Exception:
+            # It could not even be given up.
+            logger.exception("replica %s-%d is left as it is", topic_id.hex(), index)
+
     def _bring_up_to_date(self, topic_id: bytes, index: int) -> None:
-        """Make one partition what the image says; errors stay its own, even defects."""
+        """Make one partition what the image says, or give it up, even for defects."""
         topic = self._image.topic_by_id(topic_id)
         if topic is None or index >= len(topic.partitions):
             return  # Removed since it was queued; that removal has been acted on.
@@ -304,7 +308,7 @@ class LocalReplicas:
         """Try again to make the replicas that there was no room for."""
         waiting, self.without_room = self.without_room, set()
         for topic_id, index in sorted(waiting):
-            self._bring_up_to_date(topic_id, index)
+            self._act_on(topic_id, index)
 
     def _note_failure(self, topic: TopicImage, index: int, error: OSError) -> None:
         if not is_lack_of_room(error):

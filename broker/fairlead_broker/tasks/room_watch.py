@@ -99,10 +99,17 @@ class RoomWatch:
         while self._wanted:
             await asyncio.sleep(LOOK_S)
             looks += 1
+            wanted = dict(self._wanted)
             try:
                 is_changed = self._look()
             except OSError as error:
                 logger.warning("cannot tell whether there is room: %s", error)
+                continue
+            except Exception:
+                # What was not done yet is done with the next look.
+                self._wanted = wanted
+                self._broker.metrics.task_failures += 1
+                logger.exception("looking for room failed")
                 continue
             if is_changed or looks % LOOKS_BETWEEN_REPORTS == 0:
                 self._tell()

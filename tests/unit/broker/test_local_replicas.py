@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from waiting import until
 
+from fairlead_broker.log import full_disk
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.session.deletion_confirmer import CONFIRMATIONS_PER_CALL_MAX
+from fairlead_broker.tasks import room_watch
 from fairlead_broker.tasks.room_watch import RoomWatch
 from fairlead_model.cluster import PartitionChanged, TopicRemoved, empty_image
 from fairlead_model.ids import TopicId
@@ -76,8 +78,8 @@ def test_a_full_disk_that_does_not_tell_its_room_keeps_no_other_replica(
     async def watch() -> RoomWatch:
         return RoomWatch(stage.broker, on_resumed=lambda: None)
 
-    room_watch = stage.run(watch())
-    stage.broker.on_lack_of_room = room_watch.note
+    watching = stage.run(watch())
+    stage.broker.on_lack_of_room = watching.note
     stage.topic("large")
     stage.topic("t")
     assert stage.partition("t").is_leader
@@ -85,11 +87,11 @@ def test_a_full_disk_that_does_not_tell_its_room_keeps_no_other_replica(
     monkeypatch.undo()
 
     async def look() -> bool:
-        return room_watch._look()
+        return watching._look()
 
     assert stage.run(look())
     assert stage.partition("large").is_leader
-    stage.run(room_watch.stop())
+    stage.run(watching.stop())
 
 
 def test_an_error_of_one_replica_keeps_no_other_one(
@@ -105,6 +107,34 @@ def test_an_error_of_one_replica_keeps_no_other_one(
     stage.topic("u")
     assert stage.partition("u").is_leader
     assert "nobody thought of that" in caplog.text
+
+
+def test_room_is_waited_for_whatever_goes_wrong_on_the_way(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.topic("t")
+    log = stage.partition("t").log
+    monkeypatch.setattr(room_watch, "LOOK_S", 0.01)
+    stage.controller.script["report_offline"] = lambda _: {}
+
+    async def story() -> None:
+        resumed: list[bool] = []
+
+        def resume() -> None:
+            resumed.append(log.lacks_room)
+            if len(resumed) == 1:
+                raise RuntimeError("nobody thought of that")
+
+        watch = RoomWatch(stage.broker, on_resumed=resume)
+        full_disk.run_out(log, OSError(errno.ENOSPC, "no space left on device"))
+        monkeypatch.setattr(stage.log_directory.disk, "bytes_free", lambda _: 0)
+        watch.note(stage.partition("t"))
+        monkeypatch.setattr(stage.log_directory.disk, "bytes_free", lambda _: 1 << 40)
+        await until(lambda: len(resumed) == 2, deadline_s=10)
+        await watch.stop()
+
+    stage.run(story())
+    assert stage.broker.metrics.task_failures == 1
 
 
 def test_a_broker_that_stops_makes_no_more_replicas(stage: Any) -> None:
