@@ -38,5 +38,9 @@ class NoAnswerError(CliError):
     """No reply came; the broker may be starting anew."""
 
 
+class ForbiddenError(CliError):
+    """The user of this command may not do that to the topic."""
+
+
 class ReaderGoneError(Exception):
     """Whoever read our stdout closed it. Not an error of this command."""

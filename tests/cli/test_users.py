@@ -95,6 +95,21 @@ def test_who_may_read_a_topic_reads_it_without_a_group(cli: Cli) -> None:
     assert "GROUP_AUTHORIZATION_FAILED" in refused.err
 
 
+def test_who_may_not_read_settings_sees_the_rest_of_a_topic(cli: Cli) -> None:
+    """To read and to write include to describe a topic, and not its settings."""
+    cli.ok("user", "create", "narrow", "--acl", "WRITE topic:orders")
+    file = ("--client-config", str(cli.data / "clients" / "narrow.librdkafka"))
+    shown = cli.ok("topic", "describe", "orders", *file)
+    assert "health" in shown.out
+    assert "Its settings are not shown" in shown.out
+    (described,) = cli.ok("topic", "describe", "orders", "-o", "json", *file).json
+    assert described["configs"] is None
+    assert described["partitions"][0]["endOffset"] is not None
+    refused = cli("topic", "alter", "orders", "--config", "retention.ms=1000", *file)
+    assert refused.code == 1
+    assert "TOPIC_AUTHORIZATION_FAILED" in refused.err
+
+
 def scram_challenge(cli: Cli, user: str) -> bytes:
     """What anybody is told of a user before the password."""
     file = settings(cli, "admin")

@@ -17,7 +17,7 @@ from fairlead_cli.client.access import client_settings, configured_file, login_s
 from fairlead_cli.client.answering import look_up
 from fairlead_cli.client.target import parse_addresses
 from fairlead_cli.client_id import CLIENT_ID
-from fairlead_cli.errors import CliError, InputError, NoAnswerError
+from fairlead_cli.errors import CliError, ForbiddenError, InputError, NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +61,8 @@ HINTS = {
     "MSG_SIZE_TOO_LARGE": "Let the topic take larger ones, here 10 MB:\n"
     "  fairlead topic alter {name} --config max.message.bytes=10485760{cluster}",
 }
+KINDS = {"_TRANSPORT": NoAnswerError, "TOPIC_AUTHORIZATION_FAILED": ForbiddenError}
+"""Errors that some verbs go on after."""
 
 
 def quiet_logger() -> logging.Logger:
@@ -171,8 +173,9 @@ def explain(error: KafkaError) -> str:
 
 
 def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError:
-    """Return the error of an attempt that failed: NoAnswerError where the broker died over it.
+    """Return the error of an attempt that failed.
 
+    It is a NoAnswerError where the broker died over it, a ForbiddenError where a right is missing.
     `what` names the attempt, as in `cannot create topic orders`; `name` is its topic or group.
     """
     hint = HINTS.get(str(error.name()).lstrip("_"))
@@ -180,7 +183,7 @@ def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError
         hint = hint.format(
             name=shlex.quote(name), cluster=cluster_arguments(), data=data_directory()
         )
-    kind = NoAnswerError if error.name() == "_TRANSPORT" else CliError
+    kind = KINDS.get(error.name(), CliError)
     return kind(f"{what}: {explain(error)}", hint=hint)
 
 

@@ -50,9 +50,13 @@ def command(
 
 
 def describe_topic(admin: AdminClient, name: str, *, all_configs: bool) -> dict[str, Any]:
-    """Return everything about one topic, as the JSON output has it."""
+    """Return everything about one topic, as the JSON output has it.
+
+    Its settings are None where the user of this command may not read them.
+    """
     from fairlead_cli.client.connection import require_topic
     from fairlead_cli.client.offsets import read_ends
+    from fairlead_cli.errors import ForbiddenError
 
     topic = require_topic(admin, name)
     ends = read_ends(admin, name, [p.id for p in topic.partitions.values() if p.leader >= 0])
@@ -70,7 +74,11 @@ def describe_topic(admin: AdminClient, name: str, *, all_configs: bool) -> dict[
                 "endOffset": end,
             }
         )
-    configs = describe_configs(admin, name, all_configs=all_configs)
+    configs: dict[str, str | None] | None
+    try:
+        configs = describe_configs(admin, name, all_configs=all_configs)
+    except ForbiddenError:
+        configs = None
     return {"name": name, "partitions": partitions, "configs": configs}
 
 
@@ -82,7 +90,7 @@ def health_of(partition: Any) -> str:
 
 
 def describe_configs(admin: AdminClient, name: str, *, all_configs: bool) -> dict[str, str | None]:
-    """Return the topic's own overrides, or all its settings."""
+    """Return the topic's own overrides, or all its settings; ForbiddenError."""
     from confluent_kafka.admin import ConfigResource, ConfigSource
 
     from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, wait_for
@@ -126,6 +134,8 @@ def print_topic(document: dict[str, Any]) -> None:
             )
         )
     print_table(columns, rows, title=document["name"], right=(*columns[:2], *columns[5:]))
-    if document["configs"]:
+    if document["configs"] is None:
+        click.echo("Its settings are not shown: the user of this command may not read them.")
+    elif document["configs"]:
         settings = [(name, shown(value)) for name, value in document["configs"].items()]
         print_table(("setting", "value"), settings)
