@@ -7,11 +7,11 @@ it. `format_clients` says what other libraries take.
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fairlead_cli.local.whole_file import OWNER_ONLY, write_whole
 from fairlead_model.security.client_texts import (
     parse_librdkafka,
     render_curl,
@@ -84,10 +84,11 @@ def write_client_files(directory: Path, access: ClientAccess) -> ClientPaths:
     """Write the files of a user; return their paths."""
     directory.mkdir(mode=0o700, exist_ok=True)
     paths = ClientPaths.of(directory, access.user)
-    write_private(paths.java, render_java(java_settings(access)))
-    write_private(paths.librdkafka, render_librdkafka(librdkafka_settings(access)))
-    if settings := curl_settings(access):
-        write_private(paths.curl, render_curl(settings))
+    write_whole(paths.java, render_java(java_settings(access)), mode=OWNER_ONLY)
+    settings = render_librdkafka(librdkafka_settings(access))
+    write_whole(paths.librdkafka, settings, mode=OWNER_ONLY)
+    if for_curl := curl_settings(access):
+        write_whole(paths.curl, render_curl(for_curl), mode=OWNER_ONLY)
     return paths
 
 
@@ -103,16 +104,6 @@ def remove_client_files(directory: Path, user: str) -> bool:
 def read_client_file(path: Path) -> dict[str, str]:
     """Return the settings of a librdkafka file."""
     return parse_librdkafka(path.read_text(encoding="utf-8"))
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file that only its owner may read, as a whole."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(path)
 
 
 def format_clients(

@@ -39,6 +39,7 @@ from fairlead_cli.local.preflight import (
 )
 from fairlead_cli.local.process_table import identify
 from fairlead_cli.local.secure_files import admin_file, prepare_secure_files
+from fairlead_cli.local.whole_file import OWNER_ONLY, write_whole
 from fairlead_model.configs.broker_configs import BROKER_CONFIGS
 from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.configs.controller_configs import CONTROLLER_CONFIGS
@@ -305,8 +306,7 @@ class ClusterSupervisor:
         """Secret, settings, and the file that says who we are."""
         layout = self.plan.layout
         if not layout.secret_file.exists():
-            layout.secret_file.touch(mode=0o600)
-            layout.secret_file.write_text(secrets.token_hex(32) + "\n")
+            write_whole(layout.secret_file, secrets.token_hex(32) + "\n", mode=OWNER_ONLY)
         layout.controller_directory.mkdir(exist_ok=True)
         if self.plan.ports.is_secure:
             self.is_new_admin = not admin_file(layout).exists()
@@ -316,10 +316,11 @@ class ClusterSupervisor:
         for broker_id in range(self.plan.brokers):
             layout.broker_directory(broker_id).mkdir(exist_ok=True)
             text = encode_properties(self.plan.broker_settings(broker_id))
-            layout.broker_config(broker_id).write_text(text)
+            write_whole(layout.broker_config(broker_id), text)
         if self.plan.store is not None:
-            layout.store_file.write_text(f"{self.plan.store}\n")
-            layout.controller_config.write_text(encode_properties(self.plan.controller_settings()))
+            write_whole(layout.store_file, f"{self.plan.store}\n")
+            text = encode_properties(self.plan.controller_settings())
+            write_whole(layout.controller_config, text)
         raise_open_files_limit()
         write_cluster_file(layout.cluster_file, self.cluster)
 

@@ -19,9 +19,9 @@ from fairlead_cli.local.client_files import (
     ClientAccess,
     read_client_file,
     write_client_files,
-    write_private,
 )
 from fairlead_cli.local.layout import HOST
+from fairlead_cli.local.whole_file import OWNER_ONLY, write_whole
 from fairlead_tls.peer_names import PeerName
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _ensure_authority(layout: Layout, now: datetime) -> KeyPair:
         return KeyPair(layout.ca_certificate.read_bytes(), layout.ca_key.read_bytes())
     made = make_authority("Fairlead local CA", now)
     # The key first: a certificate says that the authority is whole.
-    write_private(layout.ca_key, made.key.decode())
-    layout.ca_certificate.write_bytes(made.certificate)
+    write_whole(layout.ca_key, made.key.decode(), mode=OWNER_ONLY)
+    write_whole(layout.ca_certificate, made.certificate.decode())
     return made
 
 
@@ -100,4 +100,4 @@ def _ensure_certificate(
     except FileNotFoundError:
         pass  # The first start.
     made = issue(authority, f"fairlead-{path.stem}", now, hosts=hosts, uris=[str(name)])
-    write_private(path, (made.certificate + made.key).decode())
+    write_whole(path, (made.certificate + made.key).decode(), mode=OWNER_ONLY)
