@@ -232,13 +232,32 @@ class ClusterSupervisor:
                 delay_s = restart_delay_s(crashes)
                 self.warn(child.name, f"{explain_exit(returncode)}; restarting in {delay_s:.1f} s")
                 await asyncio.sleep(delay_s)
+            crashes = await self.start_again(child, crashes)
             child.entry.restarts += 1
-            await child.start()
             self.save()
             has_served = await child.wait_until_ready()
             if has_served:
                 self.save()
                 self.say(child.name, f"is back, pid {child.entry.pid}")
+
+    async def start_again(self, child: LocalProcess, crashes: int) -> int:
+        """Start a process, however often the machine refuses; return the crashes in a row.
+
+        It may have no process, memory or file to spare for a while. The others go on meanwhile.
+        """
+        while True:
+            try:
+                await child.start()
+            except OSError as error:
+                crashes += 1
+                delay_s = restart_delay_s(crashes)
+                self.warn(
+                    child.name,
+                    f"cannot be started: {error.strerror}; trying again in {delay_s:.1f} s",
+                )
+                await asyncio.sleep(delay_s)
+            else:
+                return crashes
 
     async def stop_children(self) -> None:
         """Brokers first: they hand over what they lead while the controller still listens."""

@@ -411,3 +411,26 @@ def test_settings_of_a_broker_follow_its_id(plan: LaunchPlan) -> None:
         f"CLIENT://127.0.0.1:{ports.kafka},INTERNAL://127.0.0.1:{ports.internal}"
     )
     assert settings["log.dirs"] == str(plan.data / "broker-1")
+
+
+def test_a_restart_that_the_machine_refuses_is_tried_again(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        away = plan.data / "away"
+        plan.layout.log_directory.rename(away)
+        entry = supervisor.brokers[1].entry
+        assert entry.pid is not None
+        os.kill(entry.pid, signal.SIGKILL)
+        refusal = "cannot be started: No such file or directory; trying again in 0.2 s"
+        await until(lambda: ("broker-1", refusal) in audience.said or running.done())
+        assert not running.done()
+        assert supervisor.brokers[0].entry.is_alive
+        away.rename(plan.layout.log_directory)
+        await until(lambda: entry.restarts == 1 and entry.state == "running")
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
