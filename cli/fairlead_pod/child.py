@@ -75,6 +75,11 @@ class Child:
 
     def start(self, now_s: float) -> None:
         """Start the process; OSError if that is impossible."""
+        self.started_at_s = now_s
+        self.start_at_s = self.kill_at_s = self.resume_at_s = self.stalls = None
+        self.is_stopping = self.was_killed_on_request = False
+        self.fatal_message = ""
+        self._unread = b""
         self.pipe, writer = os.pipe()
         os.set_blocking(self.pipe, False)
         os.set_inheritable(writer, True)
@@ -87,13 +92,13 @@ class Child:
                 setsigmask=(),
                 setsigdef=_SIGNALS_RESET,
             )
+        except OSError:
+            os.close(self.pipe)
+            self.pipe = -1
+            raise
         finally:
             os.close(writer)
         self.is_pipe_open = True
-        self.started_at_s = now_s
-        self.start_at_s = self.kill_at_s = self.resume_at_s = self.stalls = None
-        self.is_stopping = self.was_killed_on_request = False
-        self._unread = b""
 
     def ended(self) -> None:
         """End the processes that the reaped one has left behind, and forget it."""

@@ -18,6 +18,7 @@ from fairlead_pod.child import Child
 TERMINATION_LOG = "/dev/termination-log"
 TERMINATION_MESSAGE_MAX = 4096
 _SIGNALLED = 128
+_EXIT_FAILED = 1
 
 
 class Supervisor:
@@ -90,7 +91,11 @@ class Supervisor:
         for child in self._children:
             if child.pid or child.start_at_s is None or child.start_at_s > now_s:
                 continue
-            child.start(now_s)
+            try:
+                child.start(now_s)
+            except OSError as error:  # No process or memory to spare: it counts as a failed run.
+                self._on_failure(child, _EXIT_FAILED, f"cannot be started: {error.strerror}")
+                continue
             self._poll.register(child.pipe, select.POLLIN)
             say(f"{child.name} started, pid {child.pid}")
 
@@ -134,17 +139,22 @@ class Supervisor:
             child.start_at_s = now_s
             say(f"{child.name} {describe(code)}; starting it again")
             return
+        self._on_failure(child, exit_code, describe(code))
+
+    def _on_failure(self, child: Child, exit_code: int, what: str) -> None:
+        """Start a child again that ended by itself, or was not even started; or give up."""
+        now_s = time.monotonic()
         child.failures = child.failures.after_run(child.started_at_s, now_s)
         if child.is_vital and child.failures.gives_up(exit_code, now_s):
-            self._give_up(child, code, exit_code)
+            self._give_up(child, exit_code, what)
             return
         delay_s = child.failures.delay_s
         child.start_at_s = now_s + delay_s
         when = f"in {delay_s:g} s" if delay_s else "at once"
-        say(f"{child.name} {describe(code)}; starting it again {when}", level="WARNING")
+        say(f"{child.name} {what}; starting it again {when}", level="WARNING")
 
-    def _give_up(self, child: Child, code: int, exit_code: int) -> None:
-        reason = child.fatal_message or f"{child.name} {describe(code)}"
+    def _give_up(self, child: Child, exit_code: int, what: str) -> None:
+        reason = child.fatal_message or f"{child.name} {what}"
         say(f"giving up: {reason}", level="ERROR")
         write_termination_message(reason, self._termination_log)
         self._exit_code = exit_code

@@ -297,3 +297,26 @@ def test_orphans_are_ended_with_the_child_that_made_them(contain, tmp_path: Path
     assert orphan is not None
     os.kill(pid, signal.SIGKILL)
     container.until(lambda: not orphan.is_alive)
+
+
+def test_what_an_earlier_run_said_is_not_why_a_later_one_ended(contain, tmp_path: Path) -> None:
+    script = (
+        "import os, sys; fd = int(os.environ['FAIRLEAD_SUPERVISOR_FD'])\n"
+        f"if os.path.exists({str(tmp_path / 'again')!r}): os._exit(2)\n"
+        f"os.mknod({str(tmp_path / 'again')!r})\n"
+        "os.write(fd, b'fatal the disk is away\\n'); os._exit(1)"
+    )
+    container = contain(f"children = [child('broker', {script!r})]")
+    assert container.wait() == 2
+    assert container.termination_log.read_text() == "broker exited with code 2\n"
+
+
+def test_a_start_that_the_machine_refuses_is_tried_again(contain, tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    arguments = [str(program), "-S", "-c", STEADY]
+    container = contain(f"children = [Child('broker', {arguments!r}, dict(PATH='/bin'))]")
+    container.until_logged("broker cannot be started: No such file or directory", times=2)
+    program.symlink_to(sys.executable)
+    container.pid("broker")
+    container.process.send_signal(signal.SIGTERM)
+    assert container.wait() == 128 + signal.SIGTERM
