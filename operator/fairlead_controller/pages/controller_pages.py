@@ -84,7 +84,7 @@ class ControllerPages:
         pages.router.add_get("/status/topics/{topic}", _for_this_machine(self._topic))
         pages.router.add_get("/explain", _for_this_machine(self._journal))
         pages.router.add_get(
-            "/explain/{topic}/{partition:[0-9]+}", _for_this_machine(self._explain)
+            "/explain/{topic}/{partition:[0-9]{1,10}}", _for_this_machine(self._explain)
         )
         return pages
 

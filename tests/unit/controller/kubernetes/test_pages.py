@@ -182,6 +182,8 @@ def test_only_this_machine_is_shown_partitions_of_a_controller_without_kubernete
                     assert f"curl {here}{path}" in text
                 for path in ("/healthz", "/readyz", "/metrics"):
                     assert (await get(there + path))[0] == 200, path
+                # More digits than Python takes for a number.
+                assert (await get(f"{here}/explain/t/{'9' * 5000}"))[0] == 404
             finally:
                 await server.stop()
 
