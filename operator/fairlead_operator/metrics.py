@@ -98,26 +98,33 @@ class OperatorMetrics:
             _KINDS,
             registry=self.registry,
         )
-        self._running: dict[str, list[float]] = {}
+        self._running: dict[str, list[tuple[float, float]]] = {}
+        """Passes by kind: when they began, as monotonic time and as wall time."""
 
     @contextmanager
     def reconciling(self, kind: str) -> Iterator[None]:
         """Count a pass, as an error if it raises."""
-        started = time.time()
+        # Wall time is what Prometheus compares with; how long a pass lasts no set clock may change.
+        begun_s, started_s = time.time(), time.monotonic()
         running = self._running.setdefault(kind, [])
-        running.append(started)
-        self.in_progress_since.labels(kind).set(min(running))
+        running.append((started_s, begun_s))
+        self._tell_oldest(kind)
         outcome = "error"
         try:
             yield
             outcome = "ok"
         finally:
-            running.remove(started)
-            self.in_progress_since.labels(kind).set(min(running, default=0))
+            running.remove((started_s, begun_s))
+            self._tell_oldest(kind)
             self.reconciles.labels(kind, outcome).inc()
-            self.reconcile_seconds.labels(kind).observe(max(time.time() - started, 0.0))
+            self.reconcile_seconds.labels(kind).observe(time.monotonic() - started_s)
+
+    def _tell_oldest(self, kind: str) -> None:
+        _, begun_s = min(self._running[kind], default=(0.0, 0.0))
+        self.in_progress_since.labels(kind).set(begun_s)
 
     def oldest_pass_s(self) -> float:
         """Return for how long the oldest unfinished pass has lasted."""
-        now = time.time()
-        return max((now - min(running) for running in self._running.values() if running), default=0)
+        now_s = time.monotonic()
+        started = [min(running)[0] for running in self._running.values() if running]
+        return max((now_s - each for each in started), default=0)
