@@ -126,6 +126,7 @@ class Reign:
             except* Exception as group:
                 self._note_problem(f"an error of this controller: {_leaves(group)[0]!r}")
                 logger.exception("%s/%s: the controller failed", *self.key)
+            _end_if_cancelled()
             if time.monotonic() - began_at > RETRY_S_MAX:
                 retry_s = RETRY_S_MIN
             await asyncio.sleep(retry_s)
@@ -236,6 +237,16 @@ class Reign:
         if problem != self.problem:
             logger.warning("%s/%s: %s", *self.key, problem)
         self.problem = problem
+
+
+def _end_if_cancelled() -> None:
+    """Obey a cancellation that came while the tasks of a failed reign ended.
+
+    A TaskGroup before Python 3.13 then raises their errors alone.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

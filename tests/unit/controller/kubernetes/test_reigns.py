@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from reigning_candidate import NAMESPACE, Candidate, play
 
+from fairlead_controller.decisions.tables.stored_table import StoreError
+from fairlead_controller.kubernetes.reign import Reign
 from fairlead_kube.kinds import CLUSTER_STATE
 from fairlead_model.session.refusals import RefusedError
+
+KEY = (NAMESPACE, "a")
 
 
 def test_a_label_on_a_table_ends_that_clusters_reign_alone() -> None:
@@ -47,3 +54,32 @@ def test_a_table_that_another_controller_has_sealed_costs_no_other_cluster_its_r
         await candidate.decide("b")
 
     play(story, "a", "b")
+
+
+def test_a_reign_that_is_ended_while_it_fails_ends() -> None:
+    class Failing(Reign):
+        async def _reign(self) -> None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(slow_to_end())
+                await asyncio.sleep(0)
+                raise StoreError("the tables are gone")
+
+    ending = asyncio.Event()
+    unused: Any = None
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ending.set()
+            await asyncio.sleep(0.01)
+
+    async def story(candidate: Candidate) -> None:
+        await candidate.reigning("a")
+        running = asyncio.create_task(Failing(KEY, candidate.reign("a").spec, unused).run())
+        await ending.wait()
+        running.cancel()
+        await asyncio.wait([running], timeout=5)
+        assert running.cancelled()
+
+    play(story, "a")
