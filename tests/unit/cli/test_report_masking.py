@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from fairlead_cli.kubectl.masking import MASK, is_secret_name, mask_manifest, mask_text
+from fairlead_cli.kubectl.report import our_kinds
+from fairlead_operator.resources.definitions import DEFINITIONS
 
 HIDDEN = "hunter2hunter2"
 
@@ -88,3 +90,8 @@ def test_values_of_manifests_are_judged_by_their_names() -> None:
 def test_names_are_judged_generously() -> None:
     assert all(map(is_secret_name, ("password", "apiKey", "SASL_JAAS_CONFIG", "authToken")))
     assert not any(map(is_secret_name, ("secretName", "authorizer.class.name", "replicas")))
+
+
+def test_every_kind_of_ours_is_in_a_bundle() -> None:
+    defined = {definition.plural for definition in DEFINITIONS}
+    assert {kind.plural for kind in our_kinds()} == defined
