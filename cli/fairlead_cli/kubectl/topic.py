@@ -90,8 +90,13 @@ def find_resource(
 def find_records(
     tables: list[dict[str, Any]], topic_name: str, cluster: str | None
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """Return the topic's header and its partitions, in order, out of the tables' lines."""
+    """Return the topic's header and its partitions, in order; CliError if several clusters have it.
+
+    Both are lines of the tables.
+    """
     import json
+
+    from fairlead_model.topic import TopicState
 
     headers: dict[str, dict[str, Any]] = {}
     partitions: list[tuple[str, int, dict[str, Any]]] = []
@@ -106,9 +111,16 @@ def find_records(
             elif kind == "partition":
                 topic_id, _, index = rest.rpartition("/")
                 partitions.append((topic_id, int(index), json.loads(value)))
-    ids = [topic_id for topic_id, header in headers.items() if header.get("name") == topic_name]
+    # One that is being deleted stays until brokers that are away have heard of it.
+    ids = [
+        topic_id
+        for topic_id, header in headers.items()
+        if header.get("name") == topic_name and header.get("state") != TopicState.DELETING
+    ]
     if not ids:
         return None, []
+    if len(ids) > 1:
+        raise CliError(f"{len(ids)} clusters have a topic '{topic_name}'", hint="Add --cluster.")
     mine = sorted((index, record) for topic_id, index, record in partitions if topic_id == ids[0])
     header = {"topicId": ids[0]} | headers[ids[0]]
     return header, [{"partition": index} | record for index, record in mine]
