@@ -75,7 +75,7 @@ env:
   - name: NODE_NAME
     valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
   - name: FAIRLEAD_LEASE
-    value: {{ include "fairlead.name" $root }}
+    value: {{ include "fairlead.name" $root | quote }}
   - name: FAIRLEAD_WATCH_NAMESPACE
     value: {{ include "fairlead.watched" $root | quote }}
   - name: FAIRLEAD_CONTROLLER_DRILLS
@@ -98,7 +98,7 @@ env:
     value: "true"
   {{- end }}
   - name: FAIRLEAD_OPERATOR_SERVICE
-    value: {{ include "fairlead.name" $root }}
+    value: {{ include "fairlead.name" $root | quote }}
   - name: FAIRLEAD_OPERATOR_REPLICAS
     value: {{ $root.Values.replicas | quote }}
   {{- end }}

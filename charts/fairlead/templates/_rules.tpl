@@ -81,7 +81,7 @@
 {{- if .Values.spark.driverAccounts }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [{{ include "fairlead.driverRoleKind" . | lower }}s]
-  resourceNames: [{{ include "fairlead.driverRole" . }}]
+  resourceNames: [{{ include "fairlead.driverRole" . | quote }}]
   verbs: [bind]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]

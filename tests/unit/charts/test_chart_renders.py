@@ -79,7 +79,9 @@ def test_names_that_yaml_takes_for_something_else_stay_names(render, tmp_path: P
     users = {"0x1f": {}, "off": {}}
     names = {"topics": {"no": {}, "123": {"partitions": 3}}, "pools": {"on": pool}, "users": users}
     cluster.write_text(yaml.safe_dump(names))
-    operator.write_text(yaml.safe_dump({"watchNamespaces": ["123", "no"]}))
+    watched = {"watchNamespaces": ["123", "no"], "nameOverride": "on"}
+    monitored = {"podMonitor": {"enabled": True}, "priorityClass": {"create": False, "name": "off"}}
+    operator.write_text(yaml.safe_dump(watched | monitored))
     rendered = objects(render("cluster", "-n", "456", "-f", cluster))
     rendered += objects(render("operator", "-n", "456", "-f", operator))
     for each in rendered:
@@ -88,6 +90,18 @@ def test_names_that_yaml_takes_for_something_else_stay_names(render, tmp_path: P
         texts += [text for subject in subjects for text in subject.values()]
         assert all(isinstance(text, str) for text in texts), each
     assert {"no", "123", "on", "0x1f", "off"} <= {each["metadata"]["name"] for each in rendered}
+    specs = {(each["kind"], each["metadata"]["name"]): each.get("spec") for each in rendered}
+    peers = specs["NetworkPolicy", "on"]["ingress"][0]["from"][0]["namespaceSelector"]
+    assert peers["matchExpressions"][0]["values"] == ["123", "no"]
+    monitor = specs["PodMonitor", "fairlead-brokers"]
+    assert monitor["namespaceSelector"]["matchNames"] == ["123", "no"]
+    pod = specs["StatefulSet", "on"]["template"]["spec"]
+    assert (specs["StatefulSet", "on"]["serviceName"], pod["priorityClassName"]) == ("on", "off")
+    for container in pod["containers"]:
+        assert all(isinstance(each.get("value", ""), str) for each in container["env"])
+    rules = [rule for each in rendered for rule in each.get("rules", ())]
+    named = [name for rule in rules for name in rule.get("resourceNames", ())]
+    assert all(isinstance(name, str) for name in named)
     bases = {each["metadata"]["name"]: each["spec"]["idBase"] for each in pools(rendered)}
     assert repr(bases["on"]) == "1000000", "1e+06 is no integer"
 
