@@ -3,10 +3,10 @@
 {{- .Values.nameOverride | default "fairlead-operator" -}}
 {{- end -}}
 
-{{/* Names of cluster-wide objects: two releases in two namespaces must not meet. */}}
+{{/* Names of cluster-wide objects: two releases in two namespaces must not meet. They may have 253 characters. */}}
 {{- define "fairlead.clusterWideName" -}}
 {{- $name := include "fairlead.name" . -}}
-{{- if eq .Release.Namespace "fairlead" -}}{{ $name }}{{- else -}}{{ printf "%s-%s" $name .Release.Namespace | trunc 63 | trimSuffix "-" }}{{- end -}}
+{{- if eq .Release.Namespace "fairlead" -}}{{ $name }}{{- else -}}{{ printf "%s-%s" $name .Release.Namespace }}{{- end -}}
 {{- end -}}
 
 {{- define "fairlead.serviceAccountName" -}}
@@ -26,7 +26,7 @@
 {{- ternary "Role" "ClusterRole" (ne (include "fairlead.watched" .) "") -}}
 {{- end -}}
 {{- define "fairlead.driverRole" -}}
-{{- ternary (include "fairlead.name" .) (include "fairlead.clusterWideName" .) (ne (include "fairlead.watched" .) "") | trunc 50 | trimSuffix "-" }}-spark-driver
+{{- ternary (include "fairlead.name" .) (include "fairlead.clusterWideName" .) (ne (include "fairlead.watched" .) "") }}-spark-driver
 {{- end -}}
 
 {{- define "fairlead.priorityClassName" -}}

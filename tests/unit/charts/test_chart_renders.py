@@ -443,3 +443,18 @@ def test_notes_tell_the_next_commands(helm) -> None:
     user, pod = objects(told)
     assert user["spec"]["acls"][0]["resource"] == {"type": "topic", "name": "orders"}
     assert pod["spec"]["volumes"][0]["secret"]["secretName"] == user["metadata"]["name"]
+
+
+def test_what_is_cluster_wide_has_another_name_in_each_namespace(render) -> None:
+    def cluster_wide(namespace: str) -> set[tuple[str, str]]:
+        values = ("-n", namespace, "--set", "nameOverride=an-operator-with-a-long-name-of-its-own")
+        values += ("--set", "crds.install=false", "--set", "rbac.aggregatedRoles=false")
+        return {
+            (each["kind"], each["metadata"]["name"])
+            for each in objects(render("operator", *values))
+            if "namespace" not in each["metadata"]
+        }
+
+    one = cluster_wide(f"{'n' * 62}-1"[-63:])
+    assert {kind for kind, _ in one} >= {"ClusterRole", "PriorityClass", "FlowSchema"}
+    assert one.isdisjoint(cluster_wide(f"{'n' * 62}-2"[-63:]))
