@@ -101,6 +101,9 @@ def test_the_document_says_of_each_what_it_means_and_what_to_do() -> None:
         assert advice.strip(), name
 
 
+AGGREGATION = re.compile(r"\b(?:sum|min|max|avg|count)\b(?: by \(([\w, ]+)\))?")
+
+
 def expressions(node: Any) -> list[str]:
     """All queries of a dashboard or of a list of rules."""
     if isinstance(node, dict):
@@ -124,3 +127,11 @@ def test_dashboards_and_alerts_ask_only_for_what_is_there(path: Path, exposed: T
     asked = {name for expression in expressions(tree) for name in NAME.findall(expression)}
     assert asked, "nothing is asked for"
     assert asked - series == set()
+
+
+def test_alerts_tell_operators_of_several_namespaces_apart() -> None:
+    """One that acts must not hide that another does not; pods of both may have one name."""
+    rules = yaml.safe_load((FILES / "alerts.yaml").read_text())
+    for expression in expressions(rules):
+        kept = AGGREGATION.findall(expression)
+        assert all("namespace" in labels for labels in kept), expression
