@@ -114,7 +114,7 @@ class LiveObjects:
         own = self._own.get((kind.kind, namespace, name))
         if own is not None:
             before, written, until = own
-            if _version(seen) == before and self._now() < until:
+            if version_of(seen) == before and self._now() < until:
                 return written
             del self._own[kind.kind, namespace, name]
         if seen is None:
@@ -171,13 +171,17 @@ class LiveObjects:
 
     def seen_version(self, kind: ResourceKind, namespace: str, name: str) -> str:
         """Return the version of an object that the informer shows; empty for none."""
-        return _version(self.informers[kind].objects.get((namespace, name)))
+        return version_of(self.seen(kind, namespace, name))
+
+    def seen(self, kind: ResourceKind, namespace: str, name: str) -> Manifest | None:
+        """Return what the informer shows of an object, of whichever cluster it is."""
+        return self.informers[kind].objects.get((namespace, name))
 
     def note_written(
         self, kind: ResourceKind, namespace: str, name: str, answer: Manifest, *, before: str
     ) -> None:
         """Remember the answer to a write of ours; `before`: `seen_version` when it was sent."""
-        if self.seen_version(kind, namespace, name) == before != _version(answer):
+        if self.seen_version(kind, namespace, name) == before != version_of(answer):
             self._own[kind.kind, namespace, name] = (before, answer, self._now() + OWN_S)
 
     def of_cluster(self, kind: ResourceKind, cluster: ClusterKey) -> list[Manifest]:
@@ -223,5 +227,6 @@ def is_left_alone(manifest: Mapping[str, Any]) -> bool:
     return (manifest["metadata"].get("annotations") or {}).get(MANAGED_ANNOTATION) == "false"
 
 
-def _version(manifest: Mapping[str, Any] | None) -> str:
+def version_of(manifest: Mapping[str, Any] | None) -> str:
+    """Return the version of an object; empty for none."""
     return "" if manifest is None else str(manifest["metadata"]["resourceVersion"])

@@ -7,7 +7,7 @@ from fairlead_kube.client import JSON_PATCH, KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import CLUSTER_STATE, CONFIG_MAP, ResourceKind
 from fairlead_operator.clusters.plan import WantedObject
-from fairlead_operator.live_objects import LiveObjects, Manifest
+from fairlead_operator.live_objects import LiveObjects, Manifest, version_of
 from fairlead_operator.metrics import OperatorMetrics
 from fairlead_operator.ownership import is_same_owner
 from fairlead_operator.refusals import OtherOwnerError
@@ -27,12 +27,14 @@ class ApiWriter:
     async def apply(self, child: WantedObject) -> None:
         """Apply a child's manifest on the server; OtherOwnerError if it is another's object.
 
-        The server is asked first where nothing is seen.
+        The server is asked first where nothing of this cluster is seen: names are put together, so
+        that those of two clusters of a namespace may meet.
         """
         metadata = child.manifest["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
-        before = self._live.seen_version(child.kind, namespace, name)
-        if not before:
+        seen = self._live.seen(child.kind, namespace, name)
+        before = version_of(seen)
+        if seen is None or not is_same_owner(seen, child.manifest, CLUSTER_LABEL):
             there = await self.find(child.kind, child.manifest)
             if there is not None and not is_same_owner(there, child.manifest, CLUSTER_LABEL):
                 cluster = metadata["labels"][CLUSTER_LABEL]

@@ -54,11 +54,11 @@ class Server:
         return budget(resourceVersion="8")
 
 
-def apply(server: Server, *, is_seen: bool = False) -> Refusals:
-    """Apply the budget of a cluster; `is_seen` if an informer shows it already."""
+def apply(server: Server, *, seen_of: str = "") -> Refusals:
+    """Apply the budget of a cluster; an informer shows that of the cluster `seen_of` already."""
     client: Any = server
     live = LiveObjects(client, (NAME[0],), lambda _: None)
-    seen = {NAME: budget(labels=cluster_labels("demo"))} if is_seen else {}
+    seen = {NAME: budget(labels=cluster_labels(seen_of))} if seen_of else {}
     informer: Any = SimpleNamespace(objects=seen, is_hidden=lambda _: False)
     live.informers[POD_DISRUPTION_BUDGET] = informer
     refusals = Refusals()
@@ -102,5 +102,19 @@ def test_what_is_of_the_cluster_is_applied(there: Manifest | None) -> None:
 
 def test_what_is_seen_costs_no_request() -> None:
     server = Server(None)
-    apply(server, is_seen=True)
+    apply(server, seen_of="demo")
     assert (len(server.applied), server.asked) == (1, 0)
+
+
+def test_what_is_seen_of_another_cluster_is_left_as_it_is() -> None:
+    """shop with the pool eu-brokers has objects of the same names as shop-eu with brokers."""
+    server = Server(budget(labels=cluster_labels("other")))
+    refusals = apply(server, seen_of="other")
+    assert not server.applied
+    assert refusals.text.startswith("PodDisruptionBudget demo was there before LogCluster demo")
+
+
+def test_what_another_cluster_has_given_up_is_made() -> None:
+    server = Server(None)
+    assert apply(server, seen_of="other").text == ""
+    assert len(server.applied) == 1
