@@ -118,7 +118,9 @@ class Deletions:
         if cluster is None or is_going(cluster):
             return ""
         name = stateful_set_name(key[1], body["metadata"]["name"])
-        live = self._live.get(STATEFUL_SET, namespace, name)
+        # One of this name may be another cluster's.
+        sets = {each["metadata"]["name"]: each for each in self._live.of_cluster(STATEFUL_SET, key)}
+        live = sets.pop(name, None)
         pods = [
             pod
             for pod in self._live.of_cluster(POD, key)
@@ -134,8 +136,7 @@ class Deletions:
         )
         if live is None and not traces.pods and not traces.claims:
             return ""
-        running = running_ids(self._live.of_cluster(STATEFUL_SET, key))
-        running.pop(name, None)
+        running = running_ids(sets.values())
         id_base = int(body["spec"].get("idBase", 0))
         try:
             brokers = read_holdings(await self._controller.cluster_status(*key)) or {}

@@ -138,6 +138,26 @@ def test_a_pool_that_never_had_a_broker_goes_unasked(tmp_path: Path) -> None:
     assert "cannot be asked" in ask(tmp_path / "s", standby, there, of="pool")[0]
 
 
+def test_brokers_of_another_cluster_are_not_those_of_a_pool_that_never_had_one(
+    tmp_path: Path,
+) -> None:
+    """Names are put together: a StatefulSet of theirs may be called as this pool's would be."""
+    stateful_set = build_stateful_set(
+        cluster_view(),
+        pool_view(),
+        image=SETTINGS.broker_image,
+        replicas=2,
+        config_hash="",
+        claims=ONE_CLAIM,
+    )
+    labels = pool_labels("another", "main")
+    stateful_set["metadata"] |= {"uid": "s", "resourceVersion": "1", "labels": labels}
+    for admin in (holders(0, 7), holders(0, 0)):
+        waits_for, _ = ask(tmp_path / "s", admin, {STATEFUL_SET: [stateful_set]}, of="pool")
+        assert waits_for == ""
+        assert not any(each.get("isDrained") for each in admin.brokers)
+
+
 def test_an_empty_pool_is_given_nothing_before_its_brokers_stop(tmp_path: Path) -> None:
     """New partitions go to the brokers that hold least: to those that are about to go."""
     admin = holders(0, 0, 5)
