@@ -1,8 +1,8 @@
 """How to reach the API server, and with which identity: in a pod, or by a kubeconfig.
 
-In a pod the token and the authority are files that Kubernetes renews; the token is read again when
-its file changes. A kubeconfig may name tokens, token files, client certificates (files or inline),
-an authority, or none (`insecure-skip-tls-verify`). Programs that fetch credentials are refused.
+In a pod the token and the authority are files that Kubernetes renews; each is read again when it
+changes. A kubeconfig may name tokens, token files, client certificates (files or inline), an
+authority, or none (`insecure-skip-tls-verify`). Programs that fetch credentials are refused.
 """
 
 import base64
@@ -46,11 +46,36 @@ class TokenFile:
         return self._token
 
     def _read_again(self) -> None:
-        status = self._path.stat()
-        seen = (status.st_ino, status.st_mtime_ns)
+        seen = _version_of(self._path)
         if seen != self._seen:
             self._token = self._path.read_text().strip()
             self._seen = seen
+
+
+class AuthorityFile:
+    """Authorities of the server, in a file to which Kubernetes adds the next one."""
+
+    def __init__(self, path: Path, context: ssl.SSLContext) -> None:
+        """`context` trusts what is in the file now."""
+        self._path = path
+        self._context = context
+        self._seen = _version_of(path)
+
+    def follow(self) -> None:
+        """Trust for new connections what was added; what was taken away, until this process ends.
+
+        A file that cannot be read adds nothing.
+        """
+        with suppress(OSError, ValueError):
+            seen = _version_of(self._path)
+            if seen != self._seen:
+                self._context.load_verify_locations(cadata=self._path.read_text())
+                self._seen = seen
+
+
+def _version_of(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +90,12 @@ class Credentials:
     """Where the holder lives, or what its kubeconfig names."""
     token: str = ""
     token_file: TokenFile | None = None
+    authority_file: AuthorityFile | None = None
 
     def bearer_token(self) -> str:
-        """Return the token to send, empty if there is none."""
+        """Return the token to send, empty if there is none, and trust the server of now."""
+        if self.authority_file is not None:
+            self.authority_file.follow()
         return self.token_file.read() if self.token_file is not None else self.token
 
 
@@ -88,13 +116,20 @@ def load_credentials(
 
 
 def _pod_credentials(folder: Path, host: str, port: str) -> Credentials:
-    context = _build_context({"certificate-authority": str(folder / "ca.crt")}, {}, folder)
+    authority = folder / "ca.crt"
+    context = _build_context({"certificate-authority": str(authority)}, {}, folder)
     try:
         namespace = (folder / "namespace").read_text().strip()
     except OSError as error:
         raise CredentialsError(f"the pod's namespace cannot be read: {error}") from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Credentials(server, context, namespace, token_file=TokenFile(folder / "token"))
+    return Credentials(
+        server,
+        context,
+        namespace,
+        token_file=TokenFile(folder / "token"),
+        authority_file=AuthorityFile(authority, context),
+    )
 
 
 def kubeconfig_paths(environment: Mapping[str, str] = os.environ) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from fairlead_kube.credentials import Credentials, load_credentials
 from fairlead_kube.errors import CredentialsError
+from fairlead_operator.certificates.authority import make_authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +96,28 @@ def test_a_pod_has_its_service_account(tmp_path: Path) -> None:
     assert credentials.bearer_token() == "of the pod"
     assert credentials.ssl_context is not None
     assert credentials.ssl_context.check_hostname
+
+
+def test_a_pod_trusts_an_authority_that_comes_later(tmp_path: Path) -> None:
+    """Kubernetes adds the next authority to the file of running pods, and uses it weeks later."""
+    now = datetime.now(UTC)
+    first, second = (make_authority(name, now).certificate for name in ("first", "second"))
+    for name, content in (("token", b"t"), ("namespace", b"fairlead"), ("ca.crt", first)):
+        (tmp_path / name).write_bytes(content)
+    environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+    credentials = load_credentials(environment, service_account_folder=tmp_path)
+    context = credentials.ssl_context
+    assert context is not None
+    known = len(context.get_ca_certs())
+    (tmp_path / "ca.crt").write_bytes(b"half of it")
+    assert credentials.bearer_token() == "t"
+    assert len(context.get_ca_certs()) == known
+    (tmp_path / "ca.crt").write_bytes(first + second)
+    assert credentials.bearer_token() == "t"
+    names = [dict(each[0] for each in ca["subject"]) for ca in context.get_ca_certs()]
+    assert [name["commonName"] for name in names][-2:] == ["first", "second"]
+    (tmp_path / "ca.crt").unlink()
+    assert credentials.bearer_token() == "t"
 
 
 def test_a_server_without_a_known_authority_can_be_trusted_on_demand(tmp_path: Path) -> None:
