@@ -105,15 +105,20 @@ def wait(document: Mapping[str, Any], addresses: str, timeout_s: float) -> dict[
     """Return the progress once nothing of the plan moves any more, or time is up.
 
     Brokers may die and come back meanwhile. NoAnswerError if none has answered for half a minute.
+    The controller says what moves, and a broker, which hears of it later, where replicas are: what
+    seems to have gone elsewhere or nowhere is looked at twice.
     """
     deadline = time.monotonic() + timeout_s
     heard_s = time.monotonic()
+    before: dict[str, Any] | None = None
     while True:
         try:
             progress = read_progress(document, addresses)
             heard_s = time.monotonic()
-            if not progress["moving"] or heard_s > deadline:
+            is_sure = progress["done"] == progress["partitions"] or progress == before
+            if (is_sure and not progress["moving"]) or heard_s > deadline:
                 return progress
+            before = progress
         except NoAnswerError:
             if time.monotonic() > min(deadline, heard_s + UNHEARD_MAX_S):
                 raise

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead_cli.errors import InputError
+from fairlead_cli.rebalance import progress
 from fairlead_cli.rebalance.plan_shelf import KEPT_MAX, find_plan, keep_plan, shelf
 from fairlead_controller.decisions.balance.facts import BalancedBroker, BalancedPartition
 from fairlead_controller.decisions.balance.plan_document import (
@@ -156,3 +157,34 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, why: str) 
     path.write_text(text)
     with pytest.raises(InputError, match=why):
         find_plan(str(path))
+
+
+def told(**count: int) -> dict[str, Any]:
+    counts = dict.fromkeys(("done", "moving", "notMoved", "changedSince"), 0) | count
+    rows = [{"state": name} for name, number in counts.items() for _ in range(number)]
+    return counts | {"partitions": len(rows), "rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("answers", "looks"),
+    [
+        ([told(moving=1), told(done=1)], 2),
+        # The controller knows that it is there, and the broker that was asked does not yet.
+        ([told(moving=1), told(changedSince=1), told(done=1)], 3),
+        ([told(notMoved=1), told(moving=1), told(done=1)], 3),
+        ([told(changedSince=1, done=1), told(changedSince=1, done=1)], 2),
+    ],
+)
+def test_a_broker_that_hears_later_than_the_controller_ends_no_wait(
+    answers: list[dict[str, Any]], looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = iter(answers)
+    monkeypatch.setattr(progress, "read_progress", lambda *_: next(given))
+    monkeypatch.setattr(progress, "POLL_S", 0.0)
+    assert progress.wait({}, "", 60.0) == answers[looks - 1]
+
+
+def test_who_does_not_wait_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = iter([told(changedSince=1)])
+    monkeypatch.setattr(progress, "read_progress", lambda *_: next(given))
+    assert progress.wait({}, "", 0.0)["changedSince"] == 1
