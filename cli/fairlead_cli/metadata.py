@@ -197,9 +197,12 @@ def restore_into(layout: Layout, document: object) -> RestoredMetadata:
     import asyncio
 
     from fairlead_cli.local.preflight import hold_data_directory, refuse_orphans
+    from fairlead_controller.stores import metadata_document
     from fairlead_controller.stores.metadata_transfer import restore_metadata
 
     directory = layout.controller_directory
+    with restore_errors(str(directory), ""):
+        metadata_document.read_document(document)  # Before a folder is made.
     with hold_data_directory(layout):
         refuse_orphans(layout)
         store = read_store(layout)

@@ -7,6 +7,7 @@ import pytest
 from fairlead_cli.errors import ExitCode, InputError
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.lost_metadata import refuse_lost_metadata
+from fairlead_cli.main import run as run_command
 
 
 def broker_data(folder: Path, cluster_id: str = "an-id") -> Path:
@@ -57,3 +58,12 @@ def test_all_else_starts(tmp_path: Path, has_data: bool) -> None:
     refuse_lost_metadata(layout, "zookeeper://localhost:2181/fairlead", ())
     (layout.controller_directory / "metadata-0000000001.journal").touch()
     refuse_lost_metadata(layout, None, ())
+
+
+@pytest.mark.parametrize("text", ["[]", '{"format": "something else"}'])
+def test_a_document_of_something_else_makes_no_folder(text: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.json").write_text(text)
+    data = tmp_path / "data"
+    told = run_command(["metadata", "restore", f"{tmp_path}/wrong.json", "--data", str(data)])
+    assert told == ExitCode.USAGE
+    assert not data.exists()
