@@ -151,17 +151,21 @@ def up(
     client can use. Ctrl-C stops them; the data stays.
     """
     from fairlead_cli.local.manifests import check_manifests
+    from fairlead_cli.local.preflight import unusable_told
 
     if every_partition and detach:
         raise click.UsageError("--every-partition is about the live log, which --detach has not")
     settings = parse_assignments(assignments, "--set")
-    log_directories = choose_log_directories(Layout(data.resolve()), settings)
-    address = choose_store(Layout(data), store)
-    refuse_lost_metadata(Layout(data), address, log_directories)
+    with unusable_told(Layout(data)):
+        log_directories = choose_log_directories(Layout(data.resolve()), settings)
+        address = choose_store(Layout(data), store)
+        refuse_lost_metadata(Layout(data), address, log_directories)
+        count = choose_broker_count(Layout(data), brokers)
+        is_secure = choose_secure(Layout(data), asked=secure)
     plan = LaunchPlan(
         data=data.resolve(),
-        brokers=choose_broker_count(Layout(data), brokers),
-        ports=Ports(port, http_port, choose_secure(Layout(data), asked=secure), host),
+        brokers=count,
+        ports=Ports(port, http_port, is_secure, host),
         settings=check_settings(settings),
         log_directories=log_directories,
         manifests=tuple(path.resolve() for path in manifests),

@@ -64,6 +64,15 @@ def hold_data_directory(layout: Layout) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def unusable_told(layout: Layout) -> Iterator[None]:
+    """Tell of a data directory that may not be looked at as of one that may not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise build_unusable_error(layout, error) from error
+
+
 def build_unusable_error(layout: Layout, error: OSError) -> CliError:
     """Return the error for a full or read-only disk, a foreign folder, a path through a file."""
     where = f" ({error.filename})" if error.filename else ""

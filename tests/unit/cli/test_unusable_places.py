@@ -28,6 +28,25 @@ def test_a_path_through_a_file_is_refused(
     assert "Choose another one with --data DIR." in told
 
 
+@pytest.mark.parametrize("method", ["glob", "read_text"])
+@pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["foreground", "detached"])
+def test_a_folder_that_may_not_be_read_is_refused(
+    method: str,
+    detach: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def forbid(path: Path, *_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, method, forbid)
+    assert run_command(["up", "--data", f"{tmp_path}/d", *detach]) == 1
+    told = capsys.readouterr().err
+    assert f"error: cannot use the data directory {tmp_path}/d: Permission denied" in told
+    assert "Choose another one with --data DIR." in told
+
+
 def test_a_process_of_another_user_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     own = identify(os.getpid())
     assert own is not None
