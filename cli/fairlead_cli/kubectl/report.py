@@ -120,6 +120,8 @@ class Bundle:
         """Write a tar.gz that only its owner may read."""
         entries = self.entries | {"problems.txt": "\n".join(self.problems).encode()}
         path.touch(mode=0o600)
+        if path.is_file():  # It may have been there before, for everybody to read.
+            path.chmod(0o600)
         with tarfile.open(path, "w:gz") as archive:
             for name, content in sorted(entries.items()):
                 info = tarfile.TarInfo(f"fairlead-report/{name}")

@@ -1,12 +1,13 @@
 """What leaves a cluster in a support bundle: no secret, and all that helps."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead_cli.kubectl.masking import MASK, is_secret_name, mask_manifest, mask_text
-from fairlead_cli.kubectl.report import our_kinds
+from fairlead_cli.kubectl.report import Bundle, our_kinds
 from fairlead_operator.resources.definitions import DEFINITIONS
 
 HIDDEN = "hunter2hunter2"
@@ -95,3 +96,10 @@ def test_names_are_judged_generously() -> None:
 def test_every_kind_of_ours_is_in_a_bundle() -> None:
     defined = {definition.plural for definition in DEFINITIONS}
     assert {kind.plural for kind in our_kinds()} == defined
+
+
+def test_a_bundle_in_place_of_an_older_file_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    path.touch(mode=0o644)
+    Bundle().write(path)
+    assert path.stat().st_mode & 0o777 == 0o600
