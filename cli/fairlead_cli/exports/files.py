@@ -12,6 +12,7 @@ import click
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.exports.s3_address import is_s3, parse_file
 from fairlead_cli.output import format_count
+from fairlead_cli.whole_file import write_whole
 
 STDIN_STDOUT: Final = "-"
 
@@ -28,18 +29,12 @@ def write_document(file: str, document: dict[str, Any]) -> None:
         address = parse_file(file)
         ObjectStore(address.bucket).write(address.key, text.encode())
     else:
-        write_whole(Path(file), text)
+        # An export is often a backup.
+        try:
+            write_whole(Path(file), text)
+        except OSError as error:
+            raise CliError(f"cannot write {file}: {error.strerror}") from error
     click.echo(f"Exported {describe(document)} to {file}.")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """All of it or nothing: an export is often a backup."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        temporary.write_text(text)
-        temporary.replace(path)
-    except OSError as error:
-        raise CliError(f"cannot write {path}: {error.strerror}") from error
 
 
 def read_document(file: str) -> object:

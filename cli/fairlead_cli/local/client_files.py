@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fairlead_cli.local.whole_file import OWNER_ONLY, write_whole
+from fairlead_cli.whole_file import OWNER_ONLY, write_whole
 from fairlead_model.security.client_texts import (
     parse_librdkafka,
     render_curl,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.process_table import ProcessId
+from fairlead_cli.whole_file import write_whole
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
@@ -91,9 +92,7 @@ class ClusterFile:
 
 def write_cluster_file(path: Path, cluster: ClusterFile) -> None:
     """Replace the file as a whole."""
-    temporary = path.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(asdict(cluster), indent=2) + "\n")
-    temporary.replace(path)
+    write_whole(path, json.dumps(asdict(cluster), indent=2) + "\n")
 
 
 def read_cluster_file(path: Path) -> ClusterFile | None:

@@ -39,7 +39,7 @@ from fairlead_cli.local.preflight import (
 )
 from fairlead_cli.local.process_table import identify
 from fairlead_cli.local.secure_files import admin_file, prepare_secure_files
-from fairlead_cli.local.whole_file import OWNER_ONLY, write_whole
+from fairlead_cli.whole_file import OWNER_ONLY, write_whole
 from fairlead_model.configs.broker_configs import BROKER_CONFIGS
 from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.configs.controller_configs import CONTROLLER_CONFIGS

@@ -21,7 +21,7 @@ from fairlead_cli.local.client_files import (
     write_client_files,
 )
 from fairlead_cli.local.layout import HOST
-from fairlead_cli.local.whole_file import OWNER_ONLY, write_whole
+from fairlead_cli.whole_file import OWNER_ONLY, write_whole
 from fairlead_tls.peer_names import PeerName
 
 if TYPE_CHECKING:
