@@ -291,14 +291,19 @@ class ZooKeeperStore(RemoteStore):
         await self._note_landed(written)
         return WriteResult(WriteOutcome.WRITTEN, written.version)
 
-    async def _note_landed(self, table: KnownTable) -> None:
-        """Note Kafka's znodes of the last write of a table, if this is what it has made."""
+    async def _note_landed(self, table: KnownTable) -> bool:
+        """Tell whether this is what the last write of a table has made; note Kafka's znodes of it.
+
+        Only of a write that is not noted yet.
+        """
         content, changes = self._in_doubt.pop(table.name, (None, []))
-        if (
+        has_landed = (
             content is not None
             and content.at(Stat(table.znode_version, 0, table.mzxid, 0)) == table
-        ):
+        )
+        if has_landed:
             await self._projected(lambda view: view.note_written(changes))
+        return has_landed
 
     def _note_follower(self, multi: Multi, done: "asyncio.Future[Any]") -> None:
         """Note how a multi ended that has only znodes of Kafka's; the sweep mends what failed."""
@@ -423,7 +428,8 @@ class ZooKeeperStore(RemoteStore):
             return None
         known = await self._in_thread(read_table, table, znode)
         self._known[table] = known
-        await self._note_landed(known)
+        if await self._note_landed(known):
+            self._availability.note_answer(is_write=True)
         return known
 
     def _failed(self, what: str, error: ZooKeeperError) -> StoreError:
