@@ -33,6 +33,9 @@ from side_by_side import (
 
 from fairlead_bench.peers.own_ports import take_ports
 
+GC_THRESHOLDS = (200_000, 1, 1)
+"""For 30 MB more a fifth of the simulation's time: of 700 new objects most are still in use."""
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
@@ -95,6 +98,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(*GC_THRESHOLDS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,8 +3,12 @@
 import hashlib
 import hmac
 from base64 import b64decode, b64encode
+from functools import cache
 
 from fairlead_model.security.scram import ScramMechanism
+
+# Made for milliseconds each, and asked for again and again.
+derive = cache(hashlib.pbkdf2_hmac)
 
 
 class ScramClient:
@@ -32,7 +36,7 @@ class ScramClient:
     def last(self, challenge: bytes, *, nonce: bytes | None = None) -> bytes:
         fields = dict(part.split(b"=", 1) for part in challenge.split(b","))
         salt, iterations = b64decode(fields[b"s"]), int(fields[b"i"])
-        self.salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, iterations)
+        self.salted = derive(self._hash, self._password.encode(), salt, iterations)
         without_proof = b"c=%b,r=%b" % (b64encode(self._header.encode()), nonce or fields[b"r"])
         signed = b",".join((self.bare.encode(), challenge, without_proof))
         client_key = hmac.digest(self.salted, b"Client Key", self._hash)
