@@ -2,9 +2,9 @@
 
 Only whole sealed segments go, oldest first, and only those wholly below the last stable offset. A
 segment's files are renamed to `.deleted` at once and unlinked after `file.delete.delay.ms`, in a
-thread, because freeing a large file takes long. When even the newest record has expired, the
-active segment is rolled first, so that an idle topic empties as in Kafka; on a full disk not before
-there is room for a roll: what goes before it makes some.
+thread, because freeing a large file takes long. When even the newest record has expired, or no byte
+is to be kept, the active segment is rolled first, so that a topic empties as in Kafka; on a full
+disk not before there is room for a roll: what goes before it makes some.
 """
 
 import logging
@@ -43,14 +43,14 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, last_stable_offset: 
     expire_before_ms: int | None = None
     if config.deletes_by_retention and config.retention_ms >= 0:
         expire_before_ms = now_ms - config.retention_ms
-        if (
-            not log.lacks_room
-            and log.active.size > 0
-            and last_stable_offset == log.log_end_offset
-            and len(log.segments) <= SEGMENTS_DELETED_A_TURN
-            and all(_newest_ms(segment) < expire_before_ms for segment in reversed(log.segments))
-        ):
-            log.roll(now_ms)
+    if (
+        not log.lacks_room
+        and log.active.size > 0
+        and last_stable_offset == log.log_end_offset
+        and len(log.segments) <= SEGMENTS_DELETED_A_TURN
+        and _is_all_due(log, expire_before_ms)
+    ):
+        log.roll(now_ms)
     count = plan_deletion(log, expire_before_ms, last_stable_offset)
     _delete_first(log, count, now_ms)
     return count
@@ -142,6 +142,15 @@ def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
     log.deletions.add([path for path in snapshots if log.disk.exists(path)], now_ms)
     log.recovery_point = max(log.recovery_point, log.segments[0].base_offset)
     log.check_offsets()
+
+
+def _is_all_due(log: SegmentedLog, expire_before_ms: int | None) -> bool:
+    """Tell whether retention asks for every record of the log."""
+    if log.config.deletes_by_retention and log.config.retention_bytes == 0:
+        return True
+    return expire_before_ms is not None and all(
+        _newest_ms(segment) < expire_before_ms for segment in reversed(log.segments)
+    )
 
 
 def _newest_ms(segment: Segment) -> int:

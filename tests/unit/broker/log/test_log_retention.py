@@ -46,6 +46,15 @@ def test_an_idle_topic_empties_by_rolling_its_active_segment(bench):
     assert append(log, batch()) == [2]
 
 
+def test_where_no_byte_is_to_be_kept_the_active_segment_is_rolled_too(bench):
+    log = fill(bench, [10, 20], retention_ms=-1, retention_bytes=0)
+    assert log.delete_expired_segments(30, 1) == 1, "what is not committed stays"
+    assert log.delete_expired_segments(30, 2) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (2, 2, 0)
+    assert log.delete_expired_segments(30, 2) == 0
+    assert append(log, batch()) == [2]
+
+
 def test_a_follower_of_a_topic_that_emptied_rolls_its_active_segment(bench):
     log = fill(bench, [10, 20, 30])
     log.advance_log_start_offset(2)
