@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from marked_transactions import wait_until_marked
 from spark_source import Topics
 from waiting import wait_until
@@ -392,6 +393,27 @@ def test_a_time_out_that_brokers_refuse_is_an_error_that_names_both_settings(que
     with pytest.raises(OptionError, match=r"kafka\.transaction\.timeout\.ms is 900000") as said:
         query.prepare(query.writer(0), "a", timeout_s=900)
     assert "transaction.max.timeout.ms" in str(said.value)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_decisions_that_brokers_would_delete_are_refused(query: Query, policy: str) -> None:
+    query.log().read()
+    set_cleanup_policy(query, policy)
+    try:
+        with pytest.raises(SinkError, match=f"has cleanup.policy={policy}") as said:
+            query.log().read()
+        assert "set cleanup.policy=compact" in str(said.value)
+    finally:
+        set_cleanup_policy(query, "compact")
+    assert query.log().read() is None
+
+
+def set_cleanup_policy(query: Query, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", DECISIONS_TOPIC, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": query.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(DEADLINE_S)
 
 
 def decide_only(query: Query, decision: Decision) -> None:

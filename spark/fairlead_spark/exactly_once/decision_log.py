@@ -29,6 +29,10 @@ from fairlead_wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from fairlead_wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
@@ -40,10 +44,14 @@ from fairlead_wire.records import Record, decode_batch, encode_batch, iter_batch
 logger = logging.getLogger(__name__)
 
 CREATE_TOPICS_VERSION: Final = 5
+DESCRIBE_CONFIGS_VERSION: Final = 1
 _WHERE: Final = TopicPartition(DECISIONS_TOPIC, 0)
 _ALL: Final = -1
+_TOPIC_RESOURCE: Final = 2
+_CLEANUP_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
 _CONFIG: Final = {
-    "cleanup.policy": "compact",
+    _CLEANUP_POLICY: _COMPACT,
     # A reader that begins reads all of it: small segments, cleaned soon, keep that little.
     "segment.bytes": str(4 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
@@ -58,8 +66,13 @@ class DecisionLog:
         self.replay = replay
 
     def read(self) -> Decision | None:
-        """Read to the end of the log, and return the last decision that is committed."""
+        """Read to the end of the log, and return the last decision that is committed.
+
+        SinkError if brokers would delete decisions.
+        """
         topic_id = self._ensure_topic()
+        if self.replay.topic_id != topic_id:
+            self._cluster.retry(self._check_is_kept, f"topic {DECISIONS_TOPIC}")
         end = self._cluster.list_offsets({_WHERE: LATEST})[_WHERE]
         if self.replay.topic_id != topic_id or self.replay.next_offset > end:
             # The topic was made again: its offsets mean other records.
@@ -197,6 +210,25 @@ class DecisionLog:
         self._cluster.forget_leaders()
         text = f"topic {DECISIONS_TOPIC}: {error.name}: {error.description}"
         raise PassingError(text) if error.retriable else SinkError(text)
+
+    def _check_is_kept(self) -> None:
+        """Check that no decision goes before a later one of its query is there.
+
+        Who may not read settings of the topic is not told of them, and goes on.
+        """
+        resource = DescribeConfigsResource(_TOPIC_RESOURCE, DECISIONS_TOPIC, [_CLEANUP_POLICY])
+        request = DescribeConfigsRequest(resources=[resource])
+        (found,) = self._cluster.call_any(request, DESCRIBE_CONFIGS_VERSION).results
+        if found.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return
+        self._check(found.error_code)
+        for each in found.configs:
+            if each.name == _CLEANUP_POLICY and each.value != _COMPACT:
+                raise SinkError(
+                    f"topic {DECISIONS_TOPIC} has {_CLEANUP_POLICY}={each.value}: brokers would "
+                    "delete decisions that a query needs to write each row once; set "
+                    f"{_CLEANUP_POLICY}={_COMPACT}"
+                )
 
     def _ensure_topic(self) -> bytes:
         """Return the topic's id; make the topic if it does not exist."""
