@@ -282,6 +282,7 @@ def test_an_epoch_below_one_that_was_seen_is_refused_and_nothing_is_written(
     assert znodes.get("/controller_epoch")[0] == b"0"
     znodes.set("/controller_epoch", b"1")
     eventually(lambda: first.is_active)
+    assert first.page("/healthz")["problem"] is None
 
 
 def test_a_tree_that_is_gone_is_not_founded_again(
@@ -312,6 +313,25 @@ def test_damaged_tables_are_named_and_nothing_is_overwritten(
     assert znodes.get(path)[0] == damaged[0]
     znodes.set(path, whole)
     eventually(lambda: first.is_active)
+
+
+def test_who_stands_by_after_tables_were_mended_has_no_problem_any_more(
+    cluster: ZooKeeperCluster, znodes: KazooClient
+) -> None:
+    for candidate in cluster.candidates:
+        candidate.kill()
+    path = "/fairlead/tables/partitions-00000"
+    whole, _ = znodes.get(path)
+    znodes.set(path, whole + b"nonsense\n")
+    first, second = cluster.candidates
+    first.start()
+    refused(cluster, 0, f"{path} is damaged in line")
+    second.start()
+    refused(cluster, 1, f"{path} is damaged in line")
+    znodes.set(path, whole)
+    cluster.active()
+    for candidate in cluster.candidates:
+        eventually(lambda each=candidate: each.page("/healthz")["problem"] is None)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

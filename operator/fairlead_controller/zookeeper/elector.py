@@ -109,6 +109,8 @@ class Elector:
             self._changed.clear()
             try:
                 sight = await self._look()
+                # Before anything else: whoever is elected does not come back here to say so.
+                self._note_problem("")
                 reason = await self._reason_to_contend(sight)
                 if reason:
                     fence = await self._take_over(sight, reason)
@@ -123,8 +125,6 @@ class Elector:
             except ZooKeeperError as error:
                 logger.warning("standing by, but: %s", error)
                 await self._pause(RETRY_S)
-            else:
-                self._note_problem("")
 
     async def keep(self) -> str:
         """Keep the epoch for as long as possible; return why it is over."""

@@ -188,6 +188,8 @@ class Candidate:
             except StoreError as found:
                 error = found
             else:
+                # Somebody else may be quicker now, and this process stand by for months.
+                self._problem = ""
                 return
 
     def _on_state(self, state: ConnectionState) -> None:
