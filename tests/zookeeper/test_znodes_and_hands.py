@@ -25,6 +25,7 @@ from zookeeper_cluster import (
     produce,
     read_json,
 )
+from zookeeper_proxy import ZooKeeperProxy
 from zookeeper_store import connected
 
 from fairlead_controller.decisions.tables.stored_table import StoreError
@@ -332,6 +333,29 @@ def test_who_stands_by_after_tables_were_mended_has_no_problem_any_more(
     cluster.active()
     for candidate in cluster.candidates:
         eventually(lambda each=candidate: each.page("/healthz")["problem"] is None)  # type: ignore[misc]
+
+
+def test_a_session_that_ends_while_tables_are_damaged_ends_the_process(
+    tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    """Its supervisor starts another one, which takes over once the tables are mended."""
+    proxy = ZooKeeperProxy(zookeeper.followers[0].client_port)
+    cluster = ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, candidates=1)
+    path = "/fairlead/tables/cluster"
+    try:
+        with cluster, zookeeper.client(zookeeper_chroot) as client:
+            candidate = cluster.active()
+            candidate.kill()
+            client.set(path, b"nonsense\n")
+            cluster.connect = f"{proxy.address}{zookeeper_chroot}"
+            candidate.start()
+            refused(cluster, 0, f"{path} is damaged in line")
+            proxy.refuse()
+            wait_until(lambda: not client.get_children("/fairlead/candidates"))
+            proxy.accept()
+            assert wait_until(lambda: candidate.exit_code, candidate.said) == 3
+    finally:
+        proxy.stop()
 
 
 @pytest.mark.parametrize(

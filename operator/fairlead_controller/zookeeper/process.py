@@ -19,6 +19,7 @@ from aiohttp import web
 from fairlead_controller.decisions.tables.loading import load_state
 from fairlead_controller.decisions.tables.regressions import rolled_back_tables
 from fairlead_controller.decisions.tables.stored_table import (
+    StoredTable,
     StoreError,
     StoreRolledBackError,
 )
@@ -173,18 +174,22 @@ class Candidate:
         self._gate.open(_CLUSTER, reign.parts.sessions)
 
     async def _wait_mended(self, error: StoreError) -> None:
-        """Return once the tables can be taken over; meanwhile others may try, and find the same."""
+        """Return once the tables can be taken over; meanwhile others may try, and find the same.
+
+        Return, too, when the session has ended: no look would ever succeed again.
+        """
         while True:
             if str(error) != self._problem:
                 logger.error("the tables cannot be taken over: %s", error)
             self._problem = str(error)
-            await asyncio.sleep(MENDED_RETRY_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MENDED_RETRY_S):
+                    await self._client.ended.wait()
+                return
             try:
                 tables = await load_tables(self._client)
-                if CLUSTER_TABLE in tables:
-                    if finding := rolled_back_tables(tables):
-                        raise StoreRolledBackError(finding)
-                    load_state(tables, controller_epoch=0)
+                # In a thread: many tables take seconds, in which the pages have to answer.
+                await asyncio.to_thread(_check_tables, tables)
             except StoreError as found:
                 error = found
             else:
@@ -198,7 +203,7 @@ class Candidate:
             self._watchdog.cancel()
             self._watchdog = None
         if state is ConnectionState.LOST:
-            return  # `keep` or `acquire` ends the process.
+            return  # `keep`, or `acquire` after `_wait_mended`, ends the process.
         if state is ConnectionState.CONNECTED:
             if self._reign is not None:
                 self._gate.open(_CLUSTER, self._reign.parts.sessions)
@@ -265,6 +270,15 @@ class Candidate:
         task = asyncio.create_task(work)
         self._tasks.append(task)
         return task
+
+
+def _check_tables(tables: dict[str, StoredTable]) -> None:
+    """Raise the StoreError for which these tables cannot be taken over."""
+    if CLUSTER_TABLE not in tables:
+        return
+    if finding := rolled_back_tables(tables):
+        raise StoreRolledBackError(finding)
+    load_state(tables, controller_epoch=0)
 
 
 def _shown(host: str, port: int) -> str:
