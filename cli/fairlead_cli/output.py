@@ -55,10 +55,13 @@ def print_table(
     Where that is not enough the lines are longer than the terminal: nothing is left out.
     """
     from rich.measure import Measurement
+    from rich.text import Text
 
-    # Names of groups, clients and members are whatever a client has sent.
+    # Names of groups, clients and members are whatever a client has sent. rich takes what stands
+    # in brackets in a plain string for markup, and `:key:` for a picture.
     cells = [
-        [escape_controls(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
+        [Text(escape_controls(cell)) if isinstance(cell, str) else cell for cell in row]
+        for row in rows
     ]
     table = build_table(columns, cells, title=title, right=right)
     # Not printed by rich itself, which would end the process when the reader of a pipe is gone.

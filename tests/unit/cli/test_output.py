@@ -41,6 +41,15 @@ def test_long_text_is_folded_where_that_helps(capsys: pytest.CaptureFixture[str]
     assert " ".join(lines[2:]).split()[1:] == ("how long records stay " * 4).split()
 
 
+@pytest.mark.parametrize("name", ["[red]", "[bold]a[/bold]", "[/]", "[/a]", "team:key:b", "a[1]"])
+def test_names_are_shown_as_they_are_and_no_markup(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Groups, clients and transactional ids may have any name."""
+    print_table(("group", "lag"), [(name, "[0]")], right=("lag",))
+    assert filled_lines(capsys)[-1].split() == [name, "[0]"]
+
+
 def test_a_pipe_is_wide_enough_for_long_lines(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("name", "meaning"), [("n", "how long records stay " * 4)])
     assert len(filled_lines(capsys)) == 3
