@@ -215,6 +215,40 @@ def test_names_that_are_no_names_of_files_are_refused(cli: Cli, name: str) -> No
     assert cli("user", "create", "--", name).code == 2
 
 
+def test_files_of_a_user_are_made_where_there_is_no_cluster(cli: Cli, tmp_path: Path) -> None:
+    """As on a machine that only knows the address of a cluster, and how to log in."""
+    file = ("--client-config", str(cli.data / "clients" / "admin.librdkafka"))
+    folder = tmp_path / "not there yet"
+    Cli(folder, cli.port, cli.http_port).ok("user", "create", "remote", *file)
+    made = read_client_file(folder / "clients" / "remote.librdkafka")
+    assert made["sasl.username"] == "remote"
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "clients").touch()
+    refused = Cli(taken, cli.port, cli.http_port)("user", "create", "nobody", *file)
+    assert (refused.code, "Traceback" in refused.err) == (1, False), refused
+    assert f"{taken}/clients cannot hold what clients log in with" in refused.err
+    assert "nobody" not in {user["name"] for user in cli.ok("user", "list", "-o", "json").json}
+
+
+def test_a_user_whose_file_cannot_be_written_is_told_of(cli: Cli) -> None:
+    (cli.data / "clients" / "unlucky.properties.tmp").mkdir()
+    told = cli("user", "create", "unlucky")
+    assert (told.code, "Traceback" in told.err) == (1, False), told
+    assert "user 'unlucky' is made, but nobody knows the password" in told.err
+    assert "fairlead user delete unlucky --yes" in told.err
+
+
+def test_a_user_is_made_while_a_broker_is_frozen(cli: Cli) -> None:
+    """Nobody could say the password again."""
+    cli.ok("broker", "pause", "0")
+    try:
+        cli.ok("user", "create", "early", "--acl", "WRITE topic:orders")
+    finally:
+        cli.ok("broker", "resume", "0")
+    assert error_of_produce(cli, "early", "orders") is None
+
+
 @pytest.fixture(scope="module")
 def tools(cli: Cli) -> JavaTools:
     return JavaTools(ensure_kafka(), f"127.0.0.1:{cli.port + 50}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
 from fairlead_cli.client.wire_call import call_any, call_broker
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import CliError, NoAnswerError
 from fairlead_cli.wire_exchange import name_error
 from fairlead_model.host_address import join_address
 from fairlead_model.security.scram import DEFAULT_ITERATIONS, SALT_SEED_BYTES, build_salt
@@ -80,14 +80,13 @@ def set_password(admin: AdminClient, name: str, password: str) -> None:
 
 
 def wait_until_known(admin: AdminClient, name: str) -> None:
-    """Wait until each broker knows a user, and all that was changed before; CliError if not."""
-    asked = DescribeUserScramCredentialsRequest([UserName(name)])
+    """Wait until each broker knows a user, and all that was changed before; CliError if not.
+
+    One that leaves the cluster meanwhile hears of it when it comes back, before it serves.
+    """
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
-    for broker_id, broker in sorted(fetch_metadata(admin).brokers.items()):
-        while True:
-            (result,) = call_broker(broker.host, broker.port, asked, 0).results
-            if not result.error_code:
-                break
+    for broker_id in sorted(fetch_metadata(admin).brokers):
+        while not _knows(admin, broker_id, name):
             if time.monotonic() > deadline:
                 raise CliError(
                     f"broker {broker_id} does not know user '{name}' yet",
@@ -95,6 +94,19 @@ def wait_until_known(admin: AdminClient, name: str) -> None:
                     f"{cluster_arguments()}",
                 )
             time.sleep(_PAUSE_S)
+
+
+def _knows(admin: AdminClient, broker_id: int, name: str) -> bool:
+    """Tell whether a broker knows a user, or is no broker of the cluster any more."""
+    broker = fetch_metadata(admin).brokers.get(broker_id)
+    if broker is None:
+        return True
+    asked = DescribeUserScramCredentialsRequest([UserName(name)])
+    try:
+        (result,) = call_broker(broker.host, broker.port, asked, 0).results
+    except NoAnswerError:
+        return broker_id not in fetch_metadata(admin).brokers
+    return not result.error_code
 
 
 def remove_passwords(admin: AdminClient, user: ScramUser) -> None:

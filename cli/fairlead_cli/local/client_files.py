@@ -7,10 +7,13 @@ it. `format_clients` says what other libraries take.
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fairlead_cli.errors import CliError
 from fairlead_cli.whole_file import OWNER_ONLY, write_whole
 from fairlead_model.security.client_texts import (
     parse_librdkafka,
@@ -80,9 +83,22 @@ class ClientPaths(NamedTuple):
         return cls(*(directory / f"{user}.{each}" for each in ("properties", "librdkafka", "curl")))
 
 
+def ensure_directory(directory: Path) -> None:
+    """Make the folder of such files, where nobody else may look; CliError if it cannot be used."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise CliError(
+            f"{directory} cannot hold what clients log in with: {error.strerror}",
+            hint="Name another folder by --data DIR.",
+        ) from error
+
+
 def write_client_files(directory: Path, access: ClientAccess) -> ClientPaths:
-    """Write the files of a user; return their paths."""
-    directory.mkdir(mode=0o700, exist_ok=True)
+    """Write the files of a user; return their paths. CliError or OSError if that is impossible."""
+    ensure_directory(directory)
     paths = ClientPaths.of(directory, access.user)
     write_whole(paths.java, render_java(java_settings(access)), mode=OWNER_ONLY)
     settings = render_librdkafka(librdkafka_settings(access))

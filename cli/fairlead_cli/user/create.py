@@ -72,7 +72,7 @@ def command(
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.client.users import fetch_users, set_password, wait_until_known
     from fairlead_cli.errors import CliError
-    from fairlead_cli.local.client_files import write_client_files
+    from fairlead_cli.local.client_files import ensure_directory, write_client_files
     from fairlead_cli.local.layout import Layout
     from fairlead_model.security.acl import Permission
 
@@ -89,12 +89,22 @@ def command(
             f"there is a user '{name}' already",
             hint=f"Remove it first:  fairlead user delete {name} --yes{cluster_arguments()}",
         )
+    ensure_directory(Layout(data).clients_directory)
     # Rights first: once the password holds, the user may do all that was asked for.
     if rules:
         create_rules(admin, rules)
     set_password(admin, name, password)
+    # Before anything else can fail: nobody but these files knows the password.
+    try:
+        paths = write_client_files(Layout(data).clients_directory, access)
+    except OSError as error:
+        raise CliError(
+            f"user '{name}' is made, but nobody knows the password: a file of clients cannot be "
+            f"written: {error.strerror}",
+            hint=f"Remove the user, and try again:  fairlead user delete {name} --yes"
+            f"{cluster_arguments()}",
+        ) from error
     wait_until_known(admin, name)
-    paths = write_client_files(Layout(data).clients_directory, access)
     click.echo(f"Created user {name}, who logs in with {paths.java} or {paths.librdkafka}.")
     if paths.curl.exists():
         click.echo(f"By HTTP:  curl -K {shlex.quote(str(paths.curl))} …")
