@@ -249,6 +249,24 @@ def test_a_user_is_made_while_a_broker_is_frozen(cli: Cli) -> None:
     assert error_of_produce(cli, "early", "orders") is None
 
 
+@pytest.mark.parametrize("frozen", ["0", "1"])
+def test_rules_and_quotas_are_read_and_changed_while_a_broker_is_frozen(
+    cli: Cli, frozen: str
+) -> None:
+    """Commands ask one that answers, whichever that is."""
+    cli.ok("broker", "pause", frozen)
+    try:
+        cli.ok("acl", "create", "--user", "cold", "READ topic:orders")
+        assert cli.ok("acl", "list", "--user", "cold", "-o", "json").json
+        cli.ok("acl", "test", "--user", "cold", "--operation", "READ", "--topic", "orders")
+        cli.ok("quota", "set", "--user", "cold", "producer_byte_rate=1000")
+        assert cli.ok("quota", "list", "-o", "json").json
+        cli.ok("quota", "remove", "--user", "cold")
+        cli.ok("acl", "delete", "--user", "cold", "READ topic:orders")
+    finally:
+        cli.ok("broker", "resume", frozen)
+
+
 @pytest.fixture(scope="module")
 def tools(cli: Cli) -> JavaTools:
     return JavaTools(ensure_kafka(), f"127.0.0.1:{cli.port + 50}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
-from fairlead_cli.client.wire_call import call_broker
+from fairlead_cli.client.wire_call import asking_order, call_any
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import name_error
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
@@ -40,9 +40,7 @@ def fetch_rules(admin: AdminClient) -> list[AclBinding]:
 
     Not by librdkafka, whose Python client takes a refusal for no rules at all.
     """
-    brokers = fetch_metadata(admin).brokers
-    broker = brokers[min(brokers)]
-    reply = call_broker(broker.host, broker.port, EVERY_RULE, 1)
+    reply = call_any(asking_order(fetch_metadata(admin)), EVERY_RULE, 1)
     if reply.error_code:
         raise CliError(
             f"cannot read the access rules: {name_error(reply.error_code)}: {reply.error_message}"
@@ -66,10 +64,10 @@ def create_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> None:
     """Add rules; CliError with the first that is refused."""
     from confluent_kafka import KafkaException
 
-    futures = admin.create_acls([_binding(rule) for rule in rules])
-    for future in futures.values():
+    bindings = [_binding(rule) for rule in rules]
+    for future in admin.create_acls(bindings, request_timeout=REQUEST_TIMEOUT_S).values():
         try:
-            future.result(REQUEST_TIMEOUT_S)
+            future.result()
         except KafkaException as exception:
             raise build_error("cannot add an access rule", exception.args[0]) from exception
 
@@ -79,10 +77,10 @@ def delete_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> list[AclBin
     from confluent_kafka import KafkaException
 
     removed: list[AclBinding] = []
-    futures = admin.delete_acls([_filter(rule) for rule in rules])
-    for future in futures.values():
+    filters = [_filter(rule) for rule in rules]
+    for future in admin.delete_acls(filters, request_timeout=REQUEST_TIMEOUT_S).values():
         try:
-            removed += map(_rule, future.result(REQUEST_TIMEOUT_S))
+            removed += map(_rule, future.result())
         except KafkaException as exception:
             raise build_error("cannot remove an access rule", exception.args[0]) from exception
     return sorted(set(removed))
@@ -93,11 +91,11 @@ def fetch_authorizer_settings(admin: AdminClient) -> AuthorizerSettings:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource
 
-    broker = min(fetch_metadata(admin).brokers)
+    broker = fetch_metadata(admin).controller_id  # The one that has just answered.
     resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
     try:
-        (future,) = admin.describe_configs([resource]).values()
-        configs = future.result(REQUEST_TIMEOUT_S)
+        asked = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+        configs = asked[resource].result()
     except KafkaException as exception:
         raise build_error(
             f"cannot read the settings of broker {broker}", exception.args[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.client.connection import fetch_metadata
-from fairlead_cli.client.wire_call import call_broker
+from fairlead_cli.client.wire_call import asking_order, call_any
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import name_error
 from fairlead_model.security.client_quota import ENTITY_TYPES
@@ -62,6 +62,4 @@ def alter_quotas(
 
 
 def _call_any(admin: AdminClient, request: Message) -> Any:
-    brokers = fetch_metadata(admin).brokers
-    broker = brokers[min(brokers)]
-    return call_broker(broker.host, broker.port, request, 1)
+    return call_any(asking_order(fetch_metadata(admin)), request, 1)

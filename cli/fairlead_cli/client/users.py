@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
-from fairlead_cli.client.wire_call import call_any, call_broker
+from fairlead_cli.client.wire_call import asking_order, call_any, call_broker
 from fairlead_cli.errors import CliError, NoAnswerError
 from fairlead_cli.wire_exchange import name_error
-from fairlead_model.host_address import join_address
 from fairlead_model.security.scram import DEFAULT_ITERATIONS, SALT_SEED_BYTES, build_salt
 from fairlead_wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -39,12 +38,8 @@ def fetch_users(admin: AdminClient) -> list[ScramUser]:
 
     Not by librdkafka's Python client, which crashes where the request is refused (2.16.1).
     """
-    metadata = fetch_metadata(admin)
-    # First the broker that is asked for changes: it knows of those that were just made.
-    first = metadata.controller_id
-    brokers = sorted(metadata.brokers.values(), key=lambda broker: (broker.id != first, broker.id))
-    addresses = ",".join(join_address(each.host.strip("[]"), each.port) for each in brokers)
-    reply = call_any(addresses, DescribeUserScramCredentialsRequest(users=None), 0)
+    request = DescribeUserScramCredentialsRequest(users=None)
+    reply = call_any(asking_order(fetch_metadata(admin)), request, 0)
     if reply.error_code:
         code = name_error(reply.error_code)
         raise CliError(f"cannot list the users: {reply.error_message or code} ({code})")
@@ -74,7 +69,8 @@ def set_password(admin: AdminClient, name: str, password: str) -> None:
     salt = build_salt(os.urandom(SALT_SEED_BYTES))
     upsertion = UserScramCredentialUpsertion(name, info, password.encode(), salt)
     try:
-        admin.alter_user_scram_credentials([upsertion])[name].result(REQUEST_TIMEOUT_S)
+        asked = admin.alter_user_scram_credentials([upsertion], request_timeout=REQUEST_TIMEOUT_S)
+        asked[name].result()
     except KafkaException as exception:
         raise build_error(f"cannot make user '{name}'", exception.args[0]) from exception
 
@@ -120,7 +116,10 @@ def remove_passwords(admin: AdminClient, user: ScramUser) -> None:
             user.name, ScramMechanism[mechanism.replace("-", "_")]
         )
         try:
-            admin.alter_user_scram_credentials([deletion])[user.name].result(REQUEST_TIMEOUT_S)
+            asked = admin.alter_user_scram_credentials(
+                [deletion], request_timeout=REQUEST_TIMEOUT_S
+            )
+            asked[user.name].result()
         except KafkaException as exception:
             error = exception.args[0]
             if error.name() != _NOT_FOUND:

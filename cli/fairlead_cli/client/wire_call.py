@@ -19,6 +19,8 @@ from fairlead_wire.sasl_login import LoginRefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from confluent_kafka.admin import ClusterMetadata
+
     from fairlead_cli.client.answering import Address
     from fairlead_wire.message import Message
 
@@ -54,6 +56,17 @@ def ask_any(addresses: str, question: Callable[[Address], Answer]) -> Answer:
         except NoAnswerError:
             continue
     return question(last)
+
+
+def asking_order(metadata: ClusterMetadata) -> str:
+    """Return the addresses of all brokers, for `call_any`.
+
+    First that of the broker that is asked for changes: it answers, and knows of those that were
+    just made.
+    """
+    first = metadata.controller_id
+    brokers = sorted(metadata.brokers.values(), key=lambda broker: (broker.id != first, broker.id))
+    return ",".join(join_address(each.host.strip("[]"), each.port) for each in brokers)
 
 
 def call_any(addresses: str, message: Message, version: int) -> Any:
