@@ -77,7 +77,7 @@ annotations:
 
 {{/* How clients come in, as {"listeners": […]}. */}}
 {{- define "cluster.listeners" -}}
-{{- $listeners := .Values.cluster.listeners -}}
+{{- $listeners := .Values.cluster.listeners | default list -}}
 {{- if include "cluster.secure" . -}}
 {{- range $listeners -}}
 {{- if not (hasKey . "tls") -}}

@@ -425,6 +425,41 @@ def test_a_release_name_that_no_cluster_can_have_is_refused(helm) -> None:
     assert '"1st.logs" cannot be the name of a cluster' in done.stderr
 
 
+def empty_values(values: dict[str, Any], above: str = "") -> list[str]:
+    """Return the paths of values whose default is nothing."""
+    paths: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            paths += empty_values(value, f"{above}{name}.")
+        elif not value and value is not False and value != 0:
+            paths.append(f"{above}{name}")
+    return paths
+
+
+@pytest.mark.parametrize("chart", FOLDERS)
+def test_values_that_are_named_and_left_empty_are_their_defaults(chart: str, render) -> None:
+    """As `topics:` in a file of values, all of whose lines below it are comments."""
+    defaults = yaml.safe_load((FOLDERS[chart] / "values.yaml").read_text())
+    paths = empty_values(defaults)
+    assert len(paths) > 8
+    # What only those templates read that are off has to be read, too.
+    on = ("--set", "metadataBackup.enabled=true,metadataBackup.image=i") * (chart == "cluster")
+    rendered = render(chart, *on)
+    wrong = []
+    for path in paths:
+        if rendered_or_error(render, chart, *on, "--set-json", f"{path}=null") != rendered:
+            wrong.append(path)
+    assert wrong == []
+
+
+def rendered_or_error(render, *arguments: str) -> str:
+    """What is rendered, or why nothing is."""
+    try:
+        return str(render(*arguments))
+    except AssertionError as error:
+        return str(error)
+
+
 @pytest.mark.kubernetes  # helm renders notes only with a cluster at hand
 def test_notes_tell_the_next_commands(helm) -> None:
     definitions = str(HERE.parents[2] / "crds")
