@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -460,6 +461,32 @@ def rendered_or_error(render, *arguments: str) -> str:
         return str(error)
 
 
+def notes(helm, tmp_path: Path, *arguments: str) -> str:
+    """What a release of the cluster's chart tells, without a Kubernetes cluster."""
+    chart = tmp_path / "chart"
+    shutil.copytree(FOLDERS["cluster"], chart, dirs_exist_ok=True)
+    (chart / "notes.txt").write_text((chart / "templates" / "NOTES.txt").read_text())
+    shown = '{{ dict "notes" (tpl (.Files.Get "notes.txt") .) | toJson }}'
+    (chart / "templates" / "shown.yaml").write_text(shown)
+    done = helm(
+        *("template", "events", chart, "--kube-version", "1.34.0"),
+        *("--show-only", "templates/shown.yaml", *arguments),
+    )
+    assert done.returncode == 0, done.stderr
+    return str(yaml.safe_load(done.stdout)["notes"])
+
+
+def test_notes_call_a_topic_by_its_name_in_kafka(helm, tmp_path: Path) -> None:
+    named = ("--set-json", 'topics={"orders-v1":{"topicName":"Orders.V1"}}')
+    told = notes(helm, tmp_path, *named)
+    assert "fairlead produce Orders.V1\n" in told
+    assert "fairlead consume Orders.V1 --count 1" in told
+    user, _ = objects(told.partition("apply -f - <<END\n")[2].partition("\nEND\n")[0])
+    assert user["spec"]["acls"][0]["resource"]["name"] == "Orders.V1"
+    in_clear = notes(helm, tmp_path, *named, "--set", "cluster.secure=false")
+    assert "fairlead produce Orders.V1 --bootstrap" in in_clear
+
+
 @pytest.mark.kubernetes  # helm renders notes only with a cluster at hand
 def test_notes_tell_the_next_commands(helm) -> None:
     definitions = str(HERE.parents[2] / "crds")
@@ -470,7 +497,7 @@ def test_notes_tell_the_next_commands(helm) -> None:
     done = helm(*arguments, FOLDERS["cluster"], "-f", outside)
     assert "logs-bootstrap.logs.svc:9092" in done.stdout
     assert "any node's address, port 31090" in done.stdout
-    assert "fairlead produce audit-log" in done.stdout
+    assert "fairlead produce Audit_Log" in done.stdout
     assert "THIS CLUSTER IS IN CLEAR" in done.stdout
     done = helm(*arguments, FOLDERS["cluster"], "--set", "topics.orders.partitions=1")
     assert "events-bootstrap.logs.svc:9093" in done.stdout
