@@ -22,14 +22,25 @@ if TYPE_CHECKING:
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-def run_command_line(command: click.Command, arguments: Sequence[str] | None, program: str) -> int:
-    """`arguments` without the program's name; None takes those of this process."""
+def run_command_line(
+    command: click.Command,
+    arguments: Sequence[str] | None,
+    program: str,
+    *,
+    complete_variable: str | None = None,
+) -> int:
+    """`arguments` without the program's name; None takes those of this process.
+
+    By `complete_variable` a shell's script asks for proposals; None: as click names it.
+    """
     open_closed_streams()
     try:
         refuse_undecodable(sys.argv[1:] if arguments is None else arguments)
         # https://no-color.org: rich knows the variable by itself, click does not.
         color = False if os.environ.get("NO_COLOR") else None
-        outcome = command.main(arguments, program, standalone_mode=False, color=color)
+        outcome = command.main(
+            arguments, program, complete_variable, standalone_mode=False, color=color
+        )
         return outcome if isinstance(outcome, int) else ExitCode.OK
     except CliError as error:
         print_error(error)

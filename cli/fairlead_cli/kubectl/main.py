@@ -7,7 +7,7 @@ import sys
 import click
 
 from fairlead_cli.command_line import run_command_line
-from fairlead_cli.kubectl.completion_script import completion
+from fairlead_cli.kubectl.completion_script import COMPLETE_VARIABLE, completion
 from fairlead_cli.kubectl.drill import drill
 from fairlead_cli.kubectl.metadata import metadata
 from fairlead_cli.kubectl.report import report
@@ -47,7 +47,10 @@ for command in (status, topic, whatif, metadata, drill, report, completion):
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line and answer with its exit code."""
-    return run_command_line(plugin, arguments, "kubectl fairlead")
+    # click would make a name of the program's two words that no shell can set.
+    return run_command_line(
+        plugin, arguments, "kubectl fairlead", complete_variable=COMPLETE_VARIABLE
+    )
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """The command line itself: verbs, help, exit codes, and what a user mistake looks like."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -285,6 +286,36 @@ def test_completion_prints_a_script(shell: str) -> None:
     result = CliRunner().invoke(fairlead, ["completion", shell])
     assert result.exit_code == 0
     assert "_FAIRLEAD_COMPLETE" in result.output
+
+
+@pytest.mark.parametrize(
+    ("line", "proposals"),
+    [
+        ("fairlead completion ", "bash zsh fish"),
+        ("kubectl-fairlead topic ", "describe"),
+        ("kubectl-fairlead drill --fault R", "RollingRestart"),
+    ],
+)
+def test_a_shell_that_evaluates_the_script_completes(line: str, proposals: str) -> None:
+    program, *words = line.split(" ")
+    function = f"_{program.replace('-', '_')}_completion"
+    script = f"""
+        eval "$({program} completion bash)"
+        COMP_WORDS=({program} {" ".join(word or '""' for word in words)})
+        COMP_CWORD={len(words)}
+        {function} {program}
+        echo "${{COMPREPLY[@]}}"
+    """
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=os.environ | {"PATH": beside},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == (proposals, "")
 
 
 def test_completion_knows_verbs_and_values() -> None:
