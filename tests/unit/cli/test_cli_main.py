@@ -318,6 +318,20 @@ def test_a_shell_that_evaluates_the_script_completes(line: str, proposals: str) 
     assert (done.stdout.strip(), done.stderr) == (proposals, "")
 
 
+@pytest.mark.parametrize(
+    ("words", "proposals"),
+    [
+        (["drill", "--fault", "R"], ["RollingRestart", ":4"]),
+        (["drill", "--file", ""], [":0"]),  # kubectl lets the shell propose files
+        (["drill", "--file", "a"], [":0"]),
+    ],
+)
+def test_kubectl_is_told_what_completes(words: list[str], proposals: list[str]) -> None:
+    command = Path(sys.executable).with_name("kubectl_complete-fairlead")
+    done = subprocess.run([command, *words], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == proposals
+
+
 def test_completion_knows_verbs_and_values() -> None:
     environment = {"_FAIRLEAD_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
     result = CliRunner().invoke(
