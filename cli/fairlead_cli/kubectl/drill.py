@@ -63,7 +63,7 @@ POLL_S = 1.0
     type=click.IntRange(min=1),
     help="How long Pause, Slow, Isolate, DiskFull last; default 10.",
 )
-@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--runs", type=click.IntRange(min=1), show_default="1")
 @click.option("--limit-ms", type=click.IntRange(min=1), help="Longest recovery that passes.")
 @click.option("--report", "reported", metavar="NAME", help="Print the document of a drill.")
 @click.option("--name", help="Of the FailoverDrill; default: a new one.")
@@ -79,7 +79,7 @@ def drill(
 
     reported = flags.pop("reported")
     if reported is not None:
-        return print_game_day(reported, access)
+        return print_game_day(reported, access, output)
     manifest = build_from_file(file, flags) if file else build_from_flags(flags)
     check_manifest(manifest)
 
@@ -103,7 +103,7 @@ def drill(
 
     ended = access.run(work)
     if output == "json":
-        print_json({"name": ended["metadata"]["name"], "spec": ended["spec"]} | status_of(ended))
+        print_json(build_document(ended))
     elif wait:
         print_outcome(ended)
     if not wait:
@@ -111,29 +111,38 @@ def drill(
     return ExitCode.OK if condition(ended, "Passed").get("status") == "True" else ExitCode.FAILED
 
 
-def print_game_day(name: str, access: Access) -> int:
-    """Print the document of a drill that is there, in Markdown."""
+def print_game_day(name: str, access: Access, output: str) -> int:
+    """Print the document of a drill that is there, in Markdown, or what the document says."""
     from fairlead_cli.drill.game_day import of_resource, render
+    from fairlead_cli.output import print_json
 
     async def read(client: KubeClient, namespace: str) -> dict[str, Any]:
         from fairlead_kube.kinds import FAILOVER_DRILL
 
         return await client.get(FAILOVER_DRILL, access.namespace or namespace, name)
 
-    click.echo(render(of_resource(access.run(read))), nl=False)
+    found = access.run(read)
+    if output == "json":
+        print_json(build_document(found))
+    else:
+        click.echo(render(of_resource(found)), nl=False)
     return ExitCode.OK
 
 
-def status_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the status under its own key, for JSON."""
-    return {"status": manifest.get("status") or {}}
+def build_document(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a drill as the JSON output has it."""
+    return {
+        "name": manifest["metadata"]["name"],
+        "spec": manifest["spec"],
+        "status": manifest.get("status") or {},
+    }
 
 
 def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest in the file; options can replace only name, cluster and limit."""
     from fairlead_cli.drill.manifest import read_drill_document
 
-    for flag in (*TARGET_FLAGS, "target", "fault", "duration_s", "cut", "allow_unsafe"):
+    for flag in (*TARGET_FLAGS, "target", "fault", "duration_s", "cut", "allow_unsafe", "runs"):
         if flags[flag] not in (None, False):
             option = flag.replace("_", "-")
             raise click.UsageError(f"--{option} cannot be used with -f: the file says it")
@@ -144,8 +153,10 @@ def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
         manifest["metadata"]["name"] = flags["name"]
     if flags["cluster"]:
         manifest["spec"]["clusterName"] = flags["cluster"]
-    if flags["limit_ms"]:
-        manifest["spec"].setdefault("limits", {})["recoveryMs"] = flags["limit_ms"]
+    limits = manifest["spec"].get("limits") or {}
+    # What is no mapping is named with all else that is wrong.
+    if flags["limit_ms"] and isinstance(limits, dict):
+        manifest["spec"]["limits"] = limits | {"recoveryMs": flags["limit_ms"]}
     return manifest
 
 
@@ -164,7 +175,7 @@ def build_from_flags(flags: dict[str, Any]) -> dict[str, Any]:
         "clusterName": flags["cluster"],
         "target": {key: value for key, value in target.items() if value is not None},
         "fault": {key: value for key, value in fault.items() if value is not None},
-        "runs": flags["runs"],
+        "runs": flags["runs"] or 1,
     }
     if flags["allow_unsafe"]:
         spec["allowUnsafe"] = True
