@@ -27,7 +27,14 @@ _LEVELS: Final = {
 }
 """Kafka's names of levels; TRACE is whatever Python has below DEBUG."""
 _LIBRARIES: Final = ("aiohttp", "asyncio", "kazoo")
-_OWN: Final = ("fairlead_broker", "fairlead_model", "fairlead_wire", "fairlead_zookeeper")
+_OWN: Final = (
+    "fairlead_broker",
+    "fairlead_model",
+    "fairlead_sockets",
+    "fairlead_tls",
+    "fairlead_wire",
+    "fairlead_zookeeper",
+)
 
 
 def read_levels() -> dict[str, str]:

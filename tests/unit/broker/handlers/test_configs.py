@@ -14,6 +14,7 @@ from fairlead_model.configs.config_values import (
     describe_topic_config,
 )
 from fairlead_model.configs.group_configs import GROUP_CONFIGS
+from fairlead_tls import followed_certificate
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages import alter_configs, incremental_alter_configs
 from fairlead_wire.messages.describe_configs import (
@@ -415,3 +416,9 @@ def test_single_operations_are_passed_on(stage: Any, version: int) -> None:
     assert body["resources"][0]["alterations"] == [
         {"name": "cleanup.policy", "operation": 3, "value": "compact"}
     ]
+
+
+def test_the_logger_of_certificates_can_be_told_a_level(stage: Any) -> None:
+    """It tells which were taken, and which could not be."""
+    rows = describe(stage, BROKER_LOGGER, "1").configs
+    assert followed_certificate.logger.name in {row.name for row in rows}
