@@ -3,7 +3,7 @@
 The session hands over image and delta; from then on only the image counts. Each partition that a
 delta names is compared with it and led, followed, created or removed, so that it does not matter
 how often or in which order partitions come up. The work goes in slices of a turn of the loop: a
-broker that takes over a thousand partitions keeps answering.
+broker that takes over a thousand partitions, or lets go of a thousand topics, keeps answering.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.limits import KEPT_CONFIGS_MAX, PARTITION_CHANGES_PER_TURN_MS
@@ -27,7 +28,7 @@ from fairlead_model.ids import NO_BROKER_EPOCH, NO_LEADER, ZERO_TOPIC_ID
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from fairlead_broker.clock import Clock
     from fairlead_broker.log.directory.log_directories import LogDirectories
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from fairlead_broker.measures.traffic import Traffic
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.settings import Settings
-    from fairlead_model.cluster import ClusterDelta, TopicImage
+    from fairlead_model.cluster import ClusterDelta, TopicHeader, TopicImage
     from fairlead_model.configs.config_values import BrokerValues
     from fairlead_model.configs.log_config import LogConfig
 
@@ -76,6 +77,8 @@ class LocalReplicas:
         traffic: Traffic,
     ) -> None:
         self.partitions: dict[PartitionKey, Partition] = {}
+        self._by_topic: dict[bytes, dict[int, Partition]] = {}
+        """The same, by topic id and index."""
         self.failed: dict[PartitionKey, str] = dict(log_directories.offline)
         """Replicas that could not be opened or created, or broke a promise, and why."""
         self._unusable: dict[tuple[bytes, int], str] = {}
@@ -99,7 +102,8 @@ class LocalReplicas:
         self._resumed_epochs: dict[tuple[bytes, int], int] = {}
         """Leader epochs in which the process before this one held its replicas, if it goes on."""
         self._is_stopped = False
-        self._queue: deque[tuple[bytes, int]] = deque()
+        self._queue: deque[Callable[[], None]] = deque()
+        """What is to be done, in the order of the deltas: a name is given up before it is used."""
         self._waiting: list[asyncio.Future[None]] = []
         self._is_pumping = False
 
@@ -117,12 +121,11 @@ class LocalReplicas:
                     for topic, index in image.replicas_of(self._node_id)
                     if (topic.name, index) not in self._unclaimed
                 }
-            self._queue.extend(
-                (topic.topic_id, index) for topic, index in image.replicas_of(self._node_id)
-            )
-            for topic_id in list(image.deleting):
-                self._remove_topic(topic_id)
-            self._queue.extend(self._removals(image))
+            for header in image.deleting.values():
+                self._queue.append(partial(self._remove_topic, header))
+            held = ((topic.topic_id, index) for topic, index in image.replicas_of(self._node_id))
+            for topic_id, index in (*held, *self._removals(image)):
+                self._queue.append(partial(self._act_on, topic_id, index))
         else:
             self._queue_changes(delta, image)
         if not self._is_pumping:
@@ -187,24 +190,23 @@ class LocalReplicas:
     def _queue_changes(self, delta: ClusterDelta, image: ClusterImage) -> None:
         for change in delta.changes:
             if isinstance(change, PartitionChanged):
-                self._queue.append((change.topic_id, change.index))
+                self._queue.append(partial(self._act_on, change.topic_id, change.index))
             elif isinstance(change, TopicRemoved):
-                self._set_aside_topic(change.topic_id)
+                self._queue.append(partial(self._set_aside_topic, change.topic_id))
             elif isinstance(change, TopicChanged):
                 topic = image.topic_by_id(change.header.topic_id)
                 if topic is None:
-                    self._remove_topic(change.header.topic_id)
+                    self._queue.append(partial(self._remove_topic, change.header))
                 else:
                     self._reconfigure(topic)
             elif isinstance(change, BrokerChanged):
                 self._tell_leaders_of(change.registration.broker_id)
 
     def _pump(self) -> None:
-        """Act on queued partitions until the turn's share of time is used up."""
+        """Do what is queued until the turn's share of time is used up."""
         deadline_ms = self._clock.monotonic_ms() + PARTITION_CHANGES_PER_TURN_MS
         while self._queue:
-            topic_id, index = self._queue.popleft()
-            self._act_on(topic_id, index)
+            self._queue.popleft()()
             if self._queue and self._clock.monotonic_ms() >= deadline_ms:
                 asyncio.get_running_loop().call_soon(self._pump)
                 return
@@ -398,6 +400,7 @@ class LocalReplicas:
         )
         partition.resumed_epoch = self._resumed_epochs.pop((topic.topic_id, index), NO_LEADER)
         self.partitions[key] = partition
+        self._by_topic.setdefault(topic.topic_id, {})[index] = partition
         return partition
 
     def _config(self, topic: TopicImage) -> LogConfig:
@@ -421,39 +424,49 @@ class LocalReplicas:
             if partition is not None and partition.log.config != config:
                 partition.log.reconfigure(config)
 
-    def _remove_topic(self, topic_id: bytes) -> None:
+    def _remove_topic(self, header: TopicHeader) -> None:
         """Stop serving a topic that is being deleted, and let its files go."""
-        name = self._image.deleting[topic_id].name if topic_id in self._image.deleting else ""
-        for held_id, index in [each for each in self._unusable if each[0] == topic_id]:
-            del self._unusable[held_id, index]
-            self.failed.pop((name, index), None)
-        for partition in [p for p in self.partitions.values() if p.topic_id == topic_id]:
-            self._remove(partition)
-        for log in [log for log in self._unclaimed.values() if log.topic_id == topic_id]:
-            del self._unclaimed[(log.topic, log.partition)]
-            self._log_directories.delete_log(log, now_ms=self._clock.now_ms())
-        self._listener.on_topic_deleted(topic_id)
+        topic_id = header.topic_id
+        try:
+            for held_id, index in [each for each in self._unusable if each[0] == topic_id]:
+                del self._unusable[held_id, index]
+                self.failed.pop((header.name, index), None)
+            for partition in list(self._by_topic.get(topic_id, {}).values()):
+                self._remove(partition)
+            for log in [log for log in self._unclaimed.values() if log.topic_id == topic_id]:
+                del self._unclaimed[log.topic, log.partition]
+                self._log_directories.delete_log(log, now_ms=self._clock.now_ms())
+        except Exception:
+            # It is not confirmed, so that the controller tells of it again at the next start.
+            logger.exception("topic %s is not deleted here", header.name)
+        else:
+            self._listener.on_topic_deleted(topic_id)
 
     def _remove(self, partition: Partition) -> None:
-        key = (partition.topic, partition.index)
-        del self.partitions[key]
-        partition.retire()
-        self._listener.on_partition_role(partition)
+        self._forget(partition)
         self._log_directories.delete_log(partition.log, now_ms=self._clock.now_ms())
         logger.info("replica %s is deleted", partition)
 
     def _set_aside_topic(self, topic_id: bytes) -> None:
         """Set aside a topic that the image has forgotten and that was never deleted here."""
-        for partition in [p for p in self.partitions.values() if p.topic_id == topic_id]:
+        for partition in list(self._by_topic.get(topic_id, {}).values()):
             self._set_aside(partition)
 
     def _set_aside(self, partition: Partition) -> None:
         """Set aside a replica that nobody asks for any more: its data stays under another name."""
-        del self.partitions[(partition.topic, partition.index)]
-        partition.retire()
-        self._listener.on_partition_role(partition)
+        self._forget(partition)
         self._log_directories.set_aside(partition.log)
         logger.warning("replica %s is not wanted here any more: set aside", partition)
+
+    def _forget(self, partition: Partition) -> None:
+        """Stop serving a replica."""
+        del self.partitions[partition.topic, partition.index]
+        of_topic = self._by_topic[partition.topic_id]
+        del of_topic[partition.index]
+        if not of_topic:
+            del self._by_topic[partition.topic_id]
+        partition.retire()
+        self._listener.on_partition_role(partition)
 
     def _remove_unknown(self, image: ClusterImage) -> None:
         """Set aside logs that no topic of the image owns: absence alone deletes nothing."""

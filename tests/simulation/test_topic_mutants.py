@@ -34,8 +34,8 @@ TOPICS = ("create_topic", "grow_topic", "delete_topic", "replace_topic")
 
 @mutant(*TOPICS, "kill")
 def confirms_what_it_still_holds(patch: Patch) -> None:
-    def confirm_only(self: LocalReplicas, topic_id: bytes) -> None:
-        self._listener.on_topic_deleted(topic_id)
+    def confirm_only(self: LocalReplicas, header: TopicHeader) -> None:
+        self._listener.on_topic_deleted(header.topic_id)
 
     patch.setattr(LocalReplicas, "_remove_topic", confirm_only)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -200,22 +201,17 @@ class Stage:
         changed = topic.partitions[index].changed(**fields)
         self.publish(PartitionChanged(topic.topic_id, index, changed))
 
-    def delete(self, name: str) -> None:
-        """The controller marks a topic as being deleted."""
-        topic = self.image.topic(name)
-        assert topic is not None
-        header = topic.header
-        self.publish(
-            TopicChanged(
-                TopicHeader(
-                    header.name,
-                    header.topic_id,
-                    header.partition_count,
-                    state=TopicState.DELETING,
-                    unconfirmed_deletions=frozenset({1}),
-                )
+    def delete(self, *names: str) -> None:
+        """The controller marks topics as being deleted."""
+        changes = []
+        for name in names:
+            topic = self.image.topic(name)
+            assert topic is not None
+            header = replace(
+                topic.header, state=TopicState.DELETING, unconfirmed_deletions=frozenset({1})
             )
-        )
+            changes.append(TopicChanged(header))
+        self.publish(*changes)
 
     def append(
         self, name: str, *values: bytes | None, index: int = 0, timestamp: int = NOW_MS

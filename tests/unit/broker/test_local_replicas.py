@@ -1,5 +1,6 @@
 """What this broker does to its logs when the image changes."""
 
+import asyncio
 import errno
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from waiting import until
 
+from fairlead_broker import local_replicas
 from fairlead_broker.log import full_disk
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.session.deletion_confirmer import CONFIRMATIONS_PER_CALL_MAX
@@ -161,6 +163,53 @@ def test_a_deleted_topic_is_out_of_service_at_once_and_confirmed(stage: Any) -> 
     assert all(name.endswith("-delete") for name in directories(stage))
     assert stage.broker.partition_error("t", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert set(confirmed) == {topic_id}
+
+
+def test_topics_that_go_together_leave_the_broker_time_for_others(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_replicas, "PARTITION_CHANGES_PER_TURN_MS", 0)
+    names = [f"t{number}" for number in range(20)]
+    for name in names:
+        stage.topic(name)
+    left_at_turns: list[int] = []
+
+    async def look_at_turns() -> None:
+        while stage.broker.partitions:
+            left_at_turns.append(len(stage.broker.partitions))
+            await asyncio.sleep(0)
+
+    looking = stage.runner.get_loop().create_task(look_at_turns())
+    stage.delete(*names)
+    assert looking.done()
+    assert left_at_turns == list(range(20, 0, -1))
+    assert all(name.endswith("-delete") for name in directories(stage))
+
+
+def test_a_topic_that_cannot_be_deleted_here_is_not_confirmed_and_holds_up_no_other(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirmed: list[bytes] = []
+
+    def confirm(body: dict[str, Any]) -> dict[str, Any]:
+        confirmed.extend(body["topic_ids"])
+        return {}
+
+    delete_log = stage.log_directory.delete_log
+
+    def fail_once(log: Any, now_ms: int) -> str:
+        if log.topic == "a":
+            raise InvariantViolation("a defect")
+        return str(delete_log(log, now_ms))
+
+    stage.controller.script["confirm_deletions"] = confirm
+    stage.topic("a")
+    other_id = stage.topic("b")
+    monkeypatch.setattr(stage.log_directory, "delete_log", fail_once)
+    stage.delete("a", "b")
+    stage.publish()
+    assert confirmed == [other_id]
+    assert stage.broker.partitions == {}
 
 
 def test_deletions_are_confirmed_in_parts(stage: Any) -> None:
