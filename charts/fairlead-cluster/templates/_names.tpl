@@ -6,18 +6,22 @@
 {{- $name -}}
 {{- end -}}
 
+{{/* Each label once: those of values go before ours. */}}
 {{- define "cluster.metadata" -}}
+{{- $common := .Values.commonLabels | default dict -}}
+{{- if hasKey $common "fairlead.io/cluster" -}}
+{{- fail "commonLabels: fairlead.io/cluster says whose it is: leave it out" -}}
+{{- end -}}
+{{- $own := dict
+  "app.kubernetes.io/instance" (include "cluster.name" .)
+  "app.kubernetes.io/managed-by" .Release.Service
+  "app.kubernetes.io/name" "fairlead"
+  "app.kubernetes.io/part-of" "fairlead"
+  "fairlead.io/cluster" (include "cluster.name" .)
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version)
+-}}
 namespace: {{ .Release.Namespace | quote }}
-labels:
-  app.kubernetes.io/instance: {{ include "cluster.name" . | quote }}
-  app.kubernetes.io/managed-by: {{ .Release.Service }}
-  app.kubernetes.io/name: fairlead
-  app.kubernetes.io/part-of: fairlead
-  fairlead.io/cluster: {{ include "cluster.name" . | quote }}
-  helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
-  {{- with .Values.commonLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+labels: {{- merge (dict) $common $own | toYaml | nindent 2 }}
 {{- if .Values.keep }}
 annotations:
   helm.sh/resource-policy: keep

@@ -48,14 +48,30 @@ app.kubernetes.io/name: fairlead
 {{- end -}}
 
 {{- define "fairlead.labels" -}}
-{{ include "fairlead.selectorLabels" . }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: fairlead
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "fairlead.labelsWith" (list . "" dict) -}}
+{{- end -}}
+
+{{/* Labels, each key once: those of values go before ours, but for what the pods are found by.
+Takes a list: the root, the name of a value with more labels, these. */}}
+{{- define "fairlead.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- $common := $root.Values.commonLabels | default dict -}}
+{{- $more := index . 2 | default dict -}}
+{{- $fixed := include "fairlead.selectorLabels" $root | fromYaml -}}
+{{- range $value, $labels := dict "commonLabels" $common (index . 1) $more -}}
+{{- range $key, $_ := $labels -}}
+{{- if hasKey $fixed $key -}}
+{{- fail (printf "%s: the operator's pods are found by the label %s: leave it out" $value $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $own := dict
+  "app.kubernetes.io/managed-by" $root.Release.Service
+  "app.kubernetes.io/part-of" "fairlead"
+  "app.kubernetes.io/version" $root.Chart.AppVersion
+  "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version)
+-}}
+{{- merge (dict) $more $common $own $fixed | toYaml -}}
 {{- end -}}
 
 {{/* What the containers of the operator's pod share. Takes a list: the root, the container's name. */}}
@@ -123,11 +139,7 @@ apiVersion: {{ $object.apiVersion }}
 kind: {{ $object.kind }}
 metadata:
   name: {{ $object.metadata.name | quote }}
-  labels:
-    {{- include "fairlead.labels" $root | nindent 4 }}
-    {{- with $object.metadata.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+  labels: {{- include "fairlead.labelsWith" (list $root $object.kind $object.metadata.labels) | nindent 4 }}
   {{- with $object.metadata.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -396,6 +396,35 @@ def test_a_wrong_value_is_named(chart: str, setting: str, complaint: str, helm) 
     assert complaint in done.stderr
 
 
+@pytest.mark.parametrize("chart", ["operator", "cluster"])
+def test_a_common_label_goes_before_the_one_of_that_name(chart: str, helm) -> None:
+    label = r"commonLabels.app\.kubernetes\.io/part-of=platform"
+    done = helm("template", "x", FOLDERS[chart], "--kube-version", "1.34.0", "--set", label)
+    assert done.returncode == 0, done.stderr
+    assert "part-of: platform" in done.stdout
+    assert "part-of: fairlead" not in done.stdout, "kustomize takes no key that is there twice"
+
+
+@pytest.mark.parametrize(
+    ("chart", "label", "complaint"),
+    [
+        (
+            "operator",
+            "commonLabels.app\\.kubernetes\\.io/name",
+            "commonLabels: the operator's pods",
+        ),
+        ("operator", "podLabels.app\\.kubernetes\\.io/instance", "podLabels: the operator's pods"),
+        ("cluster", "commonLabels.fairlead\\.io/cluster", "commonLabels: fairlead.io/cluster says"),
+    ],
+)
+def test_a_label_by_which_objects_are_found_is_refused(
+    chart: str, label: str, complaint: str, helm
+) -> None:
+    done = helm("template", "x", FOLDERS[chart], "--kube-version", "1.34.0", "--set", f"{label}=a")
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
 def test_drills_of_the_controller_need_an_operator_that_sees_them(helm) -> None:
     values = ("--set", "drills.controller=true", "--set", "watchNamespace=events")
     render = ("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
