@@ -71,13 +71,22 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
 
     def find_topics(self, subscription: Subscription) -> dict[str, Topic]:
-        """Return topics of a subscription that exist now, internal ones left out of a pattern."""
+        """Return topics of a subscription that exist now, internal ones left out of a pattern.
+
+        One that is named and was just made may be unknown to the broker that answers: it is looked
+        for again.
+        """
         if subscription.pattern:
             # Java's Matcher.matches: the whole name.
             pattern = re.compile(subscription.pattern)
             return self.read_topics(None, lambda name: pattern.fullmatch(name) is not None)
         names = subscription.topics or sorted({each.topic for each in subscription.assigned})
-        return self.read_topics(names)
+        deadline = time.monotonic() + limits.NEW_TOPIC_S
+        while True:
+            found = self.read_topics(names)
+            if len(found) == len(names) or time.monotonic() > deadline:
+                return found
+            time.sleep(limits.RETRY_BACKOFF_S)
 
     def read_topics(
         self,

@@ -16,6 +16,9 @@ METADATA_TIMEOUT_S: Final = 60.0
 """How long the driver looks for a leader of every partition before it gives up."""
 MISSING_TOPIC_S: Final = 10.0
 """How long a task believes that a topic, unknown to the broker it asks, is only news to it."""
+NEW_TOPIC_S: Final = 2.0
+"""How long a query that begins believes the same: brokers hear of a new topic within milliseconds,
+and who has misspelled one does not want to wait."""
 GROUP_TIMEOUT_S: Final = 3.0
 """Of a commit: progress is a mirror and may not hold up a batch."""
 GROUP_SESSION_S: Final = 10.0

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
-from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster
+from fairlead_spark.cluster import CONNECTION_ERRORS, Cluster, Topic
+from fairlead_spark.options import Subscription
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,16 @@ def test_a_broker_that_left_while_leaders_were_looked_up_is_trouble_that_passes(
     """Another topic was looked up behind its own, and the dead broker is not listed any more."""
     with pytest.raises(CONNECTION_ERRORS, match="broker 7 is no longer in the cluster"):
         ask(Cluster(ClientSettings("a:1")))
+
+
+def test_a_topic_that_was_just_made_is_looked_for_until_a_broker_knows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = {"orders": Topic("orders", b"\1" * 16, {0: 1}, {0: 0})}
+    answers = [made, {}, {}]
+    monkeypatch.setattr(Cluster, "read_topics", lambda *_: answers.pop())
+    wanted = Subscription(topics=("orders",))
+    assert Cluster(ClientSettings("a:1")).find_topics(wanted) == made
+    monkeypatch.setattr(Cluster, "read_topics", lambda *_: {})
+    monkeypatch.setattr(limits, "NEW_TOPIC_S", 0.2)
+    assert Cluster(ClientSettings("a:1")).find_topics(wanted) == {}
