@@ -198,12 +198,15 @@ class FileStore(MetadataStore):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = _holder(os.pread(descriptor, 200, 0))
             os.close(descriptor)
             raise StoreHeldError(
                 f"the metadata in {self._directory} is in use by {holder}"
             ) from None
+        except OSError:
+            os.close(descriptor)
+            raise
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
         self._lock_file = descriptor
@@ -243,11 +246,15 @@ class FileStore(MetadataStore):
 async def open_file_store(directory: Path) -> FileStore:
     """Open the store in a folder, and create it if necessary.
 
-    StoreHeldError if another process has it; StoreCorruptError if it cannot be read.
+    StoreHeldError if another process has it, StoreCorruptError if it is damaged, StoreError if the
+    disk refuses.
     """
     store = FileStore(directory)
     try:
         await asyncio.get_running_loop().run_in_executor(store._executor, store._open_files)
+    except OSError as error:
+        store._executor.shutdown(wait=False)
+        raise StoreError(f"the metadata in {directory} cannot be opened: {error}") from error
     except BaseException:
         store._executor.shutdown(wait=False)
         raise

@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -239,6 +240,20 @@ def test_a_store_that_is_open_says_who_has_it(tmp_path: Path) -> None:
         await again.close()
 
     asyncio.run(story())
+
+
+def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network file system without locks."""
+
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(StoreError, match=r"cannot be opened: .*No locks available") as said:
+        asyncio.run(open_file_store(tmp_path))
+    assert not isinstance(said.value, StoreHeldError)
 
 
 def test_a_killed_process_loses_nothing_that_it_was_told_is_written(tmp_path: Path) -> None:
