@@ -58,6 +58,7 @@ from fairlead_model.cluster import (
 from fairlead_model.codec import CodecError, decode_quotas
 from fairlead_model.configs.config_key import ConfigError, ConfigKey
 from fairlead_model.configs.config_values import broker_config_key, topic_config_key
+from fairlead_model.configs.group_configs import group_config_key
 from fairlead_model.features import FinalizedFeatures, unsupported_levels, who_reads
 from fairlead_model.ids import ControllerEpoch, parse_topic_id, topic_id_text, topic_name_problem
 from fairlead_model.release import RELEASE
@@ -196,10 +197,9 @@ def _changes(root: Mapping[str, Any], seen: HighestSeen) -> Iterator[Change]:
         yield BrokerConfigsChanged(name, _configs(place, checked, broker_config_key))
     # Exports of releases before there were configs of groups have no such part.
     for group_id, values in _part("groupConfigs", root.get("groupConfigs", {}), dict).items():
-        checked = _part(f"groupConfigs.{group_id}", values, dict)
-        yield GroupConfigsChanged(
-            str(group_id), {str(name): str(value) for name, value in checked.items()}
-        )
+        place = f"groupConfigs.{group_id}"
+        checked = _part(place, values, dict)
+        yield GroupConfigsChanged(str(group_id), _configs(place, checked, group_config_key))
     # Exports of releases before there were feature levels have no such part.
     if (given := root.get("features")) is not None:
         yield _restored_features(_built("features", given, lines.build_features))

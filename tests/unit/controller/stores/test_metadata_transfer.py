@@ -114,6 +114,10 @@ WRONG = [
     ),
     (lambda root: root | {"topics": [configured(root, {}, name="a b")]}, "may only hold"),
     (lambda root: root | {"groupConfigs": {"g": 1}}, r"groupConfigs\.g"),
+    (
+        lambda root: root | {"groupConfigs": {"g": {"consumer.session.timeout.ms": "soon"}}},
+        r"groupConfigs\.g: .*consumer\.session\.timeout\.ms",
+    ),
     (lambda root: root | {"version": 2, "release": "9.1"}, r"run release 9\.1, or a later one"),
     (
         lambda root: (
