@@ -31,6 +31,7 @@ from fairlead_controller.stores.metadata_store import (
 )
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
+from fairlead_controller.zookeeper.reign import take_over
 from fairlead_zookeeper.address import ZooKeeperAccess, parse_connect_string
 from fairlead_zookeeper.client import ConnectionState, ZooKeeperClient
 from fairlead_zookeeper.operations import Create, Delete, SetData
@@ -231,6 +232,24 @@ def test_without_servers_metadata_is_frozen_and_nothing_is_lost(
         await commit
         assert world.store.is_available
         assert (await world.table()).lines == {"a": "2"}
+
+    play(story)
+
+
+def test_a_takeover_waits_for_a_connection_and_says_so_once(
+    play: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: World) -> None:
+        world.proxy.refuse()
+        await until(lambda: world.client.state is ConnectionState.SUSPENDED)
+        taking = asyncio.create_task(take_over(world.client, world.store))
+        await asyncio.wait([taking], timeout=2)
+        assert not taking.done()
+        said = [each for each in caplog.messages if "not taken over yet" in each]
+        assert len(said) == 1
+        world.proxy.accept()
+        controller = await taking
+        assert controller.committed.controller_epoch > 0
 
     play(story)
 

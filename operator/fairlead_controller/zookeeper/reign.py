@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_multis import Fence
 from fairlead_controller.zookeeper.admin_requests import AdminRequests
 from fairlead_controller.zookeeper.settings import CandidateSettings
-from fairlead_zookeeper.client import ZooKeeperClient, ZooKeeperError
+from fairlead_zookeeper.client import SessionLostError, ZooKeeperClient, ZooKeeperError
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ async def run_reign(
     store = ZooKeeperStore(client, fence)
     try:
         try:
-            controller = await _take_over(store)
+            controller = await take_over(client, store)
             state = controller.committed
             await asyncio.to_thread(remember, state.image.cluster_id, state.controller_epoch)
         except StoreError as error:
@@ -98,14 +99,16 @@ async def run_reign(
         await store.close()
 
 
-async def _take_over(store: ZooKeeperStore) -> Controller:
-    """Seal and load; wait while ZooKeeper is away."""
+async def take_over(client: ZooKeeperClient, store: ZooKeeperStore) -> Controller:
+    """Seal and load; wait while ZooKeeper is away. StoreError if that does not help."""
     while True:
         try:
             return await open_controller(store, now_ms=lambda: time.time_ns() // 1_000_000)
         except StoreUnavailableError as error:
             logger.warning("the tables are not taken over yet: %s", error)
-            await asyncio.sleep(UNAVAILABLE_RETRY_S)
+        with suppress(SessionLostError):  # The next try says so.
+            await client.wait_connected()
+        await asyncio.sleep(UNAVAILABLE_RETRY_S)
 
 
 async def keep_sweeping(store: ZooKeeperStore) -> None:
