@@ -124,7 +124,7 @@ def test_a_directory_that_cannot_be_removed_is_tried_again(
 def test_a_log_that_retention_cannot_touch_goes_offline_alone_and_is_reported(
     stage: Any, disk: StubbornDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    configs = SMALL_SEGMENTS | {"retention.bytes": "0"}
+    configs = SMALL_SEGMENTS | {"retention.bytes": "1"}
     for name in ("a", "b"):
         stage.topic(name, configs=configs)
         fill(stage, name, 5)
@@ -144,7 +144,7 @@ def test_a_log_that_retention_cannot_touch_goes_offline_alone_and_is_reported(
 
 
 def test_a_long_log_is_deleted_in_turns_of_the_loop(stage: Any) -> None:
-    stage.topic("t", configs=SMALL_SEGMENTS | {"retention.bytes": "0"})
+    stage.topic("t", configs=SMALL_SEGMENTS | {"retention.bytes": "1"})
     count = 2 * SEGMENTS_DELETED_A_TURN + 5
     fill(stage, "t", count + 1)
     log = stage.partition("t").log
