@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from waiting import until
@@ -170,6 +170,31 @@ def test_a_controller_that_has_nothing_to_write_hears_of_another_election(
         with pytest.raises(SealedError):
             await world.store.sweep()
         assert await world.other.exists(CLUSTER_ID) is None
+
+    play(story)
+
+
+def test_a_sweep_leaves_no_older_znode_than_a_write_beside_it(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        before = await world.put(**{CLUSTER_KEY: '{"cluster_id": "old"}'})
+        store = world.store
+        await store.load()
+        await world.other.multi([SetData(CLUSTER_ID, b"by hand")])
+        commit = store._commit
+
+        async def write_and_commit(*arguments: Any) -> None:
+            monkeypatch.setattr(store, "_commit", commit)
+            newer = {CLUSTER_KEY: '{"cluster_id": "new"}'}
+            assert await world.write(before.version, **newer) is WriteOutcome.WRITTEN
+            await commit(*arguments)
+
+        monkeypatch.setattr(store, "_commit", write_and_commit)
+        assert await store.sweep() == 2
+        znode = await world.other.get(CLUSTER_ID)
+        assert znode is not None
+        assert b"new" in znode.data
 
     play(story)
 

@@ -83,6 +83,8 @@ does not take writes."""
 PROJECTION_TRIES: Final = 3
 """Attempts of one write that somebody else's changes of Kafka's znodes may cost; then the table is
 written without them, because no hand edit may hold up a failover."""
+MENDING_TRIES: Final = 3
+"""How often a sweep puts back what differs before it leaves it to the next."""
 SWEEP_CHUNK: Final = 200
 """Znodes that a sweep reads at once."""
 SWEEP_PAUSE_S: Final = 0.02
@@ -175,9 +177,12 @@ class ZooKeeperStore(RemoteStore):
         wanted = await self._projected(Projections.wanted)
         for start in range(0, len(wanted), SWEEP_CHUNK):
             paths = [change.path for change in wanted[start : start + SWEEP_CHUNK]]
-            for _ in range(2):
-                paths = await self._differing(paths)
-            if paths:
+            for _ in range(MENDING_TRIES):
+                for _ in range(2):
+                    paths = await self._differing(paths)
+                if not paths:
+                    break
+                # A write that is sent meanwhile may land first, and be overwritten: look again.
                 mended += await self._mend(paths)
             await asyncio.sleep(SWEEP_PAUSE_S)
         mended += await self._remove_leftovers()
