@@ -125,7 +125,7 @@ class LocalReplicas:
                 self._queue.append(partial(self._remove_topic, header))
             held = ((topic.topic_id, index) for topic, index in image.replicas_of(self._node_id))
             for topic_id, index in (*held, *self._removals(image)):
-                self._queue.append(partial(self._act_on, topic_id, index))
+                self._queue.append(partial(self._bring_up_to_date, topic_id, index))
         else:
             self._queue_changes(delta, image)
         if not self._is_pumping:
@@ -190,7 +190,7 @@ class LocalReplicas:
     def _queue_changes(self, delta: ClusterDelta, image: ClusterImage) -> None:
         for change in delta.changes:
             if isinstance(change, PartitionChanged):
-                self._queue.append(partial(self._act_on, change.topic_id, change.index))
+                self._queue.append(partial(self._bring_up_to_date, change.topic_id, change.index))
             elif isinstance(change, TopicRemoved):
                 self._queue.append(partial(self._set_aside_topic, change.topic_id))
             elif isinstance(change, TopicChanged):
@@ -206,7 +206,7 @@ class LocalReplicas:
         """Do what is queued until the turn's share of time is used up."""
         deadline_ms = self._clock.monotonic_ms() + PARTITION_CHANGES_PER_TURN_MS
         while self._queue:
-            self._queue.popleft()()
+            self._carry_out(self._queue.popleft())
             if self._queue and self._clock.monotonic_ms() >= deadline_ms:
                 asyncio.get_running_loop().call_soon(self._pump)
                 return
@@ -216,13 +216,13 @@ class LocalReplicas:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _act_on(self, topic_id: bytes, index: int) -> None:
-        """Make one partition what the image says; others come after it, whatever goes wrong."""
+    def _carry_out(self, act: Callable[[], None]) -> None:
+        """Do one thing; others come after it, whatever goes wrong."""
         try:
-            self._bring_up_to_date(topic_id, index)
+            act()
         except Exception:
-            # It could not even be given up.
-            logger.exception("replica %s-%d is left as it is", topic_id.hex(), index)
+            # A replica could not even be given up, or a topic not be let go: it is not confirmed.
+            logger.exception("replicas are left as they are: %r", act)
 
     def _bring_up_to_date(self, topic_id: bytes, index: int) -> None:
         """Make one partition what the image says, or give it up, even for defects."""
@@ -310,7 +310,7 @@ class LocalReplicas:
         """Try again to make the replicas that there was no room for."""
         waiting, self.without_room = self.without_room, set()
         for topic_id, index in sorted(waiting):
-            self._act_on(topic_id, index)
+            self._carry_out(partial(self._bring_up_to_date, topic_id, index))
 
     def _note_failure(self, topic: TopicImage, index: int, error: OSError) -> None:
         if not is_lack_of_room(error):
@@ -427,20 +427,15 @@ class LocalReplicas:
     def _remove_topic(self, header: TopicHeader) -> None:
         """Stop serving a topic that is being deleted, and let its files go."""
         topic_id = header.topic_id
-        try:
-            for held_id, index in [each for each in self._unusable if each[0] == topic_id]:
-                del self._unusable[held_id, index]
-                self.failed.pop((header.name, index), None)
-            for partition in list(self._by_topic.get(topic_id, {}).values()):
-                self._remove(partition)
-            for log in [log for log in self._unclaimed.values() if log.topic_id == topic_id]:
-                del self._unclaimed[log.topic, log.partition]
-                self._log_directories.delete_log(log, now_ms=self._clock.now_ms())
-        except Exception:
-            # It is not confirmed, so that the controller tells of it again at the next start.
-            logger.exception("topic %s is not deleted here", header.name)
-        else:
-            self._listener.on_topic_deleted(topic_id)
+        for held_id, index in [each for each in self._unusable if each[0] == topic_id]:
+            del self._unusable[held_id, index]
+            self.failed.pop((header.name, index), None)
+        for partition in list(self._by_topic.get(topic_id, {}).values()):
+            self._remove(partition)
+        for log in [log for log in self._unclaimed.values() if log.topic_id == topic_id]:
+            del self._unclaimed[log.topic, log.partition]
+            self._log_directories.delete_log(log, now_ms=self._clock.now_ms())
+        self._listener.on_topic_deleted(topic_id)
 
     def _remove(self, partition: Partition) -> None:
         self._forget(partition)

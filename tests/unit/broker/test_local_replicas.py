@@ -272,6 +272,19 @@ def test_what_nobody_asks_for_any_more_is_set_aside_not_deleted(stage: Any) -> N
     assert any(Path(stage.directory, name).glob("*.log"))
 
 
+def test_a_topic_that_cannot_be_set_aside_holds_up_no_other(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any) -> str:
+        raise InvariantViolation("a defect")
+
+    topic_id = stage.topic("a")
+    monkeypatch.setattr(stage.log_directory, "set_aside", fail)
+    stage.publish(TopicRemoved(TopicId(topic_id)))
+    stage.topic("b")
+    assert set(stage.broker.partitions) == {("b", 0)}
+
+
 def test_a_log_that_was_made_and_not_named_is_taken_up(stage: Any) -> None:
     """Its process was killed in between (found by `make reshape`, seed 117)."""
     topic_id = stage.topic("t")
