@@ -107,5 +107,9 @@ class ZooKeeperProxy:
                 if not self._drops_replies:
                     with suppress(OSError):
                         client.sendall(chunk)
-        client.close()
-        server.close()
+        # While the other thread waits for the client, closing alone would end nothing: the client
+        # would hear of it when its own time is up.
+        for each in (client, server):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
