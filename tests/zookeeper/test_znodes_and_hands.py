@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from zookeeper_ensemble import ZooKeeperEnsemble
 
 TOP = f"/brokers/topics/{TOPIC}"
+DAMAGED = "/fairlead/tables/partitions-00000"
 
 
 @pytest.fixture
@@ -299,37 +300,36 @@ def test_a_tree_that_is_gone_is_not_founded_again(
     assert not is_there(znodes, "/fairlead")
 
 
+def stop_and_damage(cluster: ZooKeeperCluster, znodes: KazooClient) -> bytes:
+    """Kill all candidates and damage a table; what it was."""
+    for candidate in cluster.candidates:
+        candidate.kill()
+    whole, _ = znodes.get(DAMAGED)
+    znodes.set(DAMAGED, whole + b"nonsense\n")
+    return bytes(whole)
+
+
 def test_damaged_tables_are_named_and_nothing_is_overwritten(
     cluster: ZooKeeperCluster, znodes: KazooClient
 ) -> None:
-    for candidate in cluster.candidates:
-        candidate.kill()
-    path = "/fairlead/tables/partitions-00000"
-    whole, _ = znodes.get(path)
-    znodes.set(path, whole + b"nonsense\n")
-    damaged = znodes.get(path)
+    whole = stop_and_damage(cluster, znodes)
+    damaged = znodes.get(DAMAGED)
     first = cluster.candidates[0]
     first.start()
-    refused(cluster, 0, f"{path} is damaged in line")
-    assert znodes.get(path)[0] == damaged[0]
-    znodes.set(path, whole)
+    refused(cluster, 0, f"{DAMAGED} is damaged in line")
+    assert znodes.get(DAMAGED)[0] == damaged[0]
+    znodes.set(DAMAGED, whole)
     eventually(lambda: first.is_active)
 
 
 def test_who_stands_by_after_tables_were_mended_has_no_problem_any_more(
     cluster: ZooKeeperCluster, znodes: KazooClient
 ) -> None:
-    for candidate in cluster.candidates:
-        candidate.kill()
-    path = "/fairlead/tables/partitions-00000"
-    whole, _ = znodes.get(path)
-    znodes.set(path, whole + b"nonsense\n")
-    first, second = cluster.candidates
-    first.start()
-    refused(cluster, 0, f"{path} is damaged in line")
-    second.start()
-    refused(cluster, 1, f"{path} is damaged in line")
-    znodes.set(path, whole)
+    whole = stop_and_damage(cluster, znodes)
+    for number, candidate in enumerate(cluster.candidates):
+        candidate.start()
+        refused(cluster, number, f"{DAMAGED} is damaged in line")
+    znodes.set(DAMAGED, whole)
     cluster.active()
     for candidate in cluster.candidates:
         eventually(lambda each=candidate: each.page("/healthz")["problem"] is None)  # type: ignore[misc]
