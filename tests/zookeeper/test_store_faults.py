@@ -41,23 +41,25 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from zookeeper_ensemble import ZooKeeperEnsemble
+    from zookeeper_ensemble import ZooKeeperEnsemble, ZooKeeperServer
 
 PATH = table_path(TABLE)
 SESSION_S = 10.0
 
 
 class World(WatchedStore):
-    """A store behind a proxy, and a way around the proxy under the same fence."""
+    """A store behind a proxy of one server, and a way by other servers under the same fence."""
 
     def __init__(
         self,
+        server: ZooKeeperServer,
         proxy: ZooKeeperProxy,
         client: ZooKeeperClient,
         other: ZooKeeperClient,
         witness: ZooKeeperStore,
     ) -> None:
         super().__init__(ZooKeeperStore(client, witness._fence), witness)
+        self.server = server
         self.proxy = proxy
         self.client = client
         self.other = other
@@ -74,16 +76,16 @@ def play(zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str) -> Callable[..., N
 
     @asynccontextmanager
     async def world(session_s: float) -> AsyncIterator[World]:
-        proxy = ZooKeeperProxy(zookeeper.followers[0].client_port)
+        asked = zookeeper.followers[0]
+        proxy = ZooKeeperProxy(asked.client_port)
         timeout_ms = round(1000 * session_s)
-        around = parse_connect_string(
-            zookeeper.connect_string(zookeeper_chroot), session_timeout_ms=10_000
-        )
+        elsewhere = tuple(each.address for each in zookeeper.servers if each is not asked)
+        around = ZooKeeperAccess(elsewhere, zookeeper_chroot, 10_000)
         through = ZooKeeperAccess((proxy.address,), zookeeper_chroot, timeout_ms)
         try:
             async with connected(around) as other, connected(through) as client:
                 witness = await elected_store(other)
-                made = World(proxy, client, other, witness)
+                made = World(asked, proxy, client, other, witness)
                 yield made
                 await made.store.close()
                 await witness.close()
@@ -169,7 +171,27 @@ def test_a_controller_that_has_nothing_to_write_hears_of_another_election(
         await world.depose()
         with pytest.raises(SealedError):
             await world.store.sweep()
+        await world.other.sync()
         assert await world.other.exists(CLUSTER_ID) is None
+
+    play(story)
+
+
+def test_a_sweep_sees_what_was_done_before_it_by_a_server_that_is_behind(
+    play: Callable[..., None],
+) -> None:
+    async def story(world: World) -> None:
+        await world.put(**{CLUSTER_KEY: '{"cluster_id": "c"}'})
+        await world.store.load()
+        for _ in range(10):
+            world.server.pause()
+            try:
+                await world.other.multi([Delete(CLUSTER_ID)])
+                sweep = asyncio.create_task(world.store.sweep())
+                await asyncio.sleep(0.05)
+            finally:
+                world.server.resume()
+            assert await sweep == 1
 
     play(story)
 
@@ -192,6 +214,7 @@ def test_a_sweep_leaves_no_older_znode_than_a_write_beside_it(
 
         monkeypatch.setattr(store, "_commit", write_and_commit)
         assert await store.sweep() == 2
+        await world.other.sync()
         znode = await world.other.get(CLUSTER_ID)
         assert znode is not None
         assert b"new" in znode.data

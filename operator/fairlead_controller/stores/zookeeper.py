@@ -171,9 +171,11 @@ class ZooKeeperStore(RemoteStore):
     async def sweep(self) -> int:
         """Compare Kafka's znodes with the tables, and put back what is different; count it.
 
-        What differs is looked at twice, because a write may be under way.
+        What differs is looked at twice, because a write may be under way. What was done before the
+        sweep is seen, by a server that is behind, too.
         """
         mended = 0
+        await self._client.sync(TABLES)
         wanted = await self._projected(Projections.wanted)
         for start in range(0, len(wanted), SWEEP_CHUNK):
             paths = [change.path for change in wanted[start : start + SWEEP_CHUNK]]

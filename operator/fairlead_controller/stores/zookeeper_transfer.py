@@ -88,12 +88,13 @@ async def confirm_in_zookeeper(access: ZooKeeperAccess, *, force: bool = False) 
 
 @asynccontextmanager
 async def _connected(access: ZooKeeperAccess) -> AsyncIterator[ZooKeeperClient]:
-    """Connect; StoreError for what fails from here on."""
+    """Connect, and see what was done before; StoreError for what fails from here on."""
     client = ZooKeeperClient(access)
     client.start()
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await client.wait_connected()
+            await client.sync()
         yield client
     except TimeoutError:
         raise StoreError(
