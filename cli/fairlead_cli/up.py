@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
+from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import BROKERS_MAX, HOST, Layout, Ports
 from fairlead_cli.local.log_directories import choose_log_directories
 from fairlead_cli.local.lost_metadata import refuse_lost_metadata
@@ -45,12 +46,14 @@ Examples:
 
 Broker i listens at port P+i (and P+100+i for other brokers), the controller at P+99; HTTP is at
 H+i and H+90. With --secure clients come over TLS, at P+50+i. The next `up` on the same directory
-finds the data of the last one.
+finds the data of the last one, and serves it at the same ports.
 """
 
 
-def read_host(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+def read_host(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """Check the address of `--host` (an option's callback)."""
+    if value is None:
+        return None
     host = value.removeprefix("[").removesuffix("]")
     try:
         address = ip_address(host)
@@ -78,25 +81,19 @@ def read_host(_ctx: click.Context, _parameter: click.Parameter, value: str) -> s
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    default=KAFKA_PORT_DEFAULT,
-    show_default=True,
-    help="Kafka port of broker 0.",
+    help=f"Kafka port of broker 0.  [default: {KAFKA_PORT_DEFAULT}, or that of the last start]",
 )
 @click.option(
     "--http-port",
     type=click.IntRange(1, 65535),
-    default=HTTP_PORT_DEFAULT,
-    show_default=True,
-    help="HTTP port of broker 0.",
+    help=f"HTTP port of broker 0.  [default: {HTTP_PORT_DEFAULT}, or that of the last start]",
 )
 @click.option(
     "--host",
-    default=HOST,
-    show_default=True,
     callback=read_host,
     metavar="ADDRESS",
     help="Address of this machine that all ports are at, such as ::1; whoever reaches it reaches "
-    "the cluster.",
+    f"the cluster.  [default: {HOST}, or that of the last start]",
 )
 @data_option
 @click.option(
@@ -134,9 +131,9 @@ def up(
     *,
     manifests: tuple[Path, ...],
     brokers: int | None,
-    port: int,
-    http_port: int,
-    host: str,
+    port: int | None,
+    http_port: int | None,
+    host: str | None,
     data: Path,
     assignments: tuple[str, ...],
     store: str | None,
@@ -162,10 +159,11 @@ def up(
         refuse_lost_metadata(Layout(data), address, log_directories)
         count = choose_broker_count(Layout(data), brokers)
         is_secure = choose_secure(Layout(data), asked=secure)
+        ports = choose_ports(Layout(data), port, http_port, host, is_secure=is_secure)
     plan = LaunchPlan(
         data=data.resolve(),
         brokers=count,
-        ports=Ports(port, http_port, is_secure, host),
+        ports=ports,
         settings=check_settings(settings),
         log_directories=log_directories,
         manifests=tuple(path.resolve() for path in manifests),
@@ -228,6 +226,19 @@ def choose_broker_count(layout: Layout, asked: int | None) -> int:
             err=True,
         )
     return asked
+
+
+def choose_ports(
+    layout: Layout, port: int | None, http_port: int | None, host: str | None, *, is_secure: bool
+) -> Ports:
+    """As asked; else as the folder was served last, so that its clients find it again."""
+    last = read_cluster_file(layout.cluster_file)
+    return Ports(
+        port or (last.port if last else KAFKA_PORT_DEFAULT),
+        http_port or (last.http_port if last else HTTP_PORT_DEFAULT),
+        is_secure,
+        host or (last.controller.host if last else HOST),
+    )
 
 
 def check_settings(settings: dict[str, str]) -> dict[str, str]:

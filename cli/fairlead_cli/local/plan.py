@@ -46,9 +46,10 @@ class LaunchPlan:
     def command(self, ports: Ports) -> str:
         """`fairlead up …` as it was said, at these ports."""
         words = ["fairlead", "up", *self.said]
-        if ports.first_kafka != KAFKA_PORT_DEFAULT:
+        # Where the plan has others, the data may have been served at them: the default is said.
+        if {ports.first_kafka, self.ports.first_kafka} != {KAFKA_PORT_DEFAULT}:
             words += ["--port", str(ports.first_kafka)]
-        if ports.first_http != HTTP_PORT_DEFAULT:
+        if {ports.first_http, self.ports.first_http} != {HTTP_PORT_DEFAULT}:
             words += ["--http-port", str(ports.first_http)]
         return shlex.join(words)
 

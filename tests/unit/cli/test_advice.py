@@ -71,10 +71,11 @@ def build_cluster(data: Path, port: int = 9092, http_port: int = 8080) -> Cluste
     return ClusterFile(str(data), port, http_port, None, None, controller)
 
 
-def test_up_is_told_with_the_ports_of_the_last_run(tmp_path: Path) -> None:
-    assert up_command(DATA_DEFAULT, build_cluster(tmp_path)) == "fairlead up"
-    moved = build_cluster(tmp_path, 19092, 18080)
-    assert up_command(Path("d"), moved) == "fairlead up --data d --port 19092 --http-port 18080"
+def test_up_is_told_with_the_proxy_of_the_last_run(tmp_path: Path) -> None:
+    cluster = build_cluster(tmp_path)
+    assert up_command(DATA_DEFAULT, cluster) == "fairlead up"
+    cluster.proxy = ProcessEntry(name="proxy", host="127.0.0.1", port=1, http_port=2)
+    assert up_command(Path("d"), cluster) == "fairlead up --data d --fault-proxy"
 
 
 @pytest.mark.parametrize(
@@ -82,14 +83,14 @@ def test_up_is_told_with_the_ports_of_the_last_run(tmp_path: Path) -> None:
     [["status"], ["topic", "list"], ["broker", "list"], ["consume", "t"], ["group", "list"]],
     ids=" ".join,
 )
-def test_a_stopped_cluster_is_started_at_its_own_addresses(
+def test_a_stopped_cluster_is_started_by_the_command_that_is_told(
     verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "my data"
     data.mkdir()
     write_cluster_file(data / "cluster.json", build_cluster(data, 19092, 18080))
     assert run([*verb, "--data", str(data)]) == 1
-    expected = f"  fairlead up --data '{data}' --port 19092 --http-port 18080\n"
+    expected = f"  fairlead up --data '{data}'\n"
     assert expected in capsys.readouterr().err
 
 
@@ -192,4 +193,4 @@ def test_a_cluster_that_serves_on_without_its_supervisor_is_told(
     assert run(["status", "--data", str(tmp_path)]) == ExitCode.FAILED
     told = capsys.readouterr().err
     assert "Its supervisor was killed: nothing is started again." in told
-    assert f"  fairlead down --data {tmp_path}\n  fairlead up --data {tmp_path} --port" in told
+    assert f"  fairlead down --data {tmp_path}\n  fairlead up --data {tmp_path}\n" in told

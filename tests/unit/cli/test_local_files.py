@@ -30,7 +30,7 @@ from fairlead_cli.local.process_table import (
     is_port_free,
     read_command_line,
 )
-from fairlead_cli.up import choose_broker_count
+from fairlead_cli.up import choose_broker_count, choose_ports
 
 
 def build_cluster() -> ClusterFile:
@@ -192,3 +192,21 @@ def test_as_many_brokers_start_as_the_data_has(
     assert choose_broker_count(layout, None) == 5
     assert choose_broker_count(layout, 2) == 2
     assert "partitions of brokers 2 to 4 have no leader" in capsys.readouterr().err
+
+
+def test_a_folder_is_served_where_it_was_served_last(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    new = choose_ports(layout, None, None, None, is_secure=False)
+    assert (new.host, new.first_kafka, new.first_http) == ("127.0.0.1", 9092, 8080)
+    controller = ProcessEntry("controller", "::1", 19_191, 18_090)
+    last = ClusterFile(str(tmp_path), 19_092, 18_000, None, None, controller, state="stopped")
+    write_cluster_file(layout.cluster_file, last)
+    again = choose_ports(layout, None, None, None, is_secure=True)
+    assert again == Ports(19_092, 18_000, is_secure=True, host="::1")
+    moved = choose_ports(layout, 9092, None, "127.0.0.1", is_secure=False)
+    assert moved == Ports(9092, 18_000, host="127.0.0.1")
+
+
+def test_a_default_port_is_said_where_the_folder_was_served_at_another_one() -> None:
+    plan = LaunchPlan(Path("/data"), 1, Ports(19_092, 8080), {}, ())
+    assert plan.command(Ports(9092, 8080)) == "fairlead up --port 9092"
