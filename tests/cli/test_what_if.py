@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,8 @@ from fairlead_cli.client.cluster_state import read_cluster
 from fairlead_controller.decisions.what_if import is_below
 from fairlead_model.cluster import ClusterImage
 
+# On a busy machine; less than two times the time-out of a request to a broker.
+FOR_BOTH_S = 25.0
 MINIMUM = ("--config", "min.insync.replicas=2")
 
 
@@ -124,6 +127,21 @@ def test_it_says_whether_it_is_safe_now(cli: Cli) -> None:
         assert [each["topic"] for each in refused.json["belowMinimum"]] == ["three"] * 6
         gone = cli("whatif", "broker/1", "-o", "json")
         assert (gone.code, gone.json["leadersMove"]) == (0, []), "it is gone already"
+
+
+def test_a_broker_that_is_frozen_is_not_waited_for(cli: Cli) -> None:
+    """Each broker is asked what it is ordered to do; once that took 15 seconds of the answer."""
+    assert cli.up().code == 0
+    cli.ok("broker", "pause", "0")
+    try:
+        began = time.monotonic()
+        told = cli("whatif", "broker/2", "-o", "json")
+        plan = cli.ok("rebalance", "-o", "json")
+        assert time.monotonic() - began < FOR_BOTH_S, (told, plan)
+    finally:
+        cli.ok("broker", "resume", "0")
+    assert told.json["safe"] in (True, False)
+    assert plan.json["moves"] == []
 
 
 def test_what_means_no_broker_is_said(cli: Cli) -> None:

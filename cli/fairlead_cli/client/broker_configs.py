@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fairlead_cli.client.survey import ask_brokers
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
 from fairlead_model.configs.broker_configs import BROKER_DRAIN, BROKER_FENCE
@@ -19,7 +20,9 @@ from fairlead_wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from fairlead_cli.client.answering import Address
 
 DESCRIBE_VERSION: Final = 4
 LOG_DIRS: Final = "log.dirs"
@@ -57,9 +60,23 @@ def read_orders(host: str, port: int, broker_id: int) -> BrokerOrders:
     )
 
 
+def read_orders_of(ids: Mapping[Address, int]) -> dict[int, BrokerOrders]:
+    """Return the orders for brokers, asked side by side; those of one that hangs are not known."""
+    answers, _ = ask_brokers(ids, lambda broker_id, at: read_orders(at.host, at.port, broker_id))
+    return {broker_id: answers.get(broker_id, BrokerOrders()) for broker_id in ids.values()}
+
+
 def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
     """Return a setting of a broker, as it knows itself; None if it does not say."""
     return read_configs(host, port, broker_id, (name,)).get(name)
+
+
+def read_config_of(ids: Mapping[Address, int], name: str) -> dict[int, str]:
+    """Return a setting of brokers, asked side by side; without those that do not say."""
+    answers, _ = ask_brokers(
+        ids, lambda broker_id, at: read_config(at.host, at.port, broker_id, name)
+    )
+    return {broker_id: value for broker_id, value in answers.items() if value is not None}
 
 
 def read_configs(

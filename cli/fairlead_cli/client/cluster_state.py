@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead_cli.client.broker_configs import read_orders
+from fairlead_cli.client.answering import Address
+from fairlead_cli.client.broker_configs import read_orders_of
 from fairlead_cli.client.connection import build_admin, describe_cluster
 from fairlead_cli.client.reassignment import list_all_reassignments
 from fairlead_cli.client.survey import newest_version
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from fairlead_cli.client.answering import Address
     from fairlead_cli.client.reassignment import Ongoing
 
 DESCRIBE_CONFIGS_VERSION = 4
@@ -90,9 +90,7 @@ def _read_cluster(addresses: str, at: Address) -> ClusterReading:
     ongoing = list_all_reassignments(addresses)
     topics = list(read_topics(at))
     topic_configs = read_topic_configs(at, [topic.name or "" for topic in topics])
-    orders = {
-        int(node.id): read_orders(node.host, node.port, int(node.id)) for node in cluster.nodes
-    }
+    orders = read_orders_of({Address(each.host, each.port): int(each.id) for each in cluster.nodes})
     changes: list[Change] = [
         BrokerChanged(
             BrokerRegistration(

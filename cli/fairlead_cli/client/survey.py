@@ -16,7 +16,7 @@ from fairlead_cli.errors import CliError
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka.admin import AdminClient
 
@@ -34,15 +34,27 @@ def ask_every_broker(
 
     `ask` runs in threads, and raises CliError where a broker does not answer or refuses.
     """
+    ids = find_brokers(admin)
+    return ask_brokers(ids, lambda _id, at: ask(at))
+
+
+def find_brokers(admin: AdminClient) -> dict[Address, int]:
+    """Return the ids of all brokers by their addresses. CliError if none answers."""
     brokers = fetch_metadata(admin).brokers.values()
-    ids = {Address(broker.host, broker.port): broker.id for broker in brokers}
+    return {Address(broker.host, broker.port): broker.id for broker in brokers}
+
+
+def ask_brokers(
+    ids: Mapping[Address, int], ask: Callable[[int, Address], Answer]
+) -> tuple[dict[int, Answer], list[str]]:
+    """Do as `ask_every_broker`, with brokers that are known; `ask` gets the id, too."""
     found = find_answering(ids, patience_s=PATIENCE_S, grace_s=GRACE_S)
     untold = [f"broker {ids[at]} at {at} does not answer" for at in found.reasons]
     answers: dict[int, Answer] = {}
 
     def try_asking(at: Address) -> Answer | CliError:
         try:
-            return ask(at)
+            return ask(ids[at], at)
         except CliError as error:
             return error
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from fairlead_cli.client.broker_configs import read_config
-from fairlead_cli.client.connection import fetch_metadata
-from fairlead_cli.client.survey import ask_every_broker, newest_version
+from fairlead_cli.client.broker_configs import read_config_of
+from fairlead_cli.client.survey import ask_every_broker, find_brokers, newest_version
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import explain_error
@@ -66,11 +65,10 @@ def read_disks_of(at: Address) -> DiskUse:
 def read_throttle(admin: AdminClient) -> int | None:
     """Return how many bytes a second the slowest broker sends to replicas that are added.
 
-    None where brokers have no such setting.
+    None where brokers have no such setting. One that hangs is left out.
     """
-    brokers = fetch_metadata(admin).brokers.values()
-    rates = [read_config(each.host, each.port, each.id, RATE) for each in brokers]
-    return min((int(each) for each in rates if each is not None), default=None)
+    rates = read_config_of(find_brokers(admin), RATE).values()
+    return min(map(int, rates), default=None)
 
 
 def measure_traffic(cluster: ClusterFile) -> dict[tuple[int, str], Traffic]:

@@ -173,12 +173,11 @@ def build_assigner(admin: AdminClient) -> Assigner:
 
 def leave_out_drained(admin: AdminClient, assigner: Assigner) -> None:
     """Take brokers out of the plan that are being drained: nothing new may come to them."""
-    from fairlead_cli.client.broker_configs import read_orders
-    from fairlead_cli.client.connection import fetch_metadata
+    from fairlead_cli.client.broker_configs import read_orders_of
+    from fairlead_cli.client.survey import find_brokers
 
-    brokers: Any = fetch_metadata(admin).brokers
-    for broker_id, broker in brokers.items():
-        if read_orders(broker.host, broker.port, broker_id).drained:
+    for broker_id, orders in read_orders_of(find_brokers(admin)).items():
+        if orders.drained:
             assigner.places.pop(broker_id, None)
 
 

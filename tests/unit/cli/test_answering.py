@@ -12,10 +12,17 @@ from typing import Any
 import pytest
 
 from fairlead_cli import status
-from fairlead_cli.client import access, answering, connection
+from fairlead_cli.client import access, answering, broker_configs, connection
 from fairlead_cli.client.answering import REPLY_HEAD, REQUEST, Address, find_answering
+from fairlead_cli.client.connection import REQUEST_TIMEOUT_S
 from fairlead_cli.client.target import resolve_bootstrap
 from fairlead_cli.errors import CliError
+from fairlead_model.configs.broker_configs import BROKER_DRAIN
+from fairlead_wire.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 
 KAFKA_REPLY = REPLY_HEAD.pack(10, 1) + bytes(6)
 
@@ -59,6 +66,26 @@ def test_one_that_hangs_does_not_hold_up_the_others(gone: Address) -> None:
         assert found.answering == (well,)
         assert set(found.reasons) == {hung, gone}
         assert f"{gone}: Connection refused" in found.reason
+
+
+def test_orders_are_asked_of_all_brokers_and_not_waited_for_where_one_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_configs, "call_broker", lambda *_: described("true"))
+    with ExitStack() as stack:
+        hung, well = (stack.enter_context(listener(reply)) for reply in (None, KAFKA_REPLY))
+        ids = {hung: 0, well: 1}
+        began = time.monotonic()
+        orders = broker_configs.read_orders_of(ids)
+        assert {each: order.drained for each, order in orders.items()} == {0: None, 1: True}
+        assert broker_configs.read_config_of(ids, BROKER_DRAIN) == {1: "true"}
+        assert time.monotonic() - began < REQUEST_TIMEOUT_S
+
+
+def described(drain: str) -> DescribeConfigsResponse:
+    """What a broker says of itself."""
+    config = DescribeConfigsResourceResult(name=BROKER_DRAIN, value=drain)
+    return DescribeConfigsResponse(results=[DescribeConfigsResult(configs=[config])])
 
 
 def test_all_that_answer_within_the_grace_are_found() -> None:
