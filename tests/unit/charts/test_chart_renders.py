@@ -482,6 +482,23 @@ def test_values_that_are_named_and_left_empty_are_their_defaults(chart: str, ren
     assert wrong == []
 
 
+@pytest.mark.parametrize("chart", FOLDERS)
+def test_a_group_of_values_that_is_named_and_left_empty_is_named_where_it_is_needed(
+    chart: str, helm
+) -> None:
+    """As `podMonitor:` with comments alone below it: Helm takes it for a removal."""
+    defaults = yaml.safe_load((FOLDERS[chart] / "values.yaml").read_text())
+    wrong = {}
+    for name in defaults:
+        done = helm(
+            *("template", "x", FOLDERS[chart], "--kube-version", "1.34.0"),
+            *("--set-json", f"{name}=null"),
+        )
+        if done.returncode and f"missing property '{name}'" not in done.stderr:
+            wrong[name] = done.stderr
+    assert wrong == {}
+
+
 def rendered_or_error(render, *arguments: str) -> str:
     """What is rendered, or why nothing is."""
     try:
