@@ -584,6 +584,7 @@ class BrokerProcess:
             self._http.metrics.session = self._session
             if self._tls is not None:
                 self._http.certificates = self._tls.describe
+                self._http.metrics.certificate_ends_s = self._tls.ends_s
         addresses = " ".join(
             f"{'internal' if each.is_internal else 'kafka'}="
             f"{join_address(each.advertised_host, each.advertised_port)}"

@@ -68,6 +68,11 @@ class Identity:
     context: ssl.SSLContext
     certificate: x509.Certificate
 
+    @property
+    def ends_s(self) -> float:
+        """Unix time at which the certificate ends, in seconds."""
+        return self.certificate.not_valid_after_utc.timestamp()
+
     def describe(self) -> dict[str, Any]:
         """Return what is shown, and what is trusted: SHA-256 of certificates."""
         trust = self.material.trust

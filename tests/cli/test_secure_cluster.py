@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from cryptography import x509
 from local_cluster import Cli, take_cluster_ports
 from login_clients import IN_PYTHON, Login, by_python
 from needed_tools import need
+from prometheus_client.parser import text_string_to_metric_families
 from secure_listener import Certificates
 from tokens import TokenIssuer, oauth_settings
 from waiting import wait_until
@@ -73,6 +76,23 @@ def test_files_are_for_their_owner_alone(cli: Cli) -> None:
     assert f"bootstrap.servers={bootstrap}\n" in properties
     assert 'ScramLoginModule required username="admin" password="' in properties
     assert f"bootstrap.servers={bootstrap}\n" in (cli.data / "clients/admin.librdkafka").read_text()
+
+
+def test_metrics_tell_when_certificates_end(cli: Cli) -> None:
+    told = {}
+    for process, http_port in (("broker-0", cli.http_port), ("controller", cli.http_port + 90)):
+        with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/metrics", timeout=30) as page:
+            text = page.read().decode()
+        pem = (cli.data / f"tls/{process}.pem").read_bytes()
+        ends = x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+        told[process] = {
+            sample.labels["listener"]: sample.value - ends
+            for family in text_string_to_metric_families(text)
+            if family.name == "fairlead_certificate_not_after_timestamp_seconds"
+            for sample in family.samples
+        }
+    listeners = ("CLIENT", "CONTROLLER", "INTERNAL", "REST")
+    assert told == {"broker-0": dict.fromkeys(listeners, 0.0), "controller": {"CONTROLLER": 0.0}}
 
 
 def test_curl_logs_in_with_a_file(cli: Cli) -> None:

@@ -48,7 +48,7 @@ class ClassicGroup:
         self._process.communicate()
 
     def read_until_all(self, value: bytes) -> float:
-        """Until every partition has delivered this value and every member has some; when that was."""
+        """Until every partition has delivered this value, and every member has some."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

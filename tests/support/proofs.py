@@ -117,6 +117,7 @@ OTHER_FAULTS = Whole("faults at load of clusters that differ from the plain one"
 INSTALL_PAGE = Whole("the page on hosts, from nothing to a rolling restart")
 RESHAPED_PODS = Whole("a pool of Kubernetes that is scaled at full size among kills")
 OTHER_SUITES = Whole("suites that clients' authors keep")
+PROMETHEUS = Whole("alerts that Prometheus evaluates")
 WHOLES = (
     SIMULATED_MUTANTS,
     OLD_SEEDS,
@@ -127,6 +128,7 @@ WHOLES = (
     INSTALL_PAGE,
     RESHAPED_PODS,
     OTHER_SUITES,
+    PROMETHEUS,
 )
 
 

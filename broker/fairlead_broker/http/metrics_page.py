@@ -9,6 +9,7 @@ from fairlead_broker.http.cleaner_families import expose_compaction
 from fairlead_broker.http.disk_families import DiskMeter, expose_disks
 from fairlead_broker.http.group_families import expose_groups, measure_groups
 from fairlead_broker.http.process_families import (
+    expose_certificates,
     expose_counters,
     expose_process,
     expose_session,
@@ -26,6 +27,8 @@ from fairlead_broker.http.transaction_families import expose_transactions
 from fairlead_broker.measures.exposition import Exposition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fairlead_broker.broker import Broker
     from fairlead_broker.http.process_families import Session
     from fairlead_broker.http.readiness import Readiness
@@ -37,6 +40,7 @@ class MetricsPage:
     def __init__(self, readiness: Readiness) -> None:
         self.broker: Broker | None = None
         self.session: Session | None = None
+        self.certificate_ends_s: Callable[[], dict[str, float]] = dict
         self._readiness = readiness
         self._requests = RequestFamilies()
         self._disks = DiskMeter()
@@ -51,6 +55,7 @@ class MetricsPage:
             capacities = await self._disks.measure(broker.log_directories)
             self._requests.expose(out, broker.metrics)
             expose_counters(out, broker.metrics)
+            expose_certificates(out, self.certificate_ends_s())
             expose_compaction(out, broker.metrics.cleaner)
             expose_waiting(out, broker)
             expose_groups(out, broker, groups)

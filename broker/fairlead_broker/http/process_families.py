@@ -10,6 +10,8 @@ from fairlead_broker.http.readiness import Phase
 from fairlead_broker.measures.exposition import label_set
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fairlead_broker.broker import Broker
     from fairlead_broker.http.readiness import Readiness
     from fairlead_broker.measures.broker_metrics import BrokerMetrics
@@ -110,6 +112,16 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
             (label_set(listener=listener), count)
             for listener, count in sorted(metrics.connections_by_listener.items())
         ],
+    )
+
+
+def expose_certificates(out: Exposition, ends_s: Mapping[str, float]) -> None:
+    """Add when the certificates end that are shown now."""
+    out.family(
+        "fairlead_certificate_not_after_timestamp_seconds",
+        "gauge",
+        "Unix time at which the certificate ends that a listener shows.",
+        [(label_set(listener=listener), end) for listener, end in sorted(ends_s.items())],
     )
 
 

@@ -83,5 +83,9 @@ class TlsListeners:
         """Return what listeners show and trust now: SHA-256 of certificates, by listener."""
         return {name: each.current.describe() for name, each in self._followed.items()}
 
+    def ends_s(self) -> dict[str, float]:
+        """Return when the certificates end that are shown now: Unix times, by listener."""
+        return {name: each.current.ends_s for name, each in self._followed.items()}
+
     def _on_refused(self) -> None:
         self._metrics.certificates_refused += 1

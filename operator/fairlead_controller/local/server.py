@@ -73,7 +73,9 @@ class ControllerServer:
             # Most controllers on laptops are never scraped, and the import takes a while.
             from fairlead_controller.metrics.local_page import LocalMetrics
 
-            self._metrics_page = LocalMetrics(self._reign.controller, self.sessions, self.lag)
+            self._metrics_page = LocalMetrics(
+                self._reign.controller, self.sessions, self.lag, self._certificate
+            )
         return await self._metrics_page.text()
 
     async def _set_up(self, application: web.Application) -> web.AppRunner:

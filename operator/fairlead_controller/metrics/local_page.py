@@ -9,18 +9,27 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from fairlead_controller.controller import Controller
+from fairlead_controller.metrics.certificate_end import certificate_family
 from fairlead_controller.metrics.cluster_families import ReignView, reign_families
 from fairlead_controller.metrics.loop_lag import LoopLag
 from fairlead_controller.metrics.recent_page import RecentPage
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.views.cluster_summary import ClusterSummaries, ClusterSummary
+from fairlead_tls.followed_certificate import FollowedPeer
 
 
 class LocalMetrics(Collector):
     """Reads the controller when it is scraped."""
 
-    def __init__(self, controller: Controller, sessions: SessionServer, lag: LoopLag) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        sessions: SessionServer,
+        lag: LoopLag,
+        certificate: FollowedPeer | None = None,
+    ) -> None:
         self._controller = controller
+        self._certificate = certificate
         self._sessions = sessions
         self._lag = lag
         self._summaries = ClusterSummaries()
@@ -51,6 +60,7 @@ class LocalMetrics(Collector):
             "0 while the tables are not taken over.",
             self._controller.committed.controller_epoch,
         )
+        yield certificate_family(self._certificate)
         views = []
         if self._summary is not None:
             views.append(ReignView((), self._controller, self._sessions, self._summary))

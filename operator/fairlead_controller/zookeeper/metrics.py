@@ -8,11 +8,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from fairlead_controller.metrics.certificate_end import certificate_family
 from fairlead_controller.metrics.cluster_families import ReignView, reign_families
 from fairlead_controller.metrics.loop_lag import LoopLag
 from fairlead_controller.metrics.recent_page import RecentPage
 from fairlead_controller.views.cluster_summary import ClusterSummaries, ClusterSummary
 from fairlead_controller.zookeeper.reign import Reign
+from fairlead_tls.followed_certificate import FollowedPeer
 
 
 class CandidateMetrics(Collector):
@@ -25,11 +27,13 @@ class CandidateMetrics(Collector):
         is_connected: Callable[[], bool],
         waiting_brokers: Callable[[], int],
         lag: LoopLag,
+        certificate: FollowedPeer | None,
     ) -> None:
         self._find_reign = find_reign
         self._is_connected = is_connected
         self._waiting_brokers = waiting_brokers
         self._lag = lag
+        self._certificate = certificate
         self._summaries = ClusterSummaries()
         self._summary: ClusterSummary | None = None
         self._page = RecentPage(self._make)
@@ -86,6 +90,7 @@ class CandidateMetrics(Collector):
             ),
         ):
             yield GaugeMetricFamily(name, meaning, value)
+        yield certificate_family(self._certificate)
         yield from _zookeeper_counters(reign)
         views = []
         if parts is not None and self._summary is not None:

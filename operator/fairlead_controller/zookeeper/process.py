@@ -83,6 +83,7 @@ class Candidate:
             is_connected=lambda: self._client.state is ConnectionState.CONNECTED,
             waiting_brokers=lambda: self._gate.waiting,
             lag=self._lag,
+            certificate=settings.certificate,
         )
         self._elector: Elector | None = None
         self._reign: Reign | None = None

@@ -76,6 +76,7 @@ async def controller_types(directory: Path) -> Types:
         is_connected=lambda: True,
         waiting_brokers=lambda: 0,
         lag=LoopLag(),
+        certificate=None,
     )
     pages = [await page.text() for page in (local, candidate, on_zookeeper)]
     return types_in(b"".join(pages).decode())
