@@ -2,7 +2,8 @@
 
 All work with files happens in a thread of the store's own, in order; the event loop never waits for
 a disk. A failed write or sync is never tried again: the content of the file is then unknown. So the
-store refuses all later requests, and the controller ends and starts again from what is on disk.
+store refuses all later requests, and the controller ends and starts again from what can be read,
+which each start writes to a new file.
 Only a rewrite of the journal may fail for lack of space: the file that it leaves is not the journal
 yet.
 
@@ -125,11 +126,14 @@ class FileStore(MetadataStore):
             raise self._failure from error
         self._journal_size += len(data)
 
-    def _maybe_rotate(self) -> bool:
+    def _maybe_rotate(self) -> None:
         increments = self._journal_size - self._snapshot_size
         due = max(ROTATION_BYTES_MIN, ROTATION_FACTOR * self._snapshot_size)
-        if increments < due or self._journal_size < self._rotation_put_off_to:
-            return False
+        if increments >= due and self._journal_size >= self._rotation_put_off_to:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Begin the next generation, if there is room for it."""
         generation = self._generation + 1
         try:
             written = self._write_snapshot(generation)
@@ -137,13 +141,12 @@ class FileStore(MetadataStore):
             # No room, it may be. The journal in use is whole all the same, and grows on.
             self._rotation_put_off_to = self._journal_size + ROTATION_BYTES_MIN
             logger.warning("metadata in %s is not rewritten yet: %s", self._directory, error)
-            return False
+            return
         try:
             self._move_on(generation, written)
         except OSError as error:
             self._failure = StoreError(f"rewriting metadata in {self._directory} failed: {error}")
             raise self._failure from error
-        return True
 
     def _write_snapshot(self, generation: int) -> tuple[int, int]:
         """Write all tables to a file beside the journal.
@@ -234,6 +237,9 @@ class FileStore(MetadataStore):
             os.fsync(self._journal)
         self._journal_size = size
         self._snapshot_size = len(encode_snapshot(self._tables, self._generation))
+        # If a sync failed in the process before this one, what was read is in the page cache alone,
+        # and never written to the disk again. In a new file all of it is.
+        self._rewrite()
 
     def _close_files(self) -> None:
         for descriptor in (self._journal, self._lock_file):

@@ -16,6 +16,7 @@ from fairlead_controller.decisions.tables.stored_table import (
 )
 from fairlead_controller.stores import file as file_module
 from fairlead_controller.stores.file import FileStore, open_file_store
+from fairlead_controller.stores.journal import decode_journal
 from fairlead_controller.stores.metadata_store import (
     MetadataStore,
     StoreHeldError,
@@ -87,8 +88,10 @@ def test_a_journal_torn_at_any_byte_holds_a_prefix_of_the_commits(tmp_path: Path
         (torn / "metadata-0000000001.journal").write_bytes(content[:size])
         found = read_anew(torn)
         seen.append(states.index(found))
-        # What was torn is cut off, and the next write is read back.
-        assert journal_in(torn).read_bytes() == content[: len(journal_in(torn).read_bytes())]
+        # What was torn is gone for good.
+        left = journal_in(torn).read_bytes()
+        tables, whole = decode_journal(left, "left")
+        assert (contents_of(tables), whole) == (found, len(left))
     assert seen == sorted(seen)
     assert set(seen) == {0, 1, 2, 3}
 
@@ -228,6 +231,74 @@ def test_a_failed_sync_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await store.close()
 
     asyncio.run(story())
+
+
+def test_what_a_failed_sync_left_in_the_page_cache_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel counts those pages as written, and never writes them: a power cut shows it."""
+    path = tmp_path / "metadata-0000000001.journal"
+
+    async def write(table: str) -> None:
+        store = await open_file_store(tmp_path)
+        try:
+            await store.write([TableWrite(table, None, 1, {"a": "b"})])
+        finally:
+            await store.close()
+
+    def fail_for_the_journal(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    async def fail_to_write() -> None:
+        store = await open_file_store(tmp_path)
+        nonlocal path
+        path = journal_in(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fail_for_the_journal)
+            with pytest.raises(StoreError, match="Input/output error"):
+                await store.write([TableWrite("doubtful", None, 1, {"a": "b"})])
+        await store.close()
+
+    sync = os.fsync
+    asyncio.run(write("before"))
+    asyncio.run(fail_to_write())
+    begin = path.read_bytes().index(b'{"writes"') - len("12345678 ")
+    size = path.stat().st_size
+    inode = path.stat().st_ino
+    with path.open("rb+") as pages:
+        asyncio.run(write("after"))
+        # The power cut: the disk never had what lies between, of that file.
+        if journal_in(tmp_path).stat().st_ino == inode:
+            pages.seek(begin)
+            pages.write(bytes(size - begin))
+            pages.flush()
+    assert {"before", "after"} <= set(read_anew(tmp_path))
+
+
+def test_a_start_without_room_goes_on_with_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = write_three(tmp_path)
+    before = journal_in(tmp_path)
+    with before.open("ab") as journal:
+        journal.write(b"torn")
+
+    def refuse(self: FileStore, generation: int) -> tuple[int, int]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(FileStore, "_write_snapshot", refuse)
+    assert read_anew(tmp_path) == states[3]
+    assert journal_in(tmp_path) == before
+
+    async def story() -> None:
+        store = await open_file_store(tmp_path)
+        await store.write([TableWrite("v", None, 1, {"a": "b"})])
+        await store.close()
+
+    asyncio.run(story())
+    assert read_anew(tmp_path) == {**states[3], "v": {"a": "b"}}
 
 
 def test_a_store_that_is_open_says_who_has_it(tmp_path: Path) -> None:
