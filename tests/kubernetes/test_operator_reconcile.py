@@ -340,6 +340,26 @@ def test_a_deleted_cluster_stops_its_brokers_and_keeps_its_volumes(bench: Bench,
     run(scenario())
 
 
+def test_brokers_of_a_deleted_pool_are_forgotten_once_they_are_gone(
+    bench: Bench, run: Any, operator: Operator
+) -> None:
+    async def scenario() -> None:
+        await bench.create(cluster_manifest(), pool_manifest(1))
+        await bench.start(1)
+        await bench.kube.delete(BROKER_POOL, bench.namespace, "main")
+        await bench.until_gone(BROKER_POOL, "main", "its brokers hold nothing")
+        assert [each["leavesPool"] for each in operator.admin.brokers] == ["main"]
+        operator.admin.brokers[0]["state"] = "fenced"
+
+        async def is_forgotten() -> bool:
+            return not operator.admin.brokers
+
+        await bench.until(is_forgotten, "it is unregistered")
+        assert not await bench.pods()
+
+    run(scenario())
+
+
 def test_volumes_that_cannot_grow_are_reported(bench: Bench, run: Any) -> None:
     async def scenario() -> None:
         await bench.create(cluster_manifest(), pool_manifest(1))

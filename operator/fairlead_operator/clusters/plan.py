@@ -36,6 +36,7 @@ from fairlead_operator.clusters.scale_down import (
     decide_order,
     describe_holdings,
     find_departed,
+    find_departed_with_pool,
 )
 from fairlead_operator.clusters.volume_use import ClaimUse
 from fairlead_operator.settings import OperatorSettings
@@ -107,6 +108,8 @@ class ClusterObserved:
     """How many brokers may be evicted now (`disruptions`)."""
     sleeps: bool = False
     """Whether no broker of the cluster is to run (`hibernation`)."""
+    pool_names: frozenset[str] | None = None
+    """Of all BrokerPools of the cluster, whatever is the matter with them; None: not known."""
     named_by_pools: frozenset[str] = frozenset()
     """Settings that BrokerPools of the cluster name, whatever else is the matter with these."""
 
@@ -156,6 +159,8 @@ class ClusterPlan:
     """Image of all brokers."""
     live_settings: Mapping[str, str] = field(default_factory=dict)
     """What the controller has to give all brokers."""
+    departed: tuple[int, ...] = ()
+    """Brokers that have left with their whole pool and are to be unregistered."""
 
     @property
     def is_on_hold(self) -> bool:
@@ -218,6 +223,19 @@ def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> Clust
         image=image,
         live_settings=dict(item for plan in pools for item in plan.live_settings.items())
         | live_settings,
+        departed=_departed_with_pool(observed),
+    )
+
+
+def _departed_with_pool(observed: ClusterObserved) -> tuple[int, ...]:
+    if observed.sleeps or observed.pool_names is None:
+        return ()
+    return find_departed_with_pool(
+        observed.cluster.name,
+        observed.pool_names,
+        [name for kind, name in observed.live if kind == STATEFUL_SET.kind],
+        observed.pods,
+        observed.brokers,
     )
 
 

@@ -1,7 +1,7 @@
 """Tells the controller which brokers a pool gives up, and people what becomes of them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fairlead_kube.kinds import BROKER_POOL, STATEFUL_SET
@@ -65,12 +65,11 @@ class PoolScaler:
             message = f"{_are(gone)} removed: other brokers have all that they held"
             await self._tell(plan, "RemovingBrokers", message)
 
-    async def unregister(self, plan: PoolPlan) -> None:
+    async def unregister(self, namespace: str, cluster: str, departed: Iterable[int]) -> None:
         """Let the controller forget the brokers that have left."""
-        pool = plan.pool
-        for broker_id in plan.departed:
+        for broker_id in departed:
             try:
-                await self._controller.unregister(pool.namespace, pool.spec.cluster_name, broker_id)
+                await self._controller.unregister(namespace, cluster, broker_id)
             except ControllerRefusedError as error:
                 # It was there a moment ago, or is again: look at what there is then.
                 logger.info("broker %d stays registered for now: %s", broker_id, error)

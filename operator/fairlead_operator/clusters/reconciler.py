@@ -239,7 +239,7 @@ class ClusterReconciler:
         hibernation = await self._hibernations.decide(manifest, cluster, views, view.status)
         volumes = await self._volumes.look(key, views)
         seen = self._observe(cluster, views, view.status, volumes, sleeps=hibernation.sleeps)
-        observed = replace(seen, named_by_pools=names_in_pools(pools))
+        observed = _with_pools(seen, pools)
         plan = plan_cluster(observed, self._settings)
         is_paused = cluster.is_paused
         refusals, certificates = Refusals(), CertificateReport()
@@ -526,8 +526,9 @@ class ClusterReconciler:
 
     async def _scale_down(self, plan: ClusterPlan, observed: ClusterObserved) -> ClusterPlan:
         """Tell the controller who leaves and who has; return the plan with what is in the way."""
-        for pool in plan.pools:
-            await self._scaler.unregister(pool)
+        cluster = observed.cluster
+        departed = [*plan.departed, *(each for pool in plan.pools for each in pool.departed)]
+        await self._scaler.unregister(cluster.namespace, cluster.name, departed)
         pools = [await self._scaler.give_order(pool, observed.brokers) for pool in plan.pools]
         return replace(plan, pools=tuple(pools))
 
@@ -654,6 +655,12 @@ def _pause_s(roll: RollAction, *, is_quiet: bool, is_refused: bool, is_converged
             return SETTLED_LOOK_S
         case _:
             return BUSY_LOOK_S
+
+
+def _with_pools(observed: ClusterObserved, pools: Sequence[Manifest]) -> ClusterObserved:
+    """Return it with what is known of all pools, those with mistakes and those that are going."""
+    names = frozenset(each["metadata"]["name"] for each in pools)
+    return replace(observed, pool_names=names, named_by_pools=names_in_pools(pools))
 
 
 def _age(manifest: Manifest) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fairlead_operator.specs.names import stateful_set_name
 from fairlead_operator.specs.views import PoolView
 
 NAMED_MAX: Final = 10
@@ -41,6 +42,15 @@ class BrokerHoldings:
         One that is down cannot delete anything. It is told to when it comes back.
         """
         return self.is_drained and not self.replicas and not (self.is_live and self.removals)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it is empty, was given up by its pool, and does not serve any more.
+
+        One that has data to delete has not: it is told so when it comes back.
+        """
+        is_given_up = bool(self.leaves) and self.is_drained and self.is_fenced
+        return is_given_up and not self.replicas and not self.removals
 
 
 def read_holdings(controller: Mapping[str, Any] | None) -> dict[int, BrokerHoldings] | None:
@@ -116,8 +126,7 @@ def find_departed(
 ) -> tuple[int, ...]:
     """Return the brokers to unregister: emptied by the pool's order, and gone for good.
 
-    `live_replicas` is None without a StatefulSet, which could still make pods. One that has data to
-    delete stays registered, because it is told so when it comes back.
+    `live_replicas` is None without a StatefulSet, which could still make pods.
     """
     if brokers is None or live_replicas is None:
         return ()
@@ -126,12 +135,30 @@ def find_departed(
         broker_id
         for broker_id, each in sorted(brokers.items())
         if broker_id >= first
+        and each.has_left
         and each.leaves == pool.name
-        and each.is_drained
-        and each.is_fenced
-        and not each.replicas
-        and not each.removals
         and pool.pod_name(broker_id - pool.spec.id_base) not in pods
+    )
+
+
+def find_departed_with_pool(
+    cluster: str,
+    pools: Collection[str],
+    stateful_sets: Collection[str],
+    pods: Iterable[str],
+    brokers: Mapping[int, BrokerHoldings] | None,
+) -> tuple[int, ...]:
+    """Return the brokers to unregister whose pool is gone, too, with its StatefulSet and its pods.
+
+    `pools` are the names of all that there are, whatever is the matter with them.
+    """
+    owners = {*stateful_sets, *(pod.rpartition("-")[0] for pod in pods)}
+    return tuple(
+        broker_id
+        for broker_id, each in sorted((brokers or {}).items())
+        if each.has_left
+        and each.leaves not in pools
+        and stateful_set_name(cluster, each.leaves) not in owners
     )
 
 

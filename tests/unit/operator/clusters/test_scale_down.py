@@ -12,6 +12,7 @@ from fairlead_operator.clusters.scale_down import (
     decide_order,
     describe_holdings,
     find_departed,
+    find_departed_with_pool,
     read_holdings,
 )
 
@@ -142,6 +143,44 @@ def test_who_is_unregistered(
     names = [f"demo-main-{ordinal}" for ordinal in range(pods)]
     found = find_departed(THREE, live_replicas, names, brokers)
     assert found == ((3,) if is_forgotten else ())
+
+
+@pytest.mark.parametrize(
+    ("last", "pools", "stateful_sets", "pods", "is_forgotten"),
+    [
+        (GONE, {"other"}, {"demo-other"}, ["demo-other-0"], True),
+        (GONE, set(), set(), [], True),
+        (GONE, {"other", "main"}, {"demo-other"}, [], False),
+        (GONE, {"other"}, {"demo-other", "demo-main"}, [], False),
+        (GONE, {"other"}, {"demo-other"}, ["demo-main-3"], False),
+        (replace(GONE, replicas=1), {"other"}, {"demo-other"}, [], False),
+        (replace(GONE, removals=1), {"other"}, {"demo-other"}, [], False),
+        (replace(GONE, is_fenced=False), {"other"}, {"demo-other"}, [], False),
+        (replace(GONE, leaves=""), {"other"}, {"demo-other"}, [], False),
+    ],
+    ids=[
+        "gone",
+        "it was the last pool",
+        "the pool is there",
+        "the StatefulSet is going",
+        "its pod is going",
+        "holds",
+        "has to delete",
+        "starts or stops",
+        "drained by a person",
+    ],
+)
+def test_who_is_unregistered_after_the_pool(
+    last: BrokerHoldings,
+    pools: set[str],
+    stateful_sets: set[str],
+    pods: list[str],
+    is_forgotten: bool,
+) -> None:
+    brokers = {0: replace(FULL), 3: last}
+    found = find_departed_with_pool("demo", pools, stateful_sets, pods, brokers)
+    assert found == ((3,) if is_forgotten else ())
+    assert find_departed_with_pool("demo", pools, stateful_sets, pods, None) == ()
 
 
 def test_nobody_is_unregistered_that_the_pool_wants_or_while_nobody_can_be_asked() -> None:
