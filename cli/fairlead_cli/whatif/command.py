@@ -65,8 +65,11 @@ def command(
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import note, print_json
     from fairlead_cli.whatif.report import print_document, print_growth
+    from fairlead_cli.whatif.target import check_form
 
-    if target is None and not added_count:
+    if target is not None:
+        check_form(target)
+    elif not added_count:
         raise click.UsageError("name what is lost, or --add-brokers")
     reading = read_cluster(resolve_bootstrap(bootstrap, data))
     document: dict[str, Any] = {}

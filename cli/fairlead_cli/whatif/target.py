@@ -30,16 +30,23 @@ def parse_ids(name: str) -> list[int]:
     return sorted({int(text) for text in texts})
 
 
+def check_form(target: str) -> None:
+    """Refuse what no cluster could have; InputError."""
+    kind, name = split_target(target)
+    if kind == "broker":
+        parse_ids(name)
+    elif kind != "rack":
+        raise InputError(f"'{kind}' is no kind of target", hint=f"Write {FORMS}.")
+
+
 def find_brokers(state: ControllerState, target: str) -> list[int]:
-    """Return the brokers that are meant; InputError where there are none of that name."""
+    """Return the brokers that a target of good form means; InputError where there are none."""
     kind, name = split_target(target)
     brokers = state.image.brokers
     if kind == "broker":
         ids = parse_ids(name)
         require_known(ids, brokers, state)
         return ids
-    if kind != "rack":
-        raise InputError(f"'{kind}' is no kind of target", hint=f"Write {FORMS}.")
     found = sorted(each for each, broker in brokers.items() if broker.rack == name)
     if not found:
         racks = sorted({broker.rack for broker in brokers.values() if broker.rack})
