@@ -346,6 +346,7 @@ def test_brokers_of_a_deleted_pool_are_forgotten_once_they_are_gone(
     async def scenario() -> None:
         await bench.create(cluster_manifest(), pool_manifest(1))
         await bench.start(1)
+        operator.admin.brokers[0]["replicas"] = 0
         await bench.kube.delete(BROKER_POOL, bench.namespace, "main")
         await bench.until_gone(BROKER_POOL, "main", "its brokers hold nothing")
         assert [each["leavesPool"] for each in operator.admin.brokers] == ["main"]
