@@ -25,7 +25,7 @@ SIDE_BY_SIDE := --numprocesses 4 --dist loadfile -m "not kubernetes and not alon
 ALONE := @tests/alone.txt -m "alone and not kubernetes$(LEFT_OUT)"
 # The whole of what both do a part of (tests/support/proofs.py).
 PROOFS_SIMULATED := tests/simulation tests/fuzz/test_hostile_logins.py tests/property --numprocesses 2 --dist loadfile -m proof
-PROOFS_LIVE := @tests/alone.txt tests/rest tests/spark tests/clients -m "proof and not kubernetes"
+PROOFS_LIVE := @tests/alone.txt tests/rest tests/spark tests/clients tests/unit/charts/test_alerts.py -m "proof and not kubernetes"
 
 .PHONY: help
 help: ## list the targets
