@@ -77,14 +77,21 @@ def test_a_slow_follower_that_stays_in_sync_slows_every_commit(
 ) -> None:
     """It fetches all that there is whenever it runs, so that it never lags for long enough."""
     path = write_drill(tmp_path / "drill.yaml", "Follower", "Slow")
-    document = quiet_cluster("drill", "-f", str(path), "-o", "json").json
-    assert document["check"]["lost"] == 0
-    (run,) = document["runs"]
-    assert run["problem"] is None
-    # A commit that comes right after a stall has begun waits for its end, 200 ms later.
+
+    def run_once() -> dict[str, Any] | None:
+        document = quiet_cluster("drill", "-f", str(path), "-o", "json").json
+        assert document["check"]["lost"] == 0
+        run: dict[str, Any]
+        (run,) = document["runs"]
+        assert run["problem"] is None
+        # A commit that comes right after a stall has begun waits for its end, 200 ms later.
+        assert run["commit_p99_ms"] >= 150
+        assert run["left_isr_ms"] is None
+        # On a busy machine commits may be as slow before, so that no stall stands out.
+        return run if run["commit_before_p99_ms"] < 75 else None
+
+    run = wait_until(run_once, "commits are slow without a fault", deadline_s=180)
     assert run["commit_p99_ms"] > run["commit_before_p99_ms"]
-    assert run["commit_p99_ms"] >= 150
-    assert run["left_isr_ms"] is None
     assert run["fast_again_ms"] > 0
 
 

@@ -360,8 +360,9 @@ def test_names_are_completed_from_the_cluster(
         assert result.stderr == ""
         return [line.removeprefix("plain,") for line in result.stdout.split()]
 
-    assert complete(f"group describe {group[:-2]}") == [group]
-    assert complete(f"consume --group {group[:-2]}") == [group]
-    assert complete(f"group reset {group} --topic {topic}") == [topic]
-    assert complete(f"produce {topic}") == [topic]
+    # On a busy machine the brokers may not answer in time: then nothing is offered.
+    wait_until(lambda: complete(f"group describe {group[:-2]}") == [group])
+    wait_until(lambda: complete(f"consume --group {group[:-2]}") == [group])
+    wait_until(lambda: complete(f"group reset {group} --topic {topic}") == [topic])
+    wait_until(lambda: complete(f"produce {topic}") == [topic])
     assert complete(f"consume {topic} --bootstrap 127.0.0.1:1 {topic}") == []

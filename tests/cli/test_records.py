@@ -169,7 +169,7 @@ def test_offsets_partitions_and_limits_pick_records(cluster: Cli) -> None:
     assert len(everything) == 20
     assert cluster.ok("consume", topic, "--from", "end", "--timeout-ms", "300").out == ""
     assert cluster.ok("consume", topic, "--from", "1h", "--until-end", "--offsets").out.count("0:")
-    short = cluster("consume", topic, "--count", "21", "--timeout-ms", "500")
+    short = cluster("consume", topic, "--count", "21", "--timeout-ms", "5000")
     assert short.code == 1
     assert "20 of 21 records" in short.err
     outside = cluster("consume", topic, *part, "--from", "11")

@@ -525,7 +525,7 @@ def test_a_burst_waits_in_the_log_and_latency_returns(
     broker: FairleadPeer | KafkaPeer, run: Run
 ) -> None:
     """The broker stands still in the middle of it, so that the producer has to wait."""
-    example = run("burst", "--steady-s", "3", "--burst-s", "1", "--producer-queue", "100")
+    example = run("burst", "--steady-s", "3", "--burst-s", "2", "--producer-queue", "100")
     example.until(lambda: "burst " in example.text)
     os.kill(broker.broker_pid, signal.SIGSTOP)
     try:

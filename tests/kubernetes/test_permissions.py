@@ -96,18 +96,22 @@ def test_roles_join_those_of_kubernetes(namespace: str, made: list[Manifest]) ->
         arguments = ("auth", "can-i", verb, resource, "-n", namespace, f"--as={user}")
         return kubectl(*arguments).stdout.strip() == "yes"
 
-    wait_until(lambda: may("adminer", "create", "logclusters"), "the roles are joined")
-    assert may("viewer", "list", "topics")
-    assert may("viewer", "get", "partitiontables")
+    def becomes_allowed(user: str, verb: str, plural: str) -> None:
+        """Each role of Kubernetes is joined by itself, `edit` with what `view` has."""
+        wait_until(lambda: may(user, verb, plural), f"{user} may {verb} {plural}")
+
+    becomes_allowed("adminer", "create", "logclusters")
+    becomes_allowed("viewer", "list", "topics")
+    becomes_allowed("viewer", "get", "partitiontables")
     assert not may("viewer", "create", "topics")
-    assert may("editer", "create", "topics")
-    assert may("editer", "create", "consumergroups")
-    assert may("editer", "watch", "failoverdrills")
+    becomes_allowed("editer", "create", "topics")
+    becomes_allowed("editer", "create", "consumergroups")
+    becomes_allowed("editer", "watch", "failoverdrills")
     assert not may("editer", "create", "failoverdrills")
     assert not may("editer", "delete", "logclusters")
-    assert may("adminer", "create", "failoverdrills")
-    assert may("adminer", "patch", "rebalances")
-    assert may("viewer", "watch", "rebalances")
+    becomes_allowed("adminer", "create", "failoverdrills")
+    becomes_allowed("adminer", "patch", "rebalances")
+    becomes_allowed("viewer", "watch", "rebalances")
     assert not may("editer", "patch", "rebalances")
     assert not may("adminer", "delete", "partitiontables")
     assert not may("adminer", "update", "clusterstates")

@@ -133,8 +133,7 @@ def test_a_topic_that_is_deleted_ends_the_stream_with_a_problem(
 
 def test_a_stream_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any) -> None:
     cluster = make_cluster(brokers=3, settings=SETTINGS)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("t", 6, 3)])["t"].result(20)
+    make_topic(cluster, 6, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     partitions = client.get("/topics/t").json["partitions"]
     index = next(each["partition"] for each in partitions if each["leader"] == 2)

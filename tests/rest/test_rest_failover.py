@@ -3,8 +3,7 @@
 import functools
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import RestClient, read_topic
+from rest_client import RestClient, make_topic, read_topic
 from waiting import wait_until
 
 SETTINGS = {"fairlead.rest.listener": "127.0.0.1:0", "default.replication.factor": "3"}
@@ -12,8 +11,7 @@ SETTINGS = {"fairlead.rest.listener": "127.0.0.1:0", "default.replication.factor
 
 def test_what_a_dead_broker_led_is_written_to_its_successor(make_cluster: Any) -> None:
     cluster = make_cluster(brokers=3, settings=SETTINGS)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("t", 6, 3)])["t"].result(20)
+    make_topic(cluster, 6, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     # Once before, so that connections to the broker that is killed are open.
     everywhere = [{"partition_id": index} for index in range(6)]

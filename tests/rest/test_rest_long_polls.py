@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import RestClient
+from rest_client import RestClient, make_topic
 from waiting import wait_until
 
 SETTINGS = {
@@ -19,11 +18,6 @@ SETTINGS = {
 POLLS = 500
 COST_BYTES_MAX = 30 * 2**20
 WAIT_MS = 60_000
-
-
-def make_topic(cluster: Any, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("t", partitions, len(cluster.brokers))])["t"].result(20)
 
 
 def path_of(index: int, offset: str = "0") -> str:
@@ -52,7 +46,7 @@ def resident_bytes(pid: int) -> int:
 
 def test_five_hundred_polls_cost_little_wherever_the_leader_is(make_cluster: Any) -> None:
     cluster = make_cluster(brokers=2, settings=SETTINGS | {"default.replication.factor": "2"})
-    make_topic(cluster, 2)
+    make_topic(cluster, 2, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     for index in (0, 1):
         client.get(f"/topics/t/partitions/{index}/records?timeout=0")
@@ -80,7 +74,7 @@ def test_five_hundred_polls_cost_little_wherever_the_leader_is(make_cluster: Any
 
 def test_a_client_that_hangs_up_leaves_nothing(make_cluster: Any) -> None:
     cluster = make_cluster(brokers=1, settings=SETTINGS | {"default.replication.factor": "1"})
-    make_topic(cluster, 1)
+    make_topic(cluster, 1, name="t")
     broker = cluster.brokers[0]
     client = RestClient(broker.rest_url)
     polls = [open_poll(client, 0) for _ in range(20)]
@@ -93,7 +87,7 @@ def test_a_client_that_hangs_up_leaves_nothing(make_cluster: Any) -> None:
 
 def test_a_read_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any) -> None:
     cluster = make_cluster(brokers=3, settings=SETTINGS)
-    make_topic(cluster, 6)
+    make_topic(cluster, 6, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     leaders = {
         each["partition"]: each["leader"] for each in client.get("/topics/t").json["partitions"]

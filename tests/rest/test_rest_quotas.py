@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import V2_JSON, RestClient, read_topic
+from confluent_kafka.admin import AdminClient
+from rest_client import V2_JSON, RestClient, make_topic, read_topic
 from waiting import wait_until
 
 from fairlead_cli.client.quotas import alter_quotas
@@ -34,10 +34,8 @@ def admin(rest_cluster: Any) -> AdminClient:
 
 
 @pytest.fixture
-def topic(admin: AdminClient) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(name, 1, 3)])[name].result(20)
-    return name
+def topic(rest_cluster: Any) -> str:
+    return make_topic(rest_cluster, 1)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_a_topic_lives(client: RestClient, admin: AdminClient, name: str) -> Non
     made = client.post(f"{client.v3}/topics", body)
     assert made.status == 201
     assert made.json["partitions_count"] == 2
-    assert len(admin.list_topics(name, timeout=20).topics[name].partitions) == 2
+    wait_until(lambda: len(admin.list_topics(name, timeout=20).topics[name].partitions) == 2)
     again = client.post(f"{client.v3}/topics", body)
     assert (again.status, again.json["error_code"]) == (400, 40002)
     assert name in [each["topic_name"] for each in client.get(f"{client.v3}/topics").json["data"]]
@@ -78,7 +78,7 @@ def test_a_topic_lives(client: RestClient, admin: AdminClient, name: str) -> Non
     assert client.ask("PATCH", path, {"partitions_count": 4}).json["partitions_count"] == 4
     assert client.ask("DELETE", path).status == 204
     assert client.ask("DELETE", path).json["error_code"] == 40401
-    assert name not in admin.list_topics(timeout=20).topics
+    wait_until(lambda: name not in admin.list_topics(timeout=20).topics)
 
 
 def test_partitions_replicas_and_offsets(

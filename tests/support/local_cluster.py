@@ -15,7 +15,7 @@ from fairlead_cli.local.layout import Ports
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPICS = ROOT / "examples" / "topics.yaml"
-COMMAND_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 180.0
 # Where the HTTP ports begin, behind all that follow the first Kafka port.
 HTTP_SHIFT = 220
 BROKERS_MAX = 4

@@ -133,7 +133,7 @@ def test_a_service_refuses_until_its_first_broker_is_ready(
 ) -> None:
     monkeypatch.setattr(answering, "may_be_a_proxy", lambda host: host == gone.host)
     monkeypatch.setattr(answering, "REFUSED_AGAIN_S", 0.05)
-    found = find_answering([gone], patience_s=0.2)
+    found = find_answering([gone], patience_s=1.0)
     assert (found.answering, found.reason) == ((), f"{gone}: Connection refused")
 
     with ExitStack() as stack:
@@ -182,7 +182,7 @@ def test_clients_get_the_addresses_that_answer(gone: Address, tmp_path: Path) ->
 
 def test_status_of_an_address_asks_every_broker_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metadata goes on naming a broker that hangs, so that it is no proof of life."""
-    monkeypatch.setattr(status, "BROKER_PATIENCE_S", 0.5)
+    monkeypatch.setattr(status, "BROKER_PATIENCE_S", 2.0)
     with ExitStack() as stack:
         hung, well = (stack.enter_context(listener(reply)) for reply in (None, KAFKA_REPLY))
         brokers = {

@@ -12,7 +12,8 @@ from scram_client import ScramClient
 from secure_listener import StaticCredentials, security_of
 
 from fairlead_broker.authorization import Principal
-from fairlead_broker.limits import REFUSED_LOGIN_LINGER_S, STRANGER_S
+from fairlead_broker.limits import STRANGER_S
+from fairlead_broker.net import sasl_connection
 from fairlead_broker.net.sasl_connection import SaslConnection
 from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode
@@ -135,15 +136,17 @@ def test_a_login_that_fails_is_answered_late_and_in_the_same_words(
 
 
 def test_a_login_that_fails_has_its_answer_well_before_the_end_and_nothing_else(
-    live: LiveBroker, client: FrameClient
+    live: LiveBroker, client: FrameClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    linger_s = 2.0
+    monkeypatch.setattr(sasl_connection, "REFUSED_LOGIN_LINGER_S", linger_s)
     log_in(client, "alice", "wrong")
     answered_s = time.monotonic()
     client.send(SaslHandshakeRequest("SCRAM-SHA-256"), 1)
     # An end that leaves something unread is a reset.
     with pytest.raises(ConnectionResetError):
         client.socket.recv(1)
-    assert time.monotonic() - answered_s > REFUSED_LOGIN_LINGER_S / 2
+    assert time.monotonic() - answered_s > linger_s / 2
     assert live.broker.metrics.logins_failed == 1
 
 
