@@ -159,7 +159,7 @@ def test_leaders_that_die_between_the_records_and_the_markers_lose_no_transactio
         victim.start()
         wait_until(ledger.is_in_sync)
     ledger.commit(producer, ledger.write(producer, "t", number, 0, 1, 2))
-    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), DEADLINE_S)
+    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), deadline_s=DEADLINE_S)
 
 
 def test_an_offline_partition_holds_up_its_own_transaction_only(ledger: Ledger) -> None:
@@ -174,14 +174,14 @@ def test_an_offline_partition_holds_up_its_own_transaction_only(ledger: Ledger) 
     ledger.cluster.brokers[away].kill()
     ledger.commit(stuck, values)
     ledger.commit(free, others)
-    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), DEADLINE_S)
+    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), deadline_s=DEADLINE_S)
     for number in range(3, 6):
         ledger.commit(free, ledger.write(free, "t", number, 0, 1, 2))
-    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), DEADLINE_S)
+    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), deadline_s=DEADLINE_S)
     assert ledger.markers_without_leader() == 1
     ledger.cluster.brokers[away].start()
     wait_until(lambda: ledger.leader("lonely", 0) == away)
-    wait_until(lambda: ledger.read("lonely", partitions=1) == [b"lonely"], DEADLINE_S)
+    wait_until(lambda: ledger.read("lonely", partitions=1) == [b"lonely"], deadline_s=DEADLINE_S)
     wait_until(lambda: ledger.markers_without_leader() == 0)
 
 
@@ -200,7 +200,7 @@ def test_a_coordinator_that_dies_after_its_answer_has_its_markers_written_by_the
         victim.kill()
         victim.start()
         wait_until(ledger.is_in_sync)
-    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), DEADLINE_S)
+    wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), deadline_s=DEADLINE_S)
 
 
 @pytest.mark.java
@@ -217,7 +217,7 @@ def test_java_producers_have_an_epoch_for_each_transaction(
         *("--command-property", "acks=all"),
     )
     assert "5000 records sent" in output
-    wait_until(lambda: len(ledger.read("t")) == 5000, DEADLINE_S)
+    wait_until(lambda: len(ledger.read("t")) == 5000, deadline_s=DEADLINE_S)
     described = tools.run("kafka-transactions", "describe", "--transactional-id", "java")
     row = dict(zip(*(line.split("\t") for line in described.splitlines()[:2]), strict=False))
     assert int(row["ProducerEpoch"]) > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,11 @@ def registration(directory: str = "d", start: str = "s") -> BrokerRegistration:
     return BrokerRegistration(3, endpoints=ends, rack="r", directory_id=directory, start_id=start)
 
 
+def patient(access: ZooKeeperAccess) -> ZooKeeperAccess:
+    """For who only looks on: its session outlasts what is done to the servers."""
+    return replace(access, session_timeout_ms=10_000)
+
+
 async def add_candidate(client: ZooKeeperClient, number: int) -> str:
     await client.ensure_path(CANDIDATES)
     record = CandidateRecord(f"controller-{number}", number, "127.0.0.1", 9000 + number, 1)
@@ -50,7 +56,7 @@ def test_a_broker_announces_itself_as_kafka_does_and_leaves_nothing_behind(
     access: ZooKeeperAccess,
 ) -> None:
     async def story() -> None:
-        async with connected(access) as client:
+        async with connected(patient(access)) as client:
             mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
             mine.start()
             await mine.announced
@@ -71,7 +77,7 @@ def test_a_broker_announces_itself_as_kafka_does_and_leaves_nothing_behind(
 
 def test_controllers_are_found_and_followed(access: ZooKeeperAccess) -> None:
     async def story() -> None:
-        async with connected(access) as client:
+        async with connected(patient(access)) as client:
             told: list[list[str]] = []
             mine = ZooKeeperRegistration(access, registration(), on_controllers=told.append)
             mine.start()
@@ -108,7 +114,7 @@ def test_a_restarted_broker_replaces_the_znode_of_its_earlier_start(
 
 def test_an_id_of_another_broker_that_is_alive_is_refused(access: ZooKeeperAccess) -> None:
     async def story() -> None:
-        async with connected(access) as client:
+        async with connected(patient(access)) as client:
             other = ZooKeeperRegistration(
                 access, registration("theirs"), on_controllers=lambda urls: None
             )
@@ -132,7 +138,7 @@ def test_a_deleted_znode_and_a_lost_session_are_made_good(
     access: ZooKeeperAccess, zookeeper: ZooKeeperEnsemble
 ) -> None:
     async def story() -> None:
-        async with connected(access) as client:
+        async with connected(patient(access)) as client:
             mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
             mine.start()
             await mine.announced

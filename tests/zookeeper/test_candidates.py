@@ -31,6 +31,8 @@ GAP_S = 2.0
 DEADLINE_S = 60.0
 MANY = 1_000
 TRANSACTIONS_MAX = 20
+LASTING = {"session_timeout_ms": 10_000}
+"""Where no session is to end, though all servers start anew on a busy machine."""
 
 
 def test_a_killed_controller_is_replaced_at_once(
@@ -81,7 +83,9 @@ def test_a_controller_that_stops_gives_the_epoch_back(
 def test_records_are_written_and_read_while_zookeeper_is_away_and_nothing_moves(
     tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
 ) -> None:
-    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+    with ZooKeeperCluster(
+        tmp_path, zookeeper, zookeeper_chroot, brokers=3, settings=LASTING
+    ) as cluster:
         cluster.create_topic()
         producer, reader = cluster.producer(), Reader(cluster)
         assert produce(producer, "before")
@@ -114,7 +118,9 @@ def test_who_dies_while_zookeeper_is_away_is_replaced_when_it_is_back(
     tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
 ) -> None:
     """Its partitions wait, and so does acks=all where it is in sync; the others go on."""
-    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+    with ZooKeeperCluster(
+        tmp_path, zookeeper, zookeeper_chroot, brokers=3, settings=LASTING
+    ) as cluster:
         cluster.create_topic(partitions=6)
         producer, reader = cluster.producer(), Reader(cluster)
         active = cluster.active()
@@ -205,7 +211,9 @@ def test_controller_deleted_by_hand_is_made_again_by_its_holder(
 def test_zookeepers_leader_dies_under_load_and_no_record_is_refused(
     tmp_path: Path, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
 ) -> None:
-    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+    with ZooKeeperCluster(
+        tmp_path, zookeeper, zookeeper_chroot, brokers=3, settings=LASTING
+    ) as cluster:
         cluster.create_topic()
         producer = cluster.producer()
         first = cluster.active()
@@ -233,7 +241,9 @@ def test_who_is_killed_and_back_while_zookeeper_is_away_goes_on_where_it_stood(
 
     Once more without any controller.
     """
-    with ZooKeeperCluster(tmp_path, zookeeper, zookeeper_chroot, brokers=3) as cluster:
+    with ZooKeeperCluster(
+        tmp_path, zookeeper, zookeeper_chroot, brokers=3, settings=LASTING
+    ) as cluster:
         cluster.create_topic(partitions=6, replication_factor=3)
         producer, reader = cluster.producer(), Reader(cluster)
         active = cluster.active()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +32,8 @@ class TestZooKeeperStore(StoreContract):
     def _ensemble(self, access: ZooKeeperAccess, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a write does is asked for here, not whether a busy machine does it in a second."""
         monkeypatch.setattr(zookeeper, "WRITE_TIMEOUT_S", 30.0)
-        self.access = access
+        # A session of 1.5 s gives a connection up that is silent for half a second.
+        self.access = replace(access, session_timeout_ms=10_000)
 
     async def open(self, directory: Path) -> ZooKeeperStore:
         client = ZooKeeperClient(self.access)

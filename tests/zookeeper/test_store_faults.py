@@ -258,7 +258,7 @@ def test_a_session_that_ends_with_a_write_in_doubt_ends_the_controller(
         assert world.client.state is ConnectionState.LOST
         assert (await world.table()).lines == {"a": "2"}
 
-    play(story, 1.5)
+    play(story, 4.0)
 
 
 def test_without_servers_metadata_is_frozen_and_nothing_is_lost(

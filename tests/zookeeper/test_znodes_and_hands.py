@@ -208,7 +208,8 @@ def test_requests_under_admin_are_carried_out_or_refused_once(
     znodes.create(f"/admin/delete_topics/{TOPIC}")
     wait_until(lambda: not znodes.get_children("/admin/delete_topics"))
     eventually(lambda: not is_there(znodes, TOP))
-    assert active.page(f"/status/topics/{TOPIC}") == {"status": 404}
+    # The ensemble has it before the controller hears that.
+    wait_until(lambda: active.page(f"/status/topics/{TOPIC}") == {"status": 404})
     refused = "fairlead_zookeeper_refused_requests_total"
     wait_until(lambda: active.metric(refused) == 2)
     assert active.said().count("/admin/reassign_partitions is not carried out") == 1
