@@ -3,9 +3,8 @@
 All work with files happens in a thread of the store's own, in order; the event loop never waits for
 a disk. A failed write or sync is never tried again: the content of the file is then unknown. So the
 store refuses all later requests, and the controller ends and starts again from what can be read,
-which each start writes to a new file.
-Only a rewrite of the journal may fail for lack of space: the file that it leaves is not the journal
-yet.
+which each start writes to a new file. Only such a rewrite of the journal may fail for lack of
+space: the file that it leaves is not the journal yet.
 
 Methods that begin with an underscore run in the store's thread.
 """

@@ -55,6 +55,13 @@ def write_three(directory: Path) -> list[dict[str, dict[str, str]]]:
     return states
 
 
+async def write(directory: Path, table: str) -> None:
+    """What a process does that writes one table and ends."""
+    store = await open_file_store(directory)
+    await store.write([TableWrite(table, None, 1, {"a": "b"})])
+    await store.close()
+
+
 def contents_of(tables) -> dict[str, dict[str, str]]:
     return {name: dict(table.lines) for name, table in tables.items()}
 
@@ -102,12 +109,7 @@ def test_garbage_behind_the_last_commit_is_cut_off_before_the_next(tmp_path: Pat
         journal.write(b"\x00" * 4096)
     assert read_anew(tmp_path) == states[3]
 
-    async def story() -> None:
-        store = await open_file_store(tmp_path)
-        await store.write([TableWrite("v", None, 1, {"a": "b"})])
-        await store.close()
-
-    asyncio.run(story())
+    asyncio.run(write(tmp_path, "v"))
     assert read_anew(tmp_path) == {**states[3], "v": {"a": "b"}}
 
 
@@ -239,13 +241,6 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_not_believed(
     """The kernel counts those pages as written, and never writes them: a power cut shows it."""
     path = tmp_path / "metadata-0000000001.journal"
 
-    async def write(table: str) -> None:
-        store = await open_file_store(tmp_path)
-        try:
-            await store.write([TableWrite(table, None, 1, {"a": "b"})])
-        finally:
-            await store.close()
-
     def fail_for_the_journal(descriptor: int) -> None:
         if os.fstat(descriptor).st_ino == path.stat().st_ino:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -262,13 +257,13 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_not_believed(
         await store.close()
 
     sync = os.fsync
-    asyncio.run(write("before"))
+    asyncio.run(write(tmp_path, "before"))
     asyncio.run(fail_to_write())
     begin = path.read_bytes().index(b'{"writes"') - len("12345678 ")
     size = path.stat().st_size
     inode = path.stat().st_ino
     with path.open("rb+") as pages:
-        asyncio.run(write("after"))
+        asyncio.run(write(tmp_path, "after"))
         # The power cut: the disk never had what lies between, of that file.
         if journal_in(tmp_path).stat().st_ino == inode:
             pages.seek(begin)
@@ -292,12 +287,7 @@ def test_a_start_without_room_goes_on_with_the_journal(
     assert read_anew(tmp_path) == states[3]
     assert journal_in(tmp_path) == before
 
-    async def story() -> None:
-        store = await open_file_store(tmp_path)
-        await store.write([TableWrite("v", None, 1, {"a": "b"})])
-        await store.close()
-
-    asyncio.run(story())
+    asyncio.run(write(tmp_path, "v"))
     assert read_anew(tmp_path) == {**states[3], "v": {"a": "b"}}
 
 
