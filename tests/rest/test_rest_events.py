@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import DEADLINE_S, RestClient, make_topic
+from rest_client import DEADLINE_S, RestClient, make_topic, write_after_a_kill
 
 ORIGIN = "https://example.com"
 SETTINGS = {
@@ -143,7 +143,8 @@ def test_a_stream_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any
         write(client, "t", 0, index=index)
         assert stream.take(1) == [0]
         cluster.brokers[2].kill()
-        write(client, "t", 1, index=index)
+        one = {"partition_id": index, "value": {"type": "JSON", "data": 1}}
+        write_after_a_kill(client, "t", one)
         assert stream.take(1) == [1]
         cluster.brokers[0].stop()
         assert list(stream) == []

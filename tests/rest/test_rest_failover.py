@@ -1,10 +1,8 @@
 """A broker dies under HTTP clients: others take over, within the time of a request."""
 
-import functools
 from typing import Any
 
-from rest_client import RestClient, make_topic, read_topic
-from waiting import wait_until
+from rest_client import RestClient, make_topic, read_topic, write_after_a_kill
 
 SETTINGS = {"fairlead.rest.listener": "127.0.0.1:0", "default.replication.factor": "3"}
 
@@ -19,16 +17,6 @@ def test_what_a_dead_broker_led_is_written_to_its_successor(make_cluster: Any) -
     assert codes == [200] * 6
     cluster.brokers[2].kill()
     for index in range(6):
-        wait_until(functools.partial(is_written, client, index))
+        write_after_a_kill(client, "t", {"partition_id": index})
     assert len(read_topic(cluster.bootstrap, "t", 6, 12)) == 12
     assert client.get("/topics/t").json["partitions"][0]["leader"] != 2
-
-
-def is_written(client: RestClient, index: int) -> bool:
-    """Whether a record is written; 50003 asks for another attempt.
-
-    A request may still go out on a connection whose other end died a moment ago.
-    """
-    code = client.records("t", {"partition_id": index}).reports[0]["error_code"]
-    assert code in (200, 50003)
-    return bool(code == 200)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rest_client import RestClient, make_topic
+from rest_client import RestClient, make_topic, write_after_a_kill
 from waiting import wait_until
 
 SETTINGS = {
@@ -97,8 +97,7 @@ def test_a_read_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any) 
         waiting = pool.submit(client.get, path_of(index))
         wait_until(lambda: in_flight(cluster.brokers[0]) == 1)
         cluster.brokers[2].kill()
-        report = client.records("t", {"partition_id": index, "value": None}).reports[0]
-        assert report["error_code"] == 200
+        write_after_a_kill(client, "t", {"partition_id": index, "value": None})
         assert [each["offset"] for each in waiting.result().json] == [0]
         polls = [pool.submit(client.get, path_of(each, "latest")) for each in (0, index)]
         wait_until(lambda: in_flight(cluster.brokers[0]) == 2)

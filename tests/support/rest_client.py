@@ -134,6 +134,21 @@ def make_topic(
     return name
 
 
+def write_after_a_kill(client: RestClient, topic: str, record: Mapping[str, Any]) -> None:
+    """Write a record, again and again for as long as 50003 asks for another attempt.
+
+    A request may still go out on a connection whose other end died a moment ago: then nobody knows
+    whether it was written, and the answer says so.
+    """
+
+    def is_written() -> bool:
+        (report,) = client.records(topic, record).reports
+        assert report["error_code"] in (200, 50003), report
+        return bool(report["error_code"] == 200)
+
+    wait_until(is_written)
+
+
 def read_topic(bootstrap: str, topic: str, partitions: int, count: int) -> list[Message]:
     """Read so many records from the beginning, as a Kafka client does."""
     consumer = Consumer(

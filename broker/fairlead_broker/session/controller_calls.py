@@ -99,7 +99,7 @@ async def ask_in_parts(
     deadline = clock() + min(max(timeout_ms, 1), ADMIN_TIMEOUT_MS_MAX) / 1000
     for first in range(0, len(asked), SLOTS_PER_CALL_MAX):
         part = {**body, slots: asked[first : first + SLOTS_PER_CALL_MAX]}
-        left_ms = int(1000 * (deadline - clock()))
+        left_ms = round(1000 * (deadline - clock()))
         try:
             if answers and left_ms < 1:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no time was left for this one")

@@ -1,5 +1,6 @@
 """DescribeCluster, DescribeTopicPartitions, DescribeLogDirs, FindCoordinator, InitProducerId."""
 
+import re
 from typing import Any
 
 import pytest
@@ -66,7 +67,9 @@ def test_who_asks_what_moves_and_names_no_time_out_waits(
 ) -> None:
     reply = stage.ask(ListPartitionReassignmentsRequest(timeout_ms=asked_ms), 0)
     assert reply.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert reply.error_message.endswith(f"after {waited_ms} ms")
+    found = re.fullmatch(r"no controller after (\d+) ms", reply.error_message)
+    # What this process has used up itself comes off.
+    assert found is not None and waited_ms - 1000 < int(found[1]) <= waited_ms
 
 
 def describe(stage: Any, *names: str, limit: int = 2000, cursor: Any = None) -> Any:
