@@ -207,7 +207,7 @@ def start_broker(
 def produce(settings: dict[str, str], topic: str) -> int:
     """Write a record; Kafka's code of the outcome."""
     codes: list[int] = []
-    producer = Producer(settings | {"message.timeout.ms": "5000", "log_level": "0"})
+    producer = Producer(settings | {"message.timeout.ms": "15000", "log_level": "0"})
     producer.produce(
         topic, b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0)
     )

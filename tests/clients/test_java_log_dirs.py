@@ -54,7 +54,7 @@ def test_a_replica_moves_to_another_disk(make_cluster: Callable[..., Any], tmp_p
     wanted = {"topic": TOPIC, "partition": 0, "replicas": [0, 1], "log_dirs": ["any", str(there)]}
     plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
     asked = ("--reassignment-json-file", str(plan))
-    throttle = ("--replica-alter-log-dirs-throttle", "100000")
+    throttle = ("--replica-alter-log-dirs-throttle", "30000")
     output = tools.run("kafka-reassign-partitions", *asked, "--execute", *throttle)
     assert re.search(rf"[Ss]uccessfully .*{there} for replica {TOPIC}-0 with broker 1", output)
     (old,), (future,) = replicas_on(tools, [here, there])

@@ -89,6 +89,14 @@ class ClusterTls:
             "fairlead.controller.sessions"
         )
 
+    def find_end(self, key: ClusterKey) -> float | None:
+        """Return when a cluster's certificate ends, in Unix time; None where it has none.
+
+        It may take the Secret's certificate anew, as a handshake does: not on the loop.
+        """
+        identity = self._identity_of(key)
+        return None if identity is None else identity.ends_s
+
     def _build_context(self) -> ssl.SSLContext:
         # What `_choose` sets later has no say in these.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -5,7 +5,7 @@ page. `cluster_families` adds the metrics of their controllers.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from fairlead_controller.kubernetes.reign import Reign
 from fairlead_controller.kubernetes.session_gate import ClusterKey
+from fairlead_controller.metrics.certificate_end import certificates_family
 from fairlead_controller.metrics.cluster_families import ReignView, reign_families
 from fairlead_controller.metrics.loop_lag import LoopLag
 from fairlead_controller.metrics.recent_page import RecentPage
@@ -38,12 +39,15 @@ class CandidateMetrics(Collector):
         informers: Mapping[str, Informer],
         reigns: Mapping[ClusterKey, Reign],
         gate: SessionGate[ClusterKey],
+        find_certificate_end: Callable[[ClusterKey], float | None],
         lag: LoopLag,
     ) -> None:
         self.is_lease_held = False
         self.reigns = reigns
         self._informers = informers
         self._gate = gate
+        self._find_certificate_end = find_certificate_end
+        self._certificate_ends: dict[ClusterKey, float] = {}
         self._lag = lag
         self._looks: dict[ClusterKey, ClusterSummaries] = {}
         self._summaries: dict[ClusterKey, ClusterSummary] = {}
@@ -66,7 +70,12 @@ class CandidateMetrics(Collector):
                 state = reign.parts.controller.committed
                 look = self._looks[key].look
                 self._summaries[key] = await asyncio.to_thread(look, state)
+        self._certificate_ends = await asyncio.to_thread(self._find_ends, list(self.reigns))
         return generate_latest(self._registry)
+
+    def _find_ends(self, keys: Iterable[ClusterKey]) -> dict[ClusterKey, float]:
+        found = {key: self._find_certificate_end(key) for key in keys}
+        return {key: end for key, end in found.items() if end is not None}
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics as of the newest summary of the clusters."""
@@ -83,6 +92,7 @@ class CandidateMetrics(Collector):
             "Longest delay of the event loop in the last minute.",
             self._lag.longest_s,
         )
+        yield certificates_family(self._certificate_ends)
         yield from self._informer_metrics()
         yield from self._store_metrics()
         yield from self._reign_metrics()

@@ -95,6 +95,7 @@ class Candidate:
             informers=self._watches.by_kind,
             reigns=self._reigns.by_key,
             gate=self._gate,
+            find_certificate_end=self._tls.find_end,
             lag=self._lag,
         )
         self._api = AdminApi(

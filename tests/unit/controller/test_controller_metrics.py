@@ -222,8 +222,14 @@ def test_a_candidate_tells_of_each_cluster_under_its_name(
             ),
         }
         gate: Any = SimpleNamespace(waiting=2)
+        ends: dict[tuple[str, str], float] = {("logs", "a"): 1_800_000_000.0}
         metrics = CandidateMetrics(
-            clients={}, informers={}, reigns=reigns, gate=gate, lag=LoopLag()
+            clients={},
+            informers={},
+            reigns=reigns,
+            gate=gate,
+            find_certificate_end=ends.get,
+            lag=LoopLag(),
         )
         metrics.is_lease_held = True
         running = asyncio.create_task(controller.run())
@@ -239,6 +245,9 @@ def test_a_candidate_tells_of_each_cluster_under_its_name(
     assert samples[("fairlead_store_available", "b", "logs")] == 0
     assert samples[("fairlead_cluster_hibernated", "a", "logs")] == 0
     assert samples[("fairlead_cluster_hibernated", "b", "logs")] == 1
+    end = "fairlead_certificate_not_after_timestamp_seconds"
+    assert samples[(end, "a", "CONTROLLER", "logs")] == 1_800_000_000
+    assert (end, "b", "CONTROLLER", "logs") not in samples
     assert samples[(f"{KAFKA}_activecontrollercount", "a", "logs")] == 1
     assert (f"{KAFKA}_activecontrollercount", "b", "logs") not in samples
     assert samples[(f"{KAFKA}_fencedbrokercount", "a", "logs")] == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from cryptography import x509
 from peer_certificates import PeerCertificates
 from waiting import until
 
@@ -192,6 +193,21 @@ def test_a_secret_that_changes_serves_the_next_connection_and_a_bad_one_nobody(
             await reconnect(port, node)
 
     play(story)
+
+
+def test_it_tells_when_the_certificate_ends_that_a_handshake_would_show(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "ns/a")
+    secrets: dict[ClusterKey, dict[str, Any]] = {}
+    tls = ClusterTls(secrets.get)
+    assert tls.find_end(("ns", "a")) is None
+    good = cluster.secret()
+    shown = x509.load_pem_x509_certificate(base64.b64decode(good["data"]["tls.crt"]))
+    bad = {**good, "data": {**good["data"], "tls.key": encode(b"no key")}}
+    for secret in (good, bad):
+        secrets["ns", "a"] = secret
+        assert tls.find_end(("ns", "a")) == shown.not_valid_after_utc.timestamp()
+    del secrets["ns", "a"]
+    assert tls.find_end(("ns", "a")) is None
 
 
 async def reconnect(port: Port, node: Any) -> None:

@@ -70,7 +70,14 @@ async def controller_types(directory: Path) -> Types:
     controller = await open_controller(await open_file_store(directory), now_ms=lambda: 0)
     local = LocalMetrics(controller, SessionServer(controller, b"secret"), LoopLag())
     gate: Any = SimpleNamespace(waiting=0)
-    candidate = CandidateMetrics(clients={}, informers={}, reigns={}, gate=gate, lag=LoopLag())
+    candidate = CandidateMetrics(
+        clients={},
+        informers={},
+        reigns={},
+        gate=gate,
+        find_certificate_end=lambda _: None,
+        lag=LoopLag(),
+    )
     on_zookeeper = ZooKeeperCandidateMetrics(
         find_reign=lambda: None,
         is_connected=lambda: True,
