@@ -14,8 +14,10 @@ from local_cluster import Cli, take_cluster_ports
 from secure_listener import Certificates
 from token_server import TokenServer
 from tokens import TokenIssuer, oauth_settings
+from waiting import wait_until
 
 from fairlead_cli.local.client_files import read_client_file
+from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import Cluster
 from fairlead_spark.errors import SourceError
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = 50
-LIFE_S = 4
+LIFE_S = 12
+EARLY = (0.25, 0.3)
+"""When it logs in again, of that life: a busy machine has long until the login ends."""
+FRESH_S = 3
+"""What the endpoint says, so that each login is by another token."""
 ISSUER = TokenIssuer()
 RIGHTS = (
     "READ topic:in",
@@ -151,17 +157,17 @@ def test_a_connection_logs_in_again_before_its_token_ends(
     """The broker ends a login with its token; the reply that was read last stays where it lies."""
 
     def answer() -> tuple[int, dict[str, Any]]:
-        # In whole seconds, and not before the endpoint says that it ends.
         token = ISSUER.sign(sub="service", exp=int(time.time()) + LIFE_S + 1)
-        return 200, {"access_token": token, "expires_in": LIFE_S}
+        return 200, {"access_token": token, "expires_in": FRESH_S}
 
     monkeypatch.setattr(tokens, "answer", answer)
+    monkeypatch.setattr(limits, "REAUTHENTICATION_SHARES", EARLY)
     file = token_file(cli, tokens, tmp_path, **{"sasl.oauthbearer.scope": "short"})
     bootstrap = read_client_file(file)["bootstrap.servers"]
     cluster = Cluster(ClientSettings(bootstrap, config_file=str(file)))
     (node_id, *_) = cluster.read_node_ids()
     connection = cluster.connection(node_id)
-    until = time.monotonic() + 2.5 * LIFE_S
+    until = time.monotonic() + 1.5 * LIFE_S
     asked = len(tokens.asked)
     while time.monotonic() < until:
         kept = bytes(connection.frame)
@@ -183,17 +189,15 @@ def test_a_login_that_is_refused_the_second_time_is_tried_on_a_new_connection(
     def answer() -> tuple[int, dict[str, Any]]:
         issuer = TokenIssuer() if len(answered) == 1 else ISSUER
         answered.append(issuer.sign(sub="service", exp=int(time.time()) + LIFE_S + 1))
-        return 200, {"access_token": answered[-1], "expires_in": LIFE_S}
+        return 200, {"access_token": answered[-1], "expires_in": FRESH_S}
 
     monkeypatch.setattr(tokens, "answer", answer)
+    monkeypatch.setattr(limits, "REAUTHENTICATION_SHARES", EARLY)
     file = token_file(cli, tokens, tmp_path, **{"sasl.oauthbearer.scope": "changing"})
     bootstrap = read_client_file(file)["bootstrap.servers"]
     cluster = Cluster(ClientSettings(bootstrap, config_file=str(file)))
-    until = time.monotonic() + 1.5 * LIFE_S
-    while time.monotonic() < until:
-        assert cluster.read_node_ids()
-        time.sleep(0.1)
-    assert len(answered) > 2
+    wait_until(lambda: cluster.read_node_ids() and len(answered) > 2)
+    assert cluster.read_node_ids()
     cluster.close()
 
 
