@@ -8,12 +8,14 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from local_cluster import Cli
 
 from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.rebalance.progress import read_progress
 
+RATE = "fairlead.reassignment.throttled.rate"
 TOPIC = ("topic", "create", "t", "--partitions", "12", "--replication-factor", "2")
 
 
@@ -40,6 +42,19 @@ def with_an_empty_broker(cli: Cli, *arguments: str) -> None:
     cli.ok("broker", "drain", "3", "--wait")
     fill(cli)
     cli.ok("broker", "undrain", "3")
+
+
+def copy_at(cli: Cli, rate: int) -> None:
+    """Have all brokers copy so many bytes a second, from now on."""
+    admin = AdminClient({"bootstrap.servers": cli.status()["bootstrap"]})
+    entry = ConfigEntry(RATE, str(rate), incremental_operation=AlterConfigOpType.SET)
+    for broker in read_cluster_file(Layout(cli.data).cluster_file).brokers:
+        # librdkafka takes one a call.
+        resource = ConfigResource(
+            ConfigResource.Type.BROKER, str(broker.id), incremental_configs=[entry]
+        )
+        (answer,) = admin.incremental_alter_configs([resource]).values()
+        answer.result(60)
 
 
 def held(plan: Any, when: int) -> dict[int, int]:
@@ -98,7 +113,7 @@ def test_a_new_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path)
 
 
 def test_the_next_controller_goes_on_and_who_looks_on_asks_another_broker(cli: Cli) -> None:
-    with_an_empty_broker(cli, "--set", "fairlead.reassignment.throttled.rate=200000")
+    with_an_empty_broker(cli, "--set", f"{RATE}=20000")
     before = replicas(cli)
     plan = cli.ok("rebalance", "-o", "json").json
     begun = cli.ok("rebalance", "--execute", plan["id"], "-o", "json").json
@@ -107,9 +122,10 @@ def test_the_next_controller_goes_on_and_who_looks_on_asks_another_broker(cli: C
     # The first of these has died since it was found, say.
     addresses = f"127.0.0.1:1,{cli.status()['bootstrap']}"
     assert read_progress(plan, addresses)["moving"] > 0
-    looking_on = cli.spawn("rebalance", "--status", plan["id"], "--wait", "--timeout-s", "45")
+    copy_at(cli, 200_000)
+    looking_on = cli.spawn("rebalance", "--status", plan["id"], "--wait", "--timeout-s", "90")
     cli.ok("broker", "kill", "0", "--no-wait")
-    done, _ = looking_on.communicate(timeout=60)
+    done, _ = looking_on.communicate(timeout=120)
     count = len(plan["moves"])
     assert f"Plan {plan['id']}: {count} of {count} partitions done" in done
     assert looking_on.returncode == 0
@@ -118,7 +134,7 @@ def test_the_next_controller_goes_on_and_who_looks_on_asks_another_broker(cli: C
 
 
 def test_what_goes_slowly_is_called_back(cli: Cli) -> None:
-    with_an_empty_broker(cli, "--set", "fairlead.reassignment.throttled.rate=1")
+    with_an_empty_broker(cli, "--set", f"{RATE}=1")
     before = replicas(cli)
     plan = cli.ok("rebalance", "-o", "json").json
     assert plan["durationS"] > 1000
