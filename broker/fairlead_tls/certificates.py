@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -45,6 +46,15 @@ _BLOCK: Final = re.compile(
 )
 _LINE_LENGTH: Final = 64
 _CERTIFICATE: Final = "CERTIFICATE"
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What cryptography raises of a certificate, in part only when a field of it is looked at."""
 
 
 class CertificateError(ValueError):
@@ -117,9 +127,10 @@ def build_identity(
     Kafka's rule for a certificate that takes the place of `previous`: its names are the same,
     unless the settings allow others.
     """
-    certificate = _check_chain(settings, material)
-    if previous is not None:
-        _check_names(settings, previous.certificate, certificate)
+    with _readable(settings.chain):
+        certificate = _check_chain(settings, material)
+        if previous is not None:
+            _check_names(settings, previous.certificate, certificate)
     return Identity(material, _build_context(settings, material), certificate)
 
 
@@ -128,13 +139,14 @@ def build_peer_identity(
 ) -> PeerIdentity:
     """Check what was read, and that it says who this process is; CertificateError."""
     tls = settings.tls
-    certificate = _check_chain(tls, material, is_peer=True)
-    if previous is not None:
-        _check_names(tls, previous.certificate, certificate)
-    try:
-        name = find_own_name(read_peer_names(certificate), settings.broker_id)
-    except (PeerNameError, ValueError) as error:
-        raise CertificateError(f"{tls.chain.setting}: {error}") from None
+    with _readable(tls.chain):
+        certificate = _check_chain(tls, material, is_peer=True)
+        if previous is not None:
+            _check_names(tls, previous.certificate, certificate)
+        try:
+            name = find_own_name(read_peer_names(certificate), settings.broker_id)
+        except PeerNameError as error:
+            raise CertificateError(f"{tls.chain.setting}: {error}") from None
     _check_trusted(tls, material)
     server, client = (
         _build_context(tls, material, protocol)
@@ -143,19 +155,27 @@ def build_peer_identity(
     return PeerIdentity(material, server, certificate, name, client)
 
 
+@contextmanager
+def _readable(source: PemSource) -> Iterator[None]:
+    """Raise CertificateError in place of what cryptography says of certificates of a setting."""
+    try:
+        yield
+    except CertificateError:
+        raise
+    except _UNREADABLE as error:
+        raise CertificateError(f"{source.setting}: {error}") from None
+
+
 def _check_chain(
     settings: TlsSettings, material: TlsMaterial, *, is_peer: bool = False
 ) -> x509.Certificate:
     where = settings.chain.setting
     password = settings.key_password
-    try:
-        leaf, *issuers = x509.load_pem_x509_certificates(material.chain.encode())
-    except ValueError as error:
-        raise CertificateError(f"{where}: {error}") from None
+    leaf, *issuers = x509.load_pem_x509_certificates(material.chain.encode())
     try:
         secret = password.encode() if password else None
         key = load_pem_private_key(material.key.encode(), secret)
-    except (ValueError, TypeError) as error:
+    except _UNREADABLE as error:
         raise CertificateError(f"{settings.key.setting}: the key cannot be read: {error}") from None
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
@@ -190,7 +210,8 @@ def _check_chain(
 
 def _check_trusted(settings: TlsSettings, material: TlsMaterial) -> None:
     """Refuse a certificate that peers with the same trust would refuse: the order is wrong."""
-    trusted = x509.load_pem_x509_certificates(material.trust.encode())
+    with _readable(settings.trust or settings.chain):
+        trusted = x509.load_pem_x509_certificates(material.trust.encode())
     for subject in x509.load_pem_x509_certificates(material.chain.encode()):
         if subject in trusted or any(_is_issued_by(subject, each) for each in trusted):
             return

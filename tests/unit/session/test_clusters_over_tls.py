@@ -202,9 +202,9 @@ def test_it_tells_when_the_certificate_ends_that_a_handshake_would_show(tmp_path
     assert tls.find_end(("ns", "a")) is None
     good = cluster.secret()
     shown = x509.load_pem_x509_certificate(base64.b64decode(good["data"]["tls.crt"]))
-    bad = {**good, "data": {**good["data"], "tls.key": encode(b"no key")}}
-    for secret in (good, bad):
-        secrets["ns", "a"] = secret
+    spoilt = {"tls.key": encode(b"no key")}, {"ca.crt": encode(cluster.trust.replace(b"A", b"!"))}
+    for changed in ({}, *spoilt):
+        secrets["ns", "a"] = {**good, "data": {**good["data"], **changed}}
         assert tls.find_end(("ns", "a")) == shown.not_valid_after_utc.timestamp()
     del secrets["ns", "a"]
     assert tls.find_end(("ns", "a")) is None
