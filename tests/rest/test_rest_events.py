@@ -149,7 +149,8 @@ def test_a_stream_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any
         cluster.brokers[0].stop()
         assert list(stream) == []
     other = RestClient(cluster.brokers[1].rest_url)
-    write(other, "t", 2, index=index)
+    two = {"partition_id": index, "value": {"type": "JSON", "data": 2}}
+    write_after_a_kill(other, "t", two)
     with EventStream(other, path, Last_Event_ID=stream.last_event_id) as stream:
         assert stream.take(1) == [2]
 

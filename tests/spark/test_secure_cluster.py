@@ -34,7 +34,7 @@ LIFE_S = 12
 EARLY = (0.25, 0.3)
 """When it logs in again, of that life: a busy machine has long until the login ends."""
 FRESH_S = 3
-"""What the endpoint says, so that each login is by another token."""
+"""The life that the endpoint tells of: so each login is by another token."""
 ISSUER = TokenIssuer()
 RIGHTS = (
     "READ topic:in",

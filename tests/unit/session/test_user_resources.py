@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_broker.session import controller_session
 from fairlead_controller.kubernetes import user_resource_calls
 from fairlead_controller.kubernetes.user_resource_calls import (
     UserRequestError,
@@ -59,6 +60,8 @@ def test_a_broker_that_does_not_tell_holds_up_what_was_forgotten(
     play, wait_until, monkeypatch
 ) -> None:
     monkeypatch.setattr(user_resource_calls, "HEARD_S", 0.1)
+    # The first heartbeat is due before a controller has said how often they come.
+    monkeypatch.setattr(controller_session, "HEARTBEAT_INTERVAL_MS", 600_000)
 
     async def story(stage: Any) -> None:
         await stage.start_controller(timing=SessionTiming(600_000, 6_000_000))
