@@ -31,7 +31,6 @@ STRANGERS_PER_IP_MAX: Final = 500
 """Such clients at once, and of one address; one more, and the oldest goes."""
 STRANGER_UNSENT_BYTES_MAX: Final = 16 * KIB
 """Replies that wait for such a client; beyond, its next request isn't handled."""
-TLS_HANDSHAKE_THREADS: Final = 2
 PLAIN_PASSWORD_BYTES_MAX: Final = 1_024
 PLAIN_REMEMBERED_MAX: Final = 1_000
 """Passwords that were right a moment ago, so that they are not derived again."""

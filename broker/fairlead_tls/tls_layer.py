@@ -19,7 +19,9 @@ from fairlead_tls.engine import HANDSHAKE_RECORD, TlsEngine, TlsRefusedError
 from fairlead_tls.limits import HANDSHAKE_STEP_BYTES, UNASKED_BYTES_MAX
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent.futures import Future
+
+    from fairlead_tls.handshake_pool import HandshakePool
 
 PEER: Final = "fairlead_peer"
 """Extra information of a transport: who has shown a certificate, as `Terms.identify` says it."""
@@ -60,7 +62,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         self,
         above: asyncio.Protocol,
         tls: Terms[Peer],
-        pool: Executor,
+        pool: HandshakePool,
         on_refused: Refused,
         on_secure: Callable[[Peer], None] | None = None,
     ) -> None:
@@ -77,7 +79,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         self._raw: asyncio.Transport
         self._transport: _TlsTransport
         self._is_secure = False
-        self._step: asyncio.Future[Peer | None] | None = None
+        self._step: Future[Peer | None] | None = None
         self._behind = b""
         """What came with a step of the handshake and may be no part of it: one read at most."""
         self._is_paused = False
@@ -105,7 +107,9 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         return self.above.eof_received() if self.is_plain else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the protocol above."""
+        """Tell the protocol above; a step of the handshake that waits is done for nobody."""
+        if self._step is not None:
+            self._step.cancel()
         self.above.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -181,8 +185,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             return
         # Nothing may be fed while a thread is at it.
         self._raw.pause_reading()
-        self._step = self._loop.run_in_executor(self._pool, self._do_step)
-        self._step.add_done_callback(self._on_step)
+        self._step = self._pool.run(self._do_step, self._on_step)
 
     def _do_step(self) -> Peer | None:
         """Do one step in a thread; return who the peer is once the handshake is done."""
@@ -190,9 +193,9 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             return None
         return self._tls.identify(self.engine.tls)
 
-    def _on_step(self, step: asyncio.Future[Peer | None]) -> None:
+    def _on_step(self, step: Future[Peer | None]) -> None:
         self._step = None
-        if step.cancelled() or self._raw.is_closing():
+        if self._raw.is_closing():
             return
         try:
             peer = step.result()

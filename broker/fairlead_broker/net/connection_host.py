@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from fairlead_broker.measures.broker_metrics import BrokerMetrics
     from fairlead_broker.net.connection_quotas import ConnectionQuotas
     from fairlead_broker.net.frame_memory import FrameMemory
-    from fairlead_broker.net.handshakes import HandshakePool
     from fairlead_broker.net.peer_log import PeerLog
     from fairlead_broker.net.read_ahead import ReadAhead
     from fairlead_broker.net.ready_replies import ReadyReplies
+    from fairlead_tls.handshake_pool import HandshakePool
 
 HostedT_contra = TypeVar("HostedT_contra", contravariant=True)
 

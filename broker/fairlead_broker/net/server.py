@@ -57,7 +57,6 @@ from fairlead_broker.net.creation_allowance import CreationAllowance
 from fairlead_broker.net.delayed_sockets import DelayedSockets
 from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.net.frame_memory import FrameMemory
-from fairlead_broker.net.handshakes import HandshakePool
 from fairlead_broker.net.peer_log import PeerLog
 from fairlead_broker.net.read_ahead import ReadAhead
 from fairlead_broker.net.ready_replies import ReadyReplies
@@ -66,6 +65,7 @@ from fairlead_broker.net.transport import open_plain
 from fairlead_model.host_address import peer_address
 from fairlead_model.session.unproved_peers import UnprovedPeers
 from fairlead_sockets.listening import bound_port, open_listening_socket
+from fairlead_tls.handshake_pool import HandshakePool
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger(__name__)
 _SWEEP_S: Final = 1.0
 _ACCEPT_PAUSE_S: Final = 0.05
+_HANDSHAKES_PAUSE_S: Final = 0.01
 _DESCRIPTORS_PAUSE_S: Final = 1.0
 _STOP_POLL_S: Final = 0.01
 _SYSTEM_DEFAULT: Final = -1
@@ -316,7 +317,8 @@ class Server:
 
     def _accept(self, listening: socket.socket, listener: Listener) -> None:
         creations = self._internal_creations if listener.is_internal else self._client_creations
-        for _ in range(min(ACCEPTS_PER_TURN, creations.available(self.loop.time()))):
+        allowed = creations.available(self.loop.time()) if self._has_room(listener) else 0
+        for _ in range(min(ACCEPTS_PER_TURN, allowed)):
             try:
                 sock, address = listening.accept()
             except BlockingIOError:
@@ -334,6 +336,12 @@ class Server:
                 self._admit_client(sock, client_host, listener)
         if creations.is_spent:
             self._pause_accepting(listening, listener, _ACCEPT_PAUSE_S)
+        elif not self._has_room(listener):
+            self._pause_accepting(listening, listener, _HANDSHAKES_PAUSE_S)
+
+    def _has_room(self, listener: Listener) -> bool:
+        """Tell whether newcomers would find the threads of handshakes free enough."""
+        return listener.name not in self._transports or self.handshakes_on(listener).has_room
 
     def _pause_accepting(
         self, listening: socket.socket, listener: Listener, pause_s: float

@@ -58,8 +58,8 @@ class TlsReader(FrameReader):
         "_end_timer",
         "_is_due",
         "_is_secure",
-        "_is_stepping",
         "_sender",
+        "_step",
         "_stream",
         "_transport",
     )
@@ -81,7 +81,7 @@ class TlsReader(FrameReader):
         self._sender = sender
         self._transport = transport
         self._is_secure = False
-        self._is_stepping = False
+        self._step: Future[Peer | None] | None = None
         self._is_due = False
         self._end_timer: asyncio.TimerHandle | None = None
 
@@ -119,7 +119,8 @@ class TlsReader(FrameReader):
             self._end_timer.cancel()
         if self._is_secure and self._sender.may_end:
             self._stream.end()
-        elif not self._is_stepping:
+        elif self._step is None or self._step.cancel():
+            # Otherwise a thread is at it.
             self._stream.send_alert()
         super().close()
 
@@ -144,13 +145,13 @@ class TlsReader(FrameReader):
         except TlsRefusedError as error:
             self._refuse(error)
             return
-        self._is_stepping = True
         self._server.loop.remove_reader(self._fd)
         step = partial(_step, self._stream, self._transport.identify)
-        self._server.handshakes_on(connection.listener).run(step, self._on_step)
+        pool = self._server.handshakes_on(connection.listener)
+        self._step = pool.run(step, self._on_step)
 
     def _on_step(self, future: Future[Peer | None]) -> None:
-        self._is_stepping = False
+        self._step = None
         connection = self._connection
         if connection.is_closed:
             return

@@ -48,6 +48,7 @@ from fairlead_broker.rest.slices import Slices
 from fairlead_broker.rest.table import OPERATIONS
 from fairlead_model.broker import REST_ENDPOINT
 from fairlead_model.host_address import join_address, peer_address
+from fairlead_sockets.accepting import Acceptor
 from fairlead_sockets.listening import bound_port, open_listening_socket
 from fairlead_wire.errors import KafkaError
 
@@ -123,7 +124,7 @@ class RestServer:
             logger=_SILENT,
         )
         self._socket: socket.socket | None = None
-        self._listening: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._base_url = ""
         self._in_flight = 0
 
@@ -145,13 +146,12 @@ class RestServer:
             from fairlead_broker.rest.tls_door import TlsDoor
 
             metrics = self._broker.metrics
-            self._door = TlsDoor(self._tls, self._http, metrics, self._peer_log)
+            self._door = TlsDoor(self._tls, self._http, metrics, self._peer_log, self._on_room)
         self._broker.forwarded_http = serve_forwarded(self._http)
-        self._listening = await asyncio.get_running_loop().create_server(
-            self._accept, sock=self._socket, backlog=ACCEPTS_PER_TURN
+        self._acceptor = Acceptor(
+            self._socket, self._open, per_turn=ACCEPTS_PER_TURN, has_room=self._has_room
         )
-        # asyncio has one number for both: what it accepts in a turn, and the kernel's queue.
-        self._socket.listen(LISTEN_BACKLOG)
+        self._acceptor.resume()
 
     def publish(self) -> None:
         """Take note of a new image of the cluster."""
@@ -163,8 +163,8 @@ class RestServer:
         self._stopping.set()
         self._broker.forwarded_http = None
         self._fetches.end_waits()
-        if self._listening is not None:
-            self._listening.close()
+        if self._acceptor is not None:
+            await self._acceptor.close()
         elif self._socket is not None:
             self._socket.close()
         if self._door is not None:
@@ -177,8 +177,15 @@ class RestServer:
         self._forwarding.close()
         self._calls.close()
 
-    def _accept(self) -> asyncio.BaseProtocol:
+    def _open(self) -> asyncio.BaseProtocol:
         return self._http() if self._door is None else self._door.open()
+
+    def _has_room(self) -> bool:
+        return self._door is None or self._door.handshakes.has_room
+
+    def _on_room(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.resume()
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, whatever is wrong with it."""

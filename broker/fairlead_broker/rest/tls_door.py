@@ -8,7 +8,6 @@ connection gets the certificate of its moment.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -16,10 +15,10 @@ from fairlead_broker.limits import (
     STRANGER_S,
     STRANGERS_MAX,
     STRANGERS_PER_IP_MAX,
-    TLS_HANDSHAKE_THREADS,
 )
 from fairlead_model.host_address import peer_address
 from fairlead_model.session.unproved_peers import UnprovedPeers
+from fairlead_tls.handshake_pool import HandshakePool
 from fairlead_tls.tls_layer import TlsLayer
 
 if TYPE_CHECKING:
@@ -58,14 +57,19 @@ class TlsDoor:
         serve: Callable[[], asyncio.Protocol],
         metrics: BrokerMetrics,
         peer_log: PeerLog,
+        on_room: Callable[[], None],
     ) -> None:
-        """`serve` makes what speaks HTTP over a connection that is secure."""
+        """Take nothing yet.
+
+        `serve` makes what speaks HTTP over a connection that is secure. `on_room` is called when
+        handshakes have room again that had none.
+        """
         self._terms = _Terms(listener)
         self._serve = serve
         self._metrics = metrics
         self._peer_log = peer_log
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(TLS_HANDSHAKE_THREADS, "rest-handshake")
+        self.handshakes = HandshakePool(self._loop, on_room)
         self._strangers: UnprovedPeers[_Stranger] = UnprovedPeers(
             total_max=STRANGERS_MAX, per_address_max=STRANGERS_PER_IP_MAX, patience_s=STRANGER_S
         )
@@ -77,7 +81,7 @@ class TlsDoor:
         return TlsLayer(
             stranger,
             self._terms,
-            self._pool,
+            self.handshakes,
             on_refused=self._on_refused,
             on_secure=partial(self._let_in, stranger),
         )
@@ -88,7 +92,7 @@ class TlsDoor:
             self._sweep_timer.cancel()
         for stranger in self._strangers.take_overdue(float("inf")):
             stranger.abort()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.handshakes.close()
 
     def arrived(self, stranger: _Stranger, address: str) -> None:
         """Count a connection that has come; where there are too many, the oldest goes."""

@@ -10,7 +10,6 @@ brokers out. The HTTP server sees a connection only once the head of a request h
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from aiohttp import web
@@ -20,8 +19,10 @@ from fairlead_controller.sessions.session_tls import SessionTls
 from fairlead_model.host_address import peer_address
 from fairlead_model.session.session_protocol import UNPROVED_BYTES_MAX
 from fairlead_model.session.unproved_peers import UnprovedPeers
+from fairlead_sockets.accepting import Acceptor
 from fairlead_sockets.listening import open_listening_socket
 from fairlead_tls.engine import HANDSHAKE_RECORD
+from fairlead_tls.handshake_pool import HandshakePool
 from fairlead_tls.tls_layer import TlsLayer
 
 logger = logging.getLogger(__name__)
@@ -31,10 +32,7 @@ UNPROVED_MAX: Final = 1024
 UNPROVED_PER_ADDRESS_MAX: Final = 512
 ACCEPTS_PER_TURN: Final = 8
 """Small, so that a broker has many turns of the loop before a flood of connections ends it."""
-TURNS_OF_AN_ACCEPT: Final = 4
-"""Turns of the loop from an accept until the connection is made, and one more until it is ended."""
 BACKLOG: Final = 1024
-HANDSHAKE_THREADS: Final = 2
 
 HEAD_END: Final = b"\r\n\r\n"
 """The end of the head of an HTTP request."""
@@ -48,14 +46,14 @@ class SessionDoor:
     def __init__(self, tls: SessionTls | None = None) -> None:
         """With `tls` peers show certificates before anything else is read of them."""
         self._tls = tls
-        self._handshakes: ThreadPoolExecutor | None = None
         self._loop = asyncio.get_running_loop()
+        self._handshakes = HandshakePool(self._loop, self._on_room)
         self._strangers: UnprovedPeers[_Stranger] = UnprovedPeers(
             total_max=UNPROVED_MAX,
             per_address_max=UNPROVED_PER_ADDRESS_MAX,
             patience_s=UNPROVED_S,
         )
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._log = RareLog(logger)
         self._is_closed = False
@@ -71,13 +69,13 @@ class SessionDoor:
         if serve is None:
             raise RuntimeError("the HTTP server has not been set up")
         listening = open_listening_socket(host, port, backlog=BACKLOG)
-        self._server = await self._loop.create_server(
+        self._acceptor = Acceptor(
+            listening,
             lambda: self._open(_Stranger(self, serve)),
-            sock=listening,
-            backlog=ACCEPTS_PER_TURN,
+            per_turn=ACCEPTS_PER_TURN,
+            has_room=lambda: self._handshakes.has_room,
         )
-        # asyncio has one number for both: what it accepts in a turn, and the kernel's queue.
-        listening.listen(BACKLOG)
+        self._acceptor.resume()
         self._look()
         bound, number = listening.getsockname()[:2]
         return str(bound), int(number)
@@ -85,9 +83,11 @@ class SessionDoor:
     def _open(self, stranger: "_Stranger") -> asyncio.Protocol:
         if self._tls is None:
             return stranger
-        if self._handshakes is None:
-            self._handshakes = ThreadPoolExecutor(HANDSHAKE_THREADS, "tls-handshake")
         return TlsLayer(stranger, self._tls, self._handshakes, self._note_handshake)
+
+    def _on_room(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.resume()
 
     def _note_handshake(self, reason: str) -> None:
         self._log.note(
@@ -100,20 +100,13 @@ class SessionDoor:
     async def close(self) -> None:
         """Stop listening, and end the connections that have not proved themselves."""
         self._is_closed = True
-        if self._handshakes is not None:
-            self._handshakes.shutdown(wait=False, cancel_futures=True)
+        if self._acceptor is not None:
+            await self._acceptor.close()
         if self._timer is not None:
             self._timer.cancel()
         for stranger in self._strangers.take_overdue(float("inf")):
             stranger.abort()
-        if self._server is None:
-            return
-        # A server that is closed loses what it has accepted in this turn.
-        for listening in self._server.sockets:
-            self._loop.remove_reader(listening.fileno())
-        for _ in range(TURNS_OF_AN_ACCEPT):
-            await asyncio.sleep(0)
-        self._server.close()
+        self._handshakes.close()
 
     def arrived(self, stranger: "_Stranger", address: str) -> None:
         """Count a new connection; if there are too many now, abort the oldest."""

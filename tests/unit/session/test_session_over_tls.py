@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,9 @@ from waiting import until
 
 from fairlead_broker.session.link import SessionRefusedError
 from fairlead_controller.sessions import door as session_door
+from fairlead_tls.engine import TlsEngine
 from fairlead_tls.peer_names import PeerName
+from fairlead_tls.tls_layer import TlsLayer
 
 Play = Callable[[Callable[[Any], Any]], None]
 
@@ -177,6 +180,42 @@ def test_half_handshakes_hurt_nobody(play: Play, peers: PeerCertificates, greeti
             await second.session.start()
             await second.session.wait_registered(20)
             assert stage.server._door.strangers <= session_door.UNPROVED_PER_ADDRESS_MAX
+            assert first.session.is_connected
+        assert stage.server.sessions.fencings == {}
+
+    play(story)
+
+
+def whole_hello() -> bytes:
+    client = TlsEngine()
+    client.begin_client(ssl.create_default_context(), "localhost")
+    client.step_handshake()
+    return client.outgoing.read()
+
+
+def test_handshakes_that_compute_slowly_hurt_nobody(
+    play: Play, peers: PeerCertificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those whose connections had been ended already waited before all that came later."""
+    step = TlsLayer._do_step
+
+    def step_slowly(layer: Any) -> Any:
+        time.sleep(0.005)
+        return step(layer)
+
+    monkeypatch.setattr(TlsLayer, "_do_step", step_slowly)
+
+    async def story(stage: Any) -> None:
+        await stage.start_controller(certificate=controller(peers))
+        door = stage.server._door
+        first = await stage.start_node(0, certificate=broker(peers, 0))
+        with flood(f"127.0.0.1:{stage.port}", 0, whole_hello()):
+            await until(lambda: door.strangers >= 100)
+            await until(lambda: not door._handshakes.has_room)
+            second = stage.node(1, certificate=broker(peers, 1))
+            await second.session.start()
+            await second.session.wait_registered(30)
+            assert door._handshakes._unfinished <= session_door.UNPROVED_PER_ADDRESS_MAX
             assert first.session.is_connected
         assert stage.server.sessions.fencings == {}
 

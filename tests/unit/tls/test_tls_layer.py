@@ -2,8 +2,10 @@
 
 import asyncio
 import ssl
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from waiting import until
 
 from fairlead_operator.certificates.authority import issue, make_authority
 from fairlead_tls.engine import TlsEngine
+from fairlead_tls.handshake_pool import HANDSHAKE_THREADS, HandshakePool
 from fairlead_tls.limits import HANDSHAKE_BYTES_MAX, HANDSHAKE_STEP_BYTES, UNASKED_BYTES_MAX
 from fairlead_tls.tls_layer import TlsLayer
 
@@ -91,7 +94,7 @@ class Server:
 async def speak(server: Server, client: TlsEngine) -> tuple[Socket, Above, list[str]]:
     """Have a client send the end of its handshake and `BODY` in one write."""
     raw, above, refusals = Socket(), Above(), list[str]()
-    with ThreadPoolExecutor(1) as pool:
+    with closing(HandshakePool(asyncio.get_running_loop())) as pool:
         layer = TlsLayer(above, server, pool, refusals.append)
         layer.connection_made(raw)
         client.begin_client(ssl.create_default_context(cafile=str(server.ca)), "localhost")
@@ -126,7 +129,7 @@ def test_a_handshake_without_an_end_is_refused(tmp_path: Path, at_once: int) -> 
 
     async def run() -> tuple[Socket, list[str]]:
         raw, refusals = Socket(), list[str]()
-        with ThreadPoolExecutor(1) as pool:
+        with closing(HandshakePool(asyncio.get_running_loop())) as pool:
             layer = TlsLayer(Above(), server, pool, refusals.append)
             layer.connection_made(raw)
             at = 0
@@ -139,6 +142,33 @@ def test_a_handshake_without_an_end_is_refused(tmp_path: Path, at_once: int) -> 
     raw, refusals = asyncio.run(run())
     assert raw.is_closed
     assert len(refusals) == 1
+
+
+def test_a_connection_that_closes_takes_its_step_along(tmp_path: Path) -> None:
+    """A flood left the steps of thousands of closed connections waiting before all others."""
+
+    async def run() -> None:
+        server, may_go_on, ran = Server(tmp_path), threading.Event(), list[int]()
+        layers = []
+        with closing(HandshakePool(asyncio.get_running_loop())) as pool:
+            for _ in range(HANDSHAKE_THREADS):
+                pool.run(may_go_on.wait, lambda _: None)
+            for number in range(3):
+                client = TlsEngine()
+                client.begin_client(ssl.create_default_context(), "localhost")
+                client.step_handshake()
+                layer = TlsLayer(Above(), server, pool, list[str]().append)
+                layer._do_step = partial(ran.append, number)  # type: ignore[method-assign]
+                layer.connection_made(Socket())
+                layer.data_received(client.outgoing.read())
+                layers.append(layer)
+            layers[0].connection_lost(None)
+            layers[2].connection_lost(ConnectionResetError())
+            may_go_on.set()
+            await until(lambda: ran)
+        assert ran == [1]
+
+    asyncio.run(run())
 
 
 class NewKeys:
@@ -173,7 +203,7 @@ async def ask_for_keys(directory: Path, count: int, *, is_taken: bool) -> tuple[
     context.keylog_filename = str(directory / "keys")
     client.begin_client(context, "localhost")
     unsent_max = 0
-    with ThreadPoolExecutor(1) as pool:
+    with closing(HandshakePool(asyncio.get_running_loop())) as pool:
         layer = TlsLayer(Above(), server, pool, list[str]().append)
         layer.connection_made(raw)
         while not client.step_handshake():
