@@ -95,7 +95,7 @@ class RangeReader:
                     self._position = fetched.next_offset
                 if self._position > reached:
                     deadline = time.monotonic() + self._settings.poll_timeout_s
-                elif time.monotonic() > deadline:
+                elif self._missing_since is None and time.monotonic() > deadline:
                     raise self._timed_out(PassingError("the broker sends no records"))
         finally:
             if pending is not None:
@@ -161,6 +161,7 @@ class RangeReader:
         )
         self._raise_for(reply.error_code)
         if not reply.responses or not reply.responses[0].partitions:
+            self._missing_since = None
             self._wait_for_quota(reply.throttle_time_ms)
             return None
         partition = reply.responses[0].partitions[0]
@@ -293,7 +294,8 @@ class RangeReader:
     def _recover(self, error: Exception, deadline: float) -> None:
         """Look for the leader anew, after a moment; fails when the time for that is over."""
         now = time.monotonic()
-        # A topic that is gone is no time-out, however short that is.
+        # A topic that is gone is no time-out, however short that is, and however long a machine
+        # has stood still meanwhile.
         patience_s = min(limits.MISSING_TOPIC_S, self._settings.poll_timeout_s / 2)
         if not isinstance(error, MissingTopicError):
             self._missing_since = None
@@ -303,7 +305,7 @@ class RangeReader:
             self._lose_topic(error)
             self._position = self._wanted.until
             return
-        if now > deadline:
+        if now > deadline and self._missing_since is None:
             raise self._timed_out(error) from error
         logger.info("%s at offset %d: %s", self._where, self._position, error)
         self._cluster.forget_leaders()

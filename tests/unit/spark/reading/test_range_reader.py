@@ -10,6 +10,7 @@ from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import MissingTopicError, PassingError, Topic
 from fairlead_spark.errors import DataLossError, SourceError
 from fairlead_spark.offsets import EARLIEST, EARLIEST_LOCAL, TopicPartition
+from fairlead_spark.reading import range_reader
 from fairlead_spark.reading.planning import OffsetRange
 from fairlead_spark.reading.range_reader import RangeReader, ReadSettings
 from fairlead_wire.errors import ErrorCode
@@ -227,6 +228,47 @@ def test_a_topic_that_is_gone_is_lost_however_short_the_time_out_is() -> None:
     assert read(broker, 0, 2, timeout_s=0.2, fails=False) == []
     with pytest.raises(DataLossError, match="topic t does not exist: it was deleted while"):
         read(broker, 0, 2, timeout_s=0.2)
+
+
+@pytest.mark.parametrize("stands_asking", [True, False])
+def test_a_machine_that_stands_still_makes_no_time_out_of_a_topic_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, *, stands_asking: bool
+) -> None:
+    """It was told as "the broker sends no records", which no setting about lost data reaches."""
+    broker, asked, stood_s = ScriptedBroker(), 0, 0
+    monotonic = time.monotonic
+
+    def leader_of(topic: str, partition: int) -> tuple[int, Topic]:
+        nonlocal asked, stood_s
+        asked += 1
+        if stands_asking:
+            stood_s = 60
+        raise MissingTopicError("topic t does not exist")
+
+    def sleep(_: float) -> None:
+        nonlocal stood_s
+        stood_s = 60
+
+    broker.leader_of = leader_of  # type: ignore[method-assign]
+    monkeypatch.setattr(range_reader.time, "monotonic", lambda: monotonic() + stood_s)
+    monkeypatch.setattr(range_reader.time, "sleep", sleep)
+    assert read(broker, 0, 2, timeout_s=1, fails=False) == []
+    assert asked >= 2
+
+
+def test_a_topic_that_is_back_is_one_that_times_out() -> None:
+    broker = ScriptedBroker(*[FetchResponse(throttle_time_ms=5)] * 1000)
+    found, gone = broker.leader_of, [True]
+
+    def leader_of(topic: str, partition: int) -> tuple[int, Topic]:
+        if gone:
+            gone.pop()
+            raise MissingTopicError("topic t does not exist")
+        return found(topic, partition)
+
+    broker.leader_of = leader_of  # type: ignore[method-assign]
+    with pytest.raises(SourceError, match="sends no records"):
+        read(broker, 0, 2, timeout_s=0.3)
 
 
 def test_a_broker_that_knows_only_the_topic_before_loses_no_record() -> None:
