@@ -93,7 +93,7 @@ def play(
         await server.start()
         proxy = FaultProxy(Credentials(server.url, None))
         await proxy.start()
-        client = KubeClient(Credentials(proxy.url, None), request_timeout_s=0.5)
+        client = KubeClient(Credentials(proxy.url, None), request_timeout_s=2.0)
         world = World(server, proxy, client, namespaces)
         try:
             async with asyncio.timeout(2 * DEADLINE_S):

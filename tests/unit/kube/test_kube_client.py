@@ -36,7 +36,7 @@ class World:
         return Counter(method for method, _ in self.proxy.requests)[method]
 
 
-HELD_S = 1.0
+HELD_S = 3.0
 """Until a request that gets no answer is given up."""
 
 

@@ -132,7 +132,7 @@ def test_a_request_that_is_cancelled(serve: Callable[[bytes], MuteServer], tmp_p
 def test_a_request_without_an_answer(serve: Callable[[bytes], MuteServer], tmp_path: Path) -> None:
     async def story() -> None:
         server = serve(b"")
-        async with connected(server, tmp_path, request_timeout_s=0.5) as client:
+        async with connected(server, tmp_path, request_timeout_s=3.0) as client:
             with pytest.raises(ApiUnavailableError, match="no answer in time"):
                 await client.create(POD, "default", {"metadata": {"name": "a"}})
             assert await left(server)

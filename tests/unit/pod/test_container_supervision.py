@@ -244,9 +244,7 @@ def test_a_closed_pipe_does_not_spin(contain) -> None:
     container.until(is_waiting)
 
 
-PAIR = (
-    "children = [child('controller', {first!r}), child('operator', {second!r}, stop_grace_s=0.2)]"
-)
+PAIR = "children = [child('controller', {first!r}), child('operator', {second!r}, stop_grace_s=10)]"
 STUBBORN = (
     "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "os.write(2, b'armed'); time.sleep(600)"

@@ -305,6 +305,9 @@ def test_who_died_with_its_controller_is_neither_waited_for_nor_alive(
         await nodes[1].session.stop()
         await wait_until(lambda: not nodes[0].session.is_connected)
         monkeypatch.setattr(hearing, "HEARING_S", 3600.0)
+        # Nobody is excused for being late, nor looked at, before all others have come.
+        for module in (hearing, session_server):
+            monkeypatch.setattr(module, "NEWCOMERS_S", 2.0)
         await stage.start_controller()
         await wait_until(lambda: nodes[0].image.brokers[1].fenced)
         assert [FenceReason.CONNECTION_REFUSED in each for each in stage.fencings()] == [True]

@@ -57,7 +57,7 @@ def test_a_member_that_falls_silent_leaves_by_the_timer(tmp_path: Path) -> None:
         ) as cluster:
             groups = GroupCluster(cluster)
             await groups.ready()
-            await groups.stable("g", session_ms=500)
+            await groups.stable("g", session_ms=3_000)
             group = groups.coordinator().groups["g"]
             await cluster.until(lambda: group.protocol.state.value == "Empty")
             # Its generation is in the log, so a coordinator that comes after knows it.

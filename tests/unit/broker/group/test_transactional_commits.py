@@ -343,6 +343,8 @@ def test_a_marker_that_takes_too_long_is_to_be_sent_again(tmp_path: Path) -> Non
             groups = TransactionalGroups(cluster)
             await groups.ready()
             await groups.staged("g", 2)
+            # That may take longer than its own answer waits for.
+            await cluster.until(lambda: groups.stable_offset("g") is UNSTABLE)
             await cluster.stop(2)
             await cluster.stop(3)
             assert await groups.ended(is_commit=True) is ErrorCode.REQUEST_TIMED_OUT

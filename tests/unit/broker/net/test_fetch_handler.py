@@ -140,7 +140,7 @@ def test_a_long_poll_ends_with_what_there_is(live: LiveBroker, connect: Connect)
     started = time.monotonic()
     request = fetch(topic("t", (0, 0)), max_wait_ms=80, min_bytes=10_000)
     response = connect().call(request, 12)
-    assert time.monotonic() - started >= 0.08
+    assert time.monotonic() - started >= 0.078  # Clocks of the kernel and of Python round apart.
     assert base_offsets(told(response)["t", 0]) == [0]
 
 

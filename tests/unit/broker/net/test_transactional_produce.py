@@ -318,6 +318,7 @@ def test_what_waits_is_bounded(
     for sequence in range(4):
         client.send(request(("t", 0, transactional(b"a" * LARGE, sequence=sequence))), 11)
     live.eventually(lambda: len(verification.waiting) == 1)
+    live.eventually(lambda: live.broker.metrics.requests[ProduceRequest.API_KEY] == 4)
     with FrameClient(live.port) as other:
         message = request(("t", 0, transactional(b"b" * 2 * LARGE, producer_id=8)))
         assert slots(other.call(message, 11)) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]

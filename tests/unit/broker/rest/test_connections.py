@@ -112,7 +112,7 @@ def test_silent_connections_lock_nobody_out(serve: Callable[..., None]) -> None:
 def test_who_asks_for_nothing_has_to_go(
     serve: Callable[..., None], monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(connections_module, "REST_KEEPALIVE_S", 0.1)
+    monkeypatch.setattr(connections_module, "REST_KEEPALIVE_S", 1.0)
     monkeypatch.setattr(connections_module, "_SWEEP_S", 0.1)
 
     async def check(port: Port) -> None:

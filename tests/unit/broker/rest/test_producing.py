@@ -50,9 +50,9 @@ async def post(broker: Any, request: tuple[str, str, Any], *, pause_s: float) ->
 def test_the_time_to_write_begins_with_the_end_of_the_body(
     stage: Any, monkeypatch: pytest.MonkeyPatch, request_: tuple[str, str, Any]
 ) -> None:
-    monkeypatch.setattr(request_module, "REST_REQUEST_TIMEOUT_MS", 400)
+    monkeypatch.setattr(request_module, "REST_REQUEST_TIMEOUT_MS", 1_500)
     stage.topic("t")
-    answer = stage.run(post(stage.broker, request_, pause_s=0.6))
+    answer = stage.run(post(stage.broker, request_, pause_s=1.6))
     (written,) = answer["offsets"] if "offsets" in answer else answer["successes"]
     assert written["offset"] == 0
 

@@ -309,7 +309,7 @@ def test_certificates_change_without_a_restart(serve: Any) -> None:
 def test_half_handshakes_end_and_hold_up_nobody(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_door, "STRANGER_S", 0.5)
+    monkeypatch.setattr(tls_door, "STRANGER_S", 2.0)
     monkeypatch.setattr(tls_door, "_SWEEP_S", 0.1)
 
     async def story(served: Served) -> None:

@@ -71,9 +71,9 @@ def test_it_is_not_asked_again_when_the_clients_time_is_over(
     stage.controller.script["alter_partition_reassignments"] = answer_after(
         *[failure] * 1000, answer=accept
     )
-    answer = stage.ask(reassign([1, 2], timeout_ms=200), 0)
+    answer = stage.ask(reassign([1, 2], timeout_ms=1000), 0)
     assert answer.error_code == failure.code
-    assert 1 < len(stage.controller.calls) <= 5
+    assert 1 < len(stage.controller.calls) <= 21
 
 
 @pytest.mark.parametrize("failure", GONE)

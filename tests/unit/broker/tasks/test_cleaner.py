@@ -209,8 +209,15 @@ def test_a_log_that_is_cut_or_removed_meanwhile_is_given_up(tmp_path: Path) -> N
             log = cluster.partition(1, "t").log
             log.restart_at(log.log_end_offset)
             await cluster.until(lambda: metrics.cleaner.is_running == 0)
-            names = {path.name for path in log.directory.iterdir()}
-            assert not [name for name in names if name.endswith((".swap", ".cleaned"))]
+            await cluster.until(
+                lambda: (
+                    not [
+                        path
+                        for path in log.directory.iterdir()
+                        if path.suffix in {".swap", ".cleaned"}
+                    ]
+                )
+            )
             assert metrics.cleaner.runs == metrics.cleaner.failures == metrics.task_failures == 0
 
     run(story())
