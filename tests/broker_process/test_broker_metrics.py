@@ -102,4 +102,5 @@ def test_a_follower_that_dies_shows_as_a_shrink(make_cluster: Callable[..., Any]
     wait_until(lambda: scrape(leader)[under] == 1)
     follower.start()
     wait_until(lambda: scrape(leader)[under] == 0)
-    assert scrape(leader)[("kafka_server_replicamanager_isrexpands_total",)] == 1
+    expanded = ("kafka_server_replicamanager_isrexpands_total",)
+    wait_until(lambda: scrape(leader)[expanded] == 1)

@@ -39,7 +39,12 @@ class Transactions:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("t", 2, 1)])["t"].result(DEADLINE_S)
         self.producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap, "transactional.id": "id", "log_level": 2}
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "transactional.id": "id",
+                "transaction.timeout.ms": 600_000,
+                "log_level": 2,
+            }
         )
         self.producer.init_transactions(DEADLINE_S)
         self.producer.begin_transaction()

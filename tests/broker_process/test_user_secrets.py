@@ -139,7 +139,7 @@ async def world(directory: Path, http_login: str) -> AsyncIterator[World]:
         api = FakeResourceServer()
         await api.start()
         stack.push_async_callback(api.stop)
-        kube = KubeClient(Credentials(api.url, None))
+        kube = KubeClient(Credentials(api.url, None), request_timeout_s=10.0, connect_timeout_s=5.0)
         stack.push_async_callback(kube.close)
         key = write_authorities(Authorities(current=certificates.authority))
         trusted = {"ca.crt": encoded(certificates.authority.certificate.decode())}

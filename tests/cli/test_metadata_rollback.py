@@ -52,7 +52,7 @@ class Load:
 
     def wait_for_more(self, count: int = 50) -> None:
         enough = len(self.acknowledged) + count
-        wait_until(lambda: len(self.acknowledged) >= enough, 60)
+        wait_until(lambda: len(self.acknowledged) >= enough, deadline_s=60)
 
     def end(self) -> set[bytes]:
         self._is_over.set()
@@ -142,7 +142,9 @@ def test_an_old_copy_of_the_metadata_is_refused_and_confirmed(
         confirmed = cli.ok("metadata", "confirm")
         assert finding in confirmed.out
         assert cli.up().code == 0
-        wait_until(lambda: all(topic["offline"] == 0 for topic in cli.status()["topics"]), 60)
+        wait_until(
+            lambda: all(topic["offline"] == 0 for topic in cli.status()["topics"]), deadline_s=60
+        )
         load.wait_for_more()
     finally:
         acknowledged = load.end()
@@ -180,7 +182,9 @@ def test_a_copy_from_before_a_move_is_confirmed_and_the_new_holders_lead(
     shutil.copytree(tmp_path / "copy", cli.data / "controller")
     cli.ok("metadata", "confirm", "--force")
     assert cli.up().code == 0
-    wait_until(lambda: all(topic["offline"] == 0 for topic in cli.status()["topics"]), 60)
+    wait_until(
+        lambda: all(topic["offline"] == 0 for topic in cli.status()["topics"]), deadline_s=60
+    )
     lost = acknowledged - read_all(bootstrap, "moved")
     assert not lost, f"{len(lost)} of {len(acknowledged)} acknowledged records are lost"
     assert not [name for name in folders(cli, "moved") if name.endswith("-stray")]

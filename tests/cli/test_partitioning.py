@@ -4,8 +4,11 @@ import os
 import pty
 import subprocess
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from local_cluster import Cli
@@ -84,6 +87,15 @@ def test_a_rate_is_kept(cluster: Cli) -> None:
     assert summary["seconds"] >= 1.95
 
 
+def read_all(screen: BinaryIO) -> str:
+    """Return what a terminal was told until its other end has closed."""
+    told = b""
+    with suppress(OSError):
+        while part := screen.read(4096):
+            told += part
+    return told.decode()
+
+
 @pytest.mark.parametrize("source", ["pipe", "file"])
 def test_progress_is_shown_on_a_terminal(cluster: Cli, tmp_path: Path, source: str) -> None:
     cluster("topic", "create", "watched", "--if-not-exists")
@@ -91,19 +103,21 @@ def test_progress_is_shown_on_a_terminal(cluster: Cli, tmp_path: Path, source: s
     lines.write_text("x\n" * 500)
     file = [str(lines)] if source == "file" else []
     ours, theirs = pty.openpty()
-    try:
-        done = subprocess.run(
-            cluster.command("produce", "watched", *file),
-            input=lines.read_bytes(),
-            stdout=subprocess.DEVNULL,
-            stderr=theirs,
-            timeout=60,
-            check=False,
-        )
-        shown = os.read(ours, 65_536).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    with ThreadPoolExecutor(1) as pool, os.fdopen(ours, "rb", buffering=0) as screen:
+        # All the time: a terminal keeps 4 KiB, and progress on a busy machine may be longer.
+        reading = pool.submit(read_all, screen)
+        try:
+            done = subprocess.run(
+                cluster.command("produce", "watched", *file),
+                input=lines.read_bytes(),
+                stdout=subprocess.DEVNULL,
+                stderr=theirs,
+                timeout=60,
+                check=False,
+            )
+        finally:
+            os.close(theirs)
+        shown = reading.result(60)
     assert done.returncode == 0, shown
     assert "500 records" in shown
     assert "Traceback" not in shown

@@ -44,7 +44,11 @@ def begin(remote: Remote) -> Callable[[str, str], Producer]:
 
     def begun(transactional_id: str, topic: str) -> Producer:
         producer = Producer(
-            {"bootstrap.servers": remote.bootstrap, "transactional.id": transactional_id}
+            {
+                "bootstrap.servers": remote.bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": 600_000,
+            }
         )
         producer.init_transactions(60)
         producer.begin_transaction()

@@ -428,7 +428,7 @@ def test_exactly_once_in_java_while_it_is_killed(
 
 def test_several_groups_each_get_everything_and_share_inside(flights: Log, run: Run) -> None:
     wanted = ("--group", "billing:3", "--group", "audit:1", "--group", "crowd:8")
-    told = run("several_groups", *wanted, "--idle-s", "4").succeed()
+    told = run("several_groups", *wanted, "--idle-s", "10").succeed()
     groups = dict(re.findall(r"^group (\w+): (\d+) flights", told, re.MULTILINE))
     # Nobody left or died, so not even a double.
     assert groups == dict.fromkeys(("billing", "audit", "crowd"), str(FLIGHTS))
@@ -504,8 +504,8 @@ def test_slow_consumer_stays_a_member_falls_behind_and_catches_up(
     # One record takes longer than the group would wait for a poll.
     slow = run(
         "slow_consumer",
-        *("--topic", "slow", "--max-poll-interval-s", "2", "--queue", "100"),
-        *("--stall-s", "5"),
+        *("--topic", "slow", "--max-poll-interval-s", "4", "--queue", "100"),
+        *("--stall-s", "9"),
     )
     slow.until(lambda: "given 2 partitions" in slow.text)
     for number in range(1000):

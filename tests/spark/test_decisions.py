@@ -277,7 +277,7 @@ def test_the_open_decision_of_another_query_hides_none(query: Query) -> None:
 
 def test_what_timed_out_before_it_was_decided_is_an_error_and_leaves_nothing(query: Query) -> None:
     writer = query.writer(0)
-    kept, lost = query.prepare(writer, "a"), query.prepare(writer, "b", attempt="r1", timeout_s=1)
+    kept, lost = query.prepare(writer, "a"), query.prepare(writer, "b", attempt="r1", timeout_s=3)
     query.wait_until_timed_out(lost)
     with pytest.raises(SinkError, match=f"batch 0 of {query.name} is not written: before") as said:
         query.commit(writer, kept, lost)
@@ -290,7 +290,7 @@ def test_what_timed_out_before_it_was_decided_is_an_error_and_leaves_nothing(que
 
 def test_what_timed_out_behind_its_decision_is_an_error_that_names_the_batch(query: Query) -> None:
     writer = query.writer(4)
-    kept, lost = query.prepare(writer, "a"), query.prepare(writer, "b", attempt="r1", timeout_s=1)
+    kept, lost = query.prepare(writer, "a"), query.prepare(writer, "b", attempt="r1", timeout_s=3)
     decide_only(query, Decision(4, writer.run, writer.since_ms, (kept, lost)))
     query.wait_until_timed_out(lost)
     said = f"batch 4 of {query.name} was decided, but brokers had ended 1"

@@ -98,7 +98,9 @@ def play(story: Callable[[Candidate], Awaitable[None]], *clusters: str) -> None:
     async def candidate() -> AsyncIterator[Candidate]:
         server = FakeApiServer()
         await server.start()
-        client = KubeClient(Credentials(server.url, None))
+        client = KubeClient(
+            Credentials(server.url, None), request_timeout_s=10.0, connect_timeout_s=5.0
+        )
         try:
             yield Candidate(server, client, *clusters)
         finally:

@@ -257,8 +257,12 @@ class ZooKeeperEnsemble:
 
     @property
     def followers(self) -> list[ZooKeeperServer]:
-        """The servers that follow."""
-        return [each for each in self.servers if each.mode == "follower"]
+        """The servers that follow; waits until all but the leader do."""
+        return wait_until(self._find_followers, self._told, deadline_s=READY_S)
+
+    def _find_followers(self) -> list[ZooKeeperServer]:
+        found = [each for each in self.servers if each.mode == "follower"]
+        return found if len(found) == len(self.servers) - 1 else []
 
     def connect_string(self, chroot: str = "") -> str:
         """What a client connects to."""

@@ -116,7 +116,7 @@ def test_an_id_of_another_broker_that_is_alive_is_refused(access: ZooKeeperAcces
     async def story() -> None:
         async with connected(patient(access)) as client:
             other = ZooKeeperRegistration(
-                access, registration("theirs"), on_controllers=lambda urls: None
+                patient(access), registration("theirs"), on_controllers=lambda urls: None
             )
             other.start()
             await other.announced

@@ -72,7 +72,8 @@ def leaders(client: KazooClient) -> list[int]:
 
 def decided(candidate: Candidate) -> list[int]:
     """The leaders as the controller has them."""
-    found = candidate.page(f"/status/topics/{TOPIC}")["partitionList"]
+    # A page that did not come, as from a busy machine, shows nothing.
+    found = candidate.page(f"/status/topics/{TOPIC}").get("partitionList") or []
     return [each["leader"] for each in found]
 
 

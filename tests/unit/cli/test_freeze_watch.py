@@ -17,7 +17,7 @@ from fairlead_cli.local.freeze_watch import FreezeWatch
 from fairlead_cli.local.local_process import ChildSpec, LocalProcess
 
 FAKE = Path(__file__).with_name("fake_process.py")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 PATIENCE_S = 1.0
 
 Scenario = Callable[["Watched"], Coroutine[Any, Any, None]]

@@ -34,7 +34,9 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     async def prepare() -> None:
         await server.start()
-        client = KubeClient(Credentials(server.url, None))
+        client = KubeClient(
+            Credentials(server.url, None), request_timeout_s=10.0, connect_timeout_s=5.0
+        )
         await client.create(FAILOVER_DRILL, "ns", DRILL | {"status": STATUS})
         await client.close()
 

@@ -24,7 +24,7 @@ from fairlead_cli.local.plan import LaunchPlan
 from fairlead_cli.local.process_table import identify
 
 FAKE = Path(__file__).with_name("fake_process.py")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Audience:

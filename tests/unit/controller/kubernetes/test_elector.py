@@ -18,7 +18,9 @@ def test_a_confirmation_is_a_renewal_that_was_begun_after_it_was_asked_for() -> 
     async def story() -> None:
         server = FakeApiServer()
         await server.start()
-        client = KubeClient(Credentials(server.url, None))
+        client = KubeClient(
+            Credentials(server.url, None), request_timeout_s=10.0, connect_timeout_s=5.0
+        )
         elector = Elector(client, "ns", "lease", "me")
         keeping = None
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TestFaultsInMemory(StoreFaultContract):
-    request_timeout_s = 0.1
+    request_timeout_s = 0.3
 
     @asynccontextmanager
     async def backend(self) -> AsyncIterator[tuple[Credentials, str]]:

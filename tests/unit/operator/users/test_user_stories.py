@@ -22,7 +22,9 @@ def test_stories(tmp_path, monkeypatch, story) -> None:
     async def played() -> None:
         server = FakeResourceServer()
         await server.start()
-        kube = KubeClient(Credentials(server.url, None))
+        kube = KubeClient(
+            Credentials(server.url, None), request_timeout_s=10.0, connect_timeout_s=5.0
+        )
         try:
             async with bench(kube, "shop", tmp_path, **STORIES[story]) as world:
                 await story(world)

@@ -68,7 +68,9 @@ def play(
     async def run() -> None:
         server = FakeApiServer()
         await server.start()
-        client = KubeClient(Credentials(server.url, None), request_timeout_s=10.0)
+        client = KubeClient(
+            Credentials(server.url, None), request_timeout_s=10.0, connect_timeout_s=5.0
+        )
         store = await open_kubernetes_store(client, "ns", "demo")
         controller = await open_controller(store, now_ms=lambda: 0)
         reign = asyncio.create_task(controller.run())
