@@ -87,7 +87,7 @@ def test_records_go_on_where_there_is_room_and_full_ones_come_back_by_themselves
     (second,) = {0, 1, 2} - {first, leader}
     disks[second].fill()
     story.until(lambda: bool(story.produce(1, size=5_000)) or story.isr() == {leader})
-    assert refusal(cluster) == "NOT_ENOUGH_REPLICAS"
+    story.until(lambda: refusal(cluster) == "NOT_ENOUGH_REPLICAS")
     assert story.consume(2_200) == story.sent[:2_200]
     disks[first].empty()
     story.until(lambda: story.isr() == {leader, first})

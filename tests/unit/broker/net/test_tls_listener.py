@@ -4,9 +4,12 @@ import contextlib
 import socket
 import ssl
 import struct
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -22,8 +25,10 @@ from fairlead_broker.limits import (
     STRANGER_S,
     STRANGERS_PER_IP_MAX,
 )
-from fairlead_broker.net import tls_peers
+from fairlead_broker.net import server, tls_peers, tls_transport
 from fairlead_operator.certificates.authority import issue
+from fairlead_tls import handshake_pool
+from fairlead_tls.handshake_pool import HANDSHAKE_THREADS
 from fairlead_tls.limits import HANDSHAKE_BYTES_MAX
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 
@@ -256,6 +261,42 @@ def test_half_handshakes_push_each_other_out_and_nobody_else(
         live_tls.pass_seconds(STRANGER_S)
         live_tls.eventually(lambda: len(live_tls.server.connections) == 0)
     finally:
+        for stranger in crowd:
+            stranger.close()
+
+
+def test_who_comes_while_handshakes_compute_slowly_waits_in_the_kernel(
+    live_tls: LiveBroker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was accepted has little time, and a place that others may take."""
+    step, may_go_on, steps = tls_transport._step, threading.Event(), []
+
+    def step_slowly(*arguments: Any) -> Any:
+        may_go_on.wait(DEADLINE_S)
+        steps.append(arguments)
+        return step(*arguments)
+
+    monkeypatch.setattr(tls_transport, "_step", step_slowly)
+    monkeypatch.setattr(handshake_pool, "HANDSHAKES_WAITING_MAX", 10)
+    monkeypatch.setattr(server, "ACCEPTS_PER_TURN", 4)
+    hello, count, crowd = client_hello(), 60, []
+    try:
+        for _ in range(count):
+            crowd.append(socket.create_connection(("127.0.0.1", live_tls.port), DEADLINE_S))
+            crowd[-1].sendall(hello)
+        live_tls.eventually(lambda: not live_tls.server._handshakes.has_room)
+        # Two turns' worth may have come before the first of them was heard.
+        accepted = live_tls.run(lambda: len(live_tls.server.connections))
+        assert 10 <= accepted <= 10 + 2 * 4
+        for connection in live_tls.run(lambda: list(live_tls.server.connections)):
+            live_tls.run(partial(connection.close, "it is one of a flood"))
+        may_go_on.set()
+        with connect(live_tls, certificates) as client:
+            assert is_let_in(client)
+        # Steps of connections that had closed were not done, but for those under way then.
+        assert len(steps) <= count - accepted + HANDSHAKE_THREADS + 2
+    finally:
+        may_go_on.set()
         for stranger in crowd:
             stranger.close()
 
