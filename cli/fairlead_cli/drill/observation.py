@@ -80,13 +80,13 @@ class Observation:
         if run.client_recovery_ms is None:
             run.client_recovery_ms = self._find_client_recovery()
 
-    def end(self, hold_s: float = 0.0) -> None:
+    def end(self, healed_at: float | None = None) -> None:
         """Set the longest gap over all partitions, and how long commits took.
 
-        `hold_s` is how long the fault lasted; 0 if it was over at once.
+        `healed_at` is the moment when the fault was undone; None if it was over at once.
         """
         now = time.monotonic()
-        self._measure_commits(self.fault_at + hold_s if hold_s else now)
+        self._measure_commits(now if healed_at is None else healed_at)
         gap, partition = max(
             (longest_gap_after(probe.answers, self.fault_at, now), probe.partition)
             for probe in self.probes

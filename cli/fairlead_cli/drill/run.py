@@ -204,7 +204,7 @@ class Drill:
         except CliError as error:
             run.problem = run.problem or error.message
         # Only now: leaders go back meanwhile, and who asks seldom where they are adds to the gap.
-        observation.end(self.plan.hold_s if self.plan.kind.lasts else 0.0)
+        observation.end(healed_at if self.plan.kind.lasts else None)
         load.watch.is_fast = False
         run.problem = run.problem or load.fatal
         self.say(describe(run))
@@ -230,8 +230,8 @@ class Drill:
 
         Return the moment when the fault was undone.
         """
-        fault_at = observation.fault_at
-        hold_until = fault_at + (self.plan.hold_s if self.plan.kind.lasts else OBSERVE_S)
+        # From here on: a large disk takes a while until it is full.
+        hold_until = time.monotonic() + (self.plan.hold_s if self.plan.kind.lasts else OBSERVE_S)
         give_up_at = hold_until + RECOVERY_TIMEOUT_S
         healed_at = 0.0
         while True:
