@@ -318,7 +318,10 @@ class TransactionCoordinator:
         write = TransitionWrite(
             transaction, transition, on_outcome=self._settle, on_time_out=self._time_out
         )
-        self.runtime.append(transaction.shard, write)
+        if write.must_leave_room and not transaction.shard.has_room_for(write):
+            write.failed(ErrorCode.MESSAGE_TOO_LARGE)
+        else:
+            self.runtime.append(transaction.shard, write)
 
     def _settle(
         self, transaction: CoordinatedTransaction, transition: Transition, code: ErrorCode

@@ -34,6 +34,8 @@ KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
 STRING_BYTES_MAX: Final = 32_767
 """The key has two bytes for the length of the id."""
+END_GROWTH_BYTES: Final = 14
+"""What the value of a decided transaction may have more than that of the open one: two tags."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")

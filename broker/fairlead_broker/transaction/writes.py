@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.coordinator.record_batching import encode_body
 from fairlead_broker.coordinator.shard import size_in_batch
+from fairlead_broker.transaction.records import END_GROWTH_BYTES
+from fairlead_broker.transaction.transaction_types import TransactionState
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -16,9 +18,21 @@ if TYPE_CHECKING:
 
 
 class TransitionWrite:
-    """Tells `on_outcome` how it ended, and `on_time_out` before that if it takes too long."""
+    """Tells `on_outcome` how it ended, and `on_time_out` before that if it takes too long.
 
-    __slots__ = ("_on_outcome", "_on_time_out", "_transaction", "_transition", "bodies", "size")
+    With `must_leave_room` it is of an open transaction, and `size` has room for the record that
+    ends it, which is a little longer: one that could not be written would leave it open for ever.
+    """
+
+    __slots__ = (
+        "_on_outcome",
+        "_on_time_out",
+        "_transaction",
+        "_transition",
+        "bodies",
+        "must_leave_room",
+        "size",
+    )
 
     def __init__(
         self,
@@ -33,7 +47,9 @@ class TransitionWrite:
         self._on_outcome = on_outcome
         self._on_time_out = on_time_out
         self.bodies: Sequence[bytes] = [encode_body(transition.key, transition.value)]
-        self.size = size_in_batch(self.bodies)
+        metadata = transition.metadata
+        self.must_leave_room = metadata is not None and metadata.state is TransactionState.ONGOING
+        self.size = size_in_batch(self.bodies) + END_GROWTH_BYTES * self.must_leave_room
 
     def committed(self) -> None:
         self._on_outcome(self._transaction, self._transition, ErrorCode.NONE)

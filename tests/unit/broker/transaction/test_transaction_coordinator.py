@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from group_cluster import run
@@ -13,6 +15,7 @@ from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_SHARD_MAX
 from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_broker.transaction.records import decode_value, encode_key
+from fairlead_broker.transaction.transaction_types import CLIENT_EPOCH_MAX
 from fairlead_model.ids import TRANSACTION_STATE
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.end_txn import EndTxnRequest
@@ -418,6 +421,38 @@ def test_a_partition_holds_so_many_ids_and_no_more(tmp_path: Path) -> None:
             code, *_ = await transactions.init("one more")
             assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await transactions.add((rest[0], rest[1]), 0) is NONE
+
+    run(story())
+
+
+def test_a_transaction_that_is_let_in_can_be_ended(tmp_path: Path) -> None:
+    """Its last record is longer: it names the version of the end, and maybe another producer."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            transactions = TransactionCluster(cluster)
+            await transactions.ready()
+            _, *first = await transactions.init("id-99")
+            log = cluster.partition(1, TRANSACTION_STATE).log
+            config, begin = log.config, log.size
+            await transactions.add((first[0], first[1]), 0, transactional_id="id-99")
+            size = log.size - begin
+            codes = set()
+            for room in range(32):
+                log.reconfigure(replace(config, max_message_bytes=size + room))
+                name = f"id-{room:02}"
+                _, producer_id, _ = await transactions.init(name, timeout_ms=1)
+                machine = transactions.coordinator().transactions[name].machine
+                machine.metadata = machine.metadata._replace(producer_epoch=CLIENT_EPOCH_MAX)
+                pair = (producer_id, CLIENT_EPOCH_MAX)
+                code = await transactions.add(pair, 0, transactional_id=name)
+                codes.add(code)
+                await asyncio.sleep(0.002)
+                await transactions.expiry().abort_timed_out()
+                expected = "PrepareAbort" if code is NONE else "Empty"
+                shown = partial(transactions.state, name)
+                await cluster.until(lambda shown=shown, wanted=expected: shown() == wanted)
+            assert codes == {NONE, ErrorCode.UNKNOWN_SERVER_ERROR}
 
     run(story())
 
