@@ -301,6 +301,11 @@ TRANSACTION_PATTERN_BYTES_MAX: Final = MIB
 """What such an expression may take compiled."""
 TRANSACTIONAL_IDS_PER_REQUEST_MAX: Final = 10_000
 """Transactional ids that one request describes."""
+DESCRIBED_A_TURN: Final = 5_000
+"""Ids, partitions or producers that are told of at once; for more, others get their turn of the
+loop between."""
+DESCRIBED_MAX: Final = 500_000
+"""Partitions of transactions, or producers of partitions, in one reply: some 100 MB of objects."""
 TRANSACTION_WRITE_TIMEOUT_MS: Final = 5_000
 """How long a producer waits for the replicas of its coordinator before it is told to ask again."""
 UNDECIDED_RECORDS_WAIT_MS: Final = 5_000

@@ -86,6 +86,17 @@ class Call:
             self.context.parked.cancel()
 
 
+class LaterCall(Call):
+    """A call that may cost a task."""
+
+    def run_later(self, context: RequestContext, coroutine: Any) -> None:
+        self.coroutine = coroutine
+
+    async def answer(self) -> Any:
+        self.on_response(self.context, await asyncio.ensure_future(self.coroutine))
+        return self.reply
+
+
 class GroupCluster:
     """One partition of the offsets topic, led by broker 1, and a topic `t` to commit for."""
 

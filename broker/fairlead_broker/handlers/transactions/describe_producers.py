@@ -4,7 +4,8 @@ Behaviour: what the leader of a partition remembers of its producers, idempotent
 epoch, last sequence and timestamp, the epoch of the coordinator that ended a transaction last, and
 where an open transaction begins (-1: none is open). It is how `kafka-transactions` finds
 transactions that nobody will end (KIP-664). Producers of which only the epoch is known, as after a
-marker, have the last sequence -1.
+marker, have the last sequence -1. Beyond 5,000 producers others are served meanwhile; 500,000 are
+the most that one request is told of.
 Versions:  there is only this one.
 Missing:   nothing.
 """
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.handlers.transactions.transaction_requests import in_turns
+from fairlead_broker.limits import DESCRIBED_MAX, PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import KafkaError, RemoteProtocolError
 from fairlead_wire.messages.describe_producers import (
@@ -27,7 +29,9 @@ from fairlead_wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.api_registry import RequestContext
+    from collections.abc import Iterator
+
+    from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.log.producers.producer_state import ProducerEntry
 
 _NO_SEQUENCE = -1
@@ -36,30 +40,41 @@ _NO_SEQUENCE = -1
 @handles(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), access=Access.BY_RESOURCE)
 def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse:
+) -> DescribeProducersResponse | Pending:
     """Answer every partition on its own."""
     # Each partition once: it may have thousands of producers.
     asked: dict[str, dict[int, None]] = {}
     for each in request.topics:
         asked.setdefault(each.name, {}).update(dict.fromkeys(each.partition_indexes))
-    count = sum(map(len, asked.values()))
-    if count > PARTITIONS_PER_REQUEST_MAX:
-        raise RemoteProtocolError(f"DescribeProducers names {count} partitions")
-    topics = []
+    keys = [(name, index) for name, indexes in asked.items() for index in indexes]
+    if len(keys) > PARTITIONS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"DescribeProducers names {len(keys)} partitions")
+    known = context.broker.partitions
+    count = len(keys) + sum(len(known[key].log.producers) for key in keys if key in known)
+    if count > DESCRIBED_MAX:
+        raise RemoteProtocolError(f"DescribeProducers asks for {count} partitions and producers")
+    response = DescribeProducersResponse()
+    return in_turns(context, _steps(asked, context, response), count, lambda: response)
+
+
+def _steps(
+    asked: dict[str, dict[int, None]], context: RequestContext, response: DescribeProducersResponse
+) -> Iterator[None]:
     for name, indexes in asked.items():
-        answers = []
+        topic = TopicResponse(name)
+        response.topics.append(topic)
         for index in indexes:
-            try:
-                context.require(Operation.READ, ResourceType.TOPIC, name)
-                producers = context.broker.leading((name, index)).log.producers
-            except KafkaError as error:
-                answers.append(PartitionResponse(index, error.code, error.message))
-            else:
-                answers.append(
-                    PartitionResponse(index, active_producers=[*map(_described, producers)])
-                )
-        topics.append(TopicResponse(name, answers))
-    return DescribeProducersResponse(topics=topics)
+            topic.partitions.append(_describe(name, index, context))
+            yield
+
+
+def _describe(name: str, index: int, context: RequestContext) -> PartitionResponse:
+    try:
+        context.require(Operation.READ, ResourceType.TOPIC, name)
+        producers = context.broker.leading((name, index)).log.producers
+    except KafkaError as error:
+        return PartitionResponse(index, error.code, error.message)
+    return PartitionResponse(index, active_producers=[*map(_described, producers)])
 
 
 def _described(entry: ProducerEntry) -> ProducerState:

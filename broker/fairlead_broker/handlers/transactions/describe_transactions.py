@@ -2,7 +2,8 @@
 
 Behaviour: what the coordinator keeps of transactional ids. Of a transaction that is decided, the
 partitions are those without a marker yet. An id that nobody uses is TRANSACTIONAL_ID_NOT_FOUND.
-Topics that may not be described are left out.
+Topics that may not be described are left out. Beyond 5,000 partitions others are served meanwhile;
+500,000 are the most that one request is told of.
 Versions:  0 flexible.
 Missing:   nothing.
 """
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_REQUEST_MAX
+from fairlead_broker.handlers.transactions.transaction_requests import in_turns
+from fairlead_broker.limits import DESCRIBED_MAX, TRANSACTIONAL_IDS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.describe_transactions import (
@@ -25,7 +27,9 @@ from fairlead_wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.api_registry import RequestContext
+    from collections.abc import Iterator
+
+    from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.transaction.transactional_id import TransactionalId
 
 
@@ -33,14 +37,25 @@ if TYPE_CHECKING:
 @once_awake
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
+) -> DescribeTransactionsResponse | Pending:
     # Each once: one may have thousands of partitions.
     names = list(dict.fromkeys(request.transactional_ids))
     if len(names) > TRANSACTIONAL_IDS_PER_REQUEST_MAX:
         raise RemoteProtocolError("DescribeTransactions names too many ids")
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(each, context) for each in names]
-    )
+    known = context.broker.transaction_coordinator.transactions
+    count = len(names) + sum(len(known[each].machine.partitions) for each in names if each in known)
+    if count > DESCRIBED_MAX:
+        raise RemoteProtocolError(f"DescribeTransactions asks for {count} ids and partitions")
+    response = DescribeTransactionsResponse()
+    return in_turns(context, _steps(names, context, response), count, lambda: response)
+
+
+def _steps(
+    names: list[str], context: RequestContext, response: DescribeTransactionsResponse
+) -> Iterator[None]:
+    for each in names:
+        response.transaction_states.append(_describe(each, context))
+        yield
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_cluster import NO_DELAY, Call, GroupCluster, lead, run
+from group_cluster import NO_DELAY, Call, GroupCluster, LaterCall, lead, run
 from group_driver import GroupDriver
 from replica_cluster import ReplicaCluster
 
-from fairlead_broker.api_registry import RequestContext
 from fairlead_broker.coordinator import slicing
 from fairlead_broker.group import group_memory
 from fairlead_broker.handlers.groups import offset_fetch
@@ -49,17 +48,6 @@ def test_a_group_counts_what_its_members_bring_and_are_given() -> None:
     assert driver.group.memory_bytes == MEMBER_BYTES - 56 + 7
     driver.leave(("m1", None))
     assert driver.group.memory_bytes == 0
-
-
-class LaterCall(Call):
-    """A call that may cost a task."""
-
-    def run_later(self, context: RequestContext, coroutine: Any) -> None:
-        self.coroutine = coroutine
-
-    async def answer(self) -> Any:
-        self.on_response(self.context, await asyncio.ensure_future(self.coroutine))
-        return self.reply
 
 
 def join(groups: GroupCluster, group: str, member_id: str = "", size: int = 3_000) -> Call:

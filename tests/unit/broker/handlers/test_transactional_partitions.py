@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from transactional_producer import TransactionalProducer
 
+from fairlead_broker.coordinator import slicing
+from fairlead_broker.handlers.transactions import describe_producers, transaction_requests
 from fairlead_broker.replication.purgatory import Purgatory
-from fairlead_wire.errors import ErrorCode
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -233,3 +235,27 @@ def test_producers_are_described_once_however_often_their_partition_is_named(
     (topic,) = stage.ask(DescribeProducersRequest(asked), 0).topics
     assert [each.partition_index for each in topic.partitions] == [0, 9]
     assert [len(each.active_producers) for each in topic.partitions] == [1, 0]
+
+
+def test_very_many_producers_are_described_while_others_are_served(
+    stage: Any, one: Writer, two: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.put(b"a")
+    two.put(b"b")
+    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 3)
+    later: list[None] = []
+    in_turns = slicing.in_slices
+
+    async def in_slices(*how: Any) -> None:
+        later.append(None)
+        await in_turns(*how)
+
+    monkeypatch.setattr(transaction_requests, "in_slices", in_slices)
+    for indexes in ([0], [0, 9]):
+        (topic,) = stage.ask(DescribeProducersRequest([TopicRequest("t", indexes)]), 0).topics
+        assert [each.partition_index for each in topic.partitions] == indexes
+        assert len(topic.partitions[0].active_producers) == 2
+    assert len(later) == 1
+    monkeypatch.setattr(describe_producers, "DESCRIBED_MAX", 3)
+    with pytest.raises(RemoteProtocolError, match="4 partitions and producers"):
+        stage.ask(DescribeProducersRequest([TopicRequest("t", [0, 9])]), 0)

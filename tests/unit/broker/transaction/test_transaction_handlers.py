@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from group_cluster import run
+from group_cluster import LaterCall, run
 from replica_cluster import ReplicaCluster
 from transaction_cluster import TransactionCluster, of_broker
 
 from fairlead_broker.api_registry import HANDLERS
+from fairlead_broker.coordinator import slicing
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
+from fairlead_broker.handlers.transactions import (
+    describe_transactions,
+    list_transactions,
+    transaction_requests,
+)
 from fairlead_broker.limits import (
     PARTITIONS_PER_REQUEST_MAX,
     TRANSACTION_PATTERN_LENGTH_MAX,
@@ -403,5 +410,50 @@ def test_a_pattern_that_would_backtrack_for_ever_takes_no_time(tmp_path: Path) -
         await transactions.init("a" * 4_000)
         request = ListTransactionsRequest(transactional_id_pattern="(a|a|aa)*b")
         assert not (await transactions.ask(request, 2)).transaction_states
+
+    told(tmp_path, story)
+
+
+def test_very_many_ids_and_partitions_are_told_of_while_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 3)
+    monkeypatch.setattr(slicing, "HOUSEKEEPING_SLICE_MS", 0)
+    monkeypatch.setattr(list_transactions, "_IDS_PER_STEP", 1)
+    names = ["a", "b", "c", "d"]
+
+    async def story(transactions: TransactionCluster) -> None:
+        broker = transactions.cluster.members[1].broker
+        for number, name in enumerate(names):
+            _, *pair = await transactions.init(name)
+            if number:
+                await transactions.add((pair[0], pair[1]), *range(number), transactional_id=name)
+
+        async def ask(request: Any, version: int, *, is_unloaded: bool = False) -> Any:
+            call = LaterCall(broker, request, version)
+            turns: list[None] = []
+            asyncio.get_running_loop().call_soon(turns.append, None)
+            if is_unloaded:
+                asyncio.get_running_loop().call_soon(transactions.coordinator().runtime.stop)
+            reply = await call.answer()
+            assert turns, "nobody else was served meanwhile"
+            return reply
+
+        described = DescribeTransactionsRequest(names)
+        states = (await ask(described, 0)).transaction_states
+        assert [sum(len(topic.partitions) for topic in each.topics) for each in states] == [
+            0,
+            1,
+            2,
+            3,
+        ]
+        listed = (await ask(ListTransactionsRequest(), 2)).transaction_states
+        assert [each.transactional_id for each in listed] == names
+        with monkeypatch.context() as patch:
+            patch.setattr(describe_transactions, "DESCRIBED_MAX", 9)
+            with pytest.raises(RemoteProtocolError, match="10 ids and partitions"):
+                transactions.call(described, 0)
+        states = (await ask(described, 0, is_unloaded=True)).transaction_states
+        assert states[-1].error_code == ErrorCode.NOT_COORDINATOR
 
     told(tmp_path, story)
