@@ -86,7 +86,12 @@ class TlsLeaderConnection(LeaderConnection):
         self._read_on()
 
     def send_frame(self, data: bytes) -> None:
-        self._stream.tls.write(data)
+        try:
+            self._stream.tls.write(data)
+        except OSError:
+            # What came last was damaged: whoever waits for replies hears that there are none.
+            self.close()
+            return
         super().send_frame(self._stream.outgoing.read())
 
     def has_hung_up(self) -> bool:

@@ -18,6 +18,7 @@ from fairlead_model.configs.config_values import BrokerValues
 from fairlead_tls.peer_settings import INTERNAL_LISTENER, read_peer_tls
 from fairlead_tls.protocol_map import PROTOCOL_MAP
 from fairlead_wire.errors import ErrorCode
+from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchRequest, ReplicaState
 
 ME = 0
@@ -131,6 +132,31 @@ def test_a_broker_knows_whom_it_has_called(
         return
     with pytest.raises(PeerProofError, match=reason):
         asyncio.run(call())
+
+
+@pytest.mark.parametrize("is_noticed", [False, True])
+def test_a_damaged_reply_ends_a_call_and_keeps_nobody_from_the_next_one(
+    live: LiveBroker, peers: PeerCertificates, is_noticed: bool
+) -> None:
+    """Who sends to many brokers would have sent nothing to those behind this one."""
+    followed = peers.follow("INTERNAL", 2, peers.of(2))
+    damaged = b"\x17\x03\x03\x00\x20" + bytes(32)
+
+    async def call() -> None:
+        connection = await open_tls(
+            "127.0.0.1", live.internal_port, ME, followed.current, client_id="test", timeout_s=10
+        )
+        stream = connection._stream
+        stream.incoming.write(damaged)
+        if is_noticed:
+            connection._on_readable()
+        else:
+            with pytest.raises(ssl.SSLError):
+                stream.tls.read(1)
+        connection.send(ApiVersionsRequest("test", "1"), 3)
+        assert connection.closed.done()
+
+    asyncio.run(call())
 
 
 def test_who_calls_by_tls_where_none_is_spoken_is_told(
