@@ -104,7 +104,9 @@ async def describe_group(request: RestRequest) -> Group:
             deadline_s=request.deadline_s,
         )
         code = _code_of(response)
-        if code != ErrorCode.GROUP_ID_NOT_FOUND:
+        # Where KIP-848 is turned off, all groups that there are speak the classic protocol.
+        is_off = kind == CONSUMER and code == ErrorCode.UNSUPPORTED_VERSION
+        if code != ErrorCode.GROUP_ID_NOT_FOUND and not is_off:
             raise_code(code, response.groups[0].error_message)
             for topic in _refusing_topics(kind, response.groups[0]):
                 request.kafka.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)

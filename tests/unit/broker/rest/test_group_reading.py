@@ -12,6 +12,7 @@ from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.group.consumer_protocol import encode_assignment
 from fairlead_broker.rest.calls import KafkaCalls
 from fairlead_broker.rest.group_reading import committed_offsets, describe_group, list_groups
+from fairlead_broker.rest.problems import ProblemError
 from fairlead_broker.rest.slices import Slices
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
@@ -81,5 +82,29 @@ def test_what_is_left_out_of_a_list_is_no_denial(tmp_path: Path) -> None:
             assert [each.group_id for each in await list_groups(request)] == ["hidden", "seen"]
             assert (await describe_group(request)).members[0].partitions == (("t", 0),)
             assert await committed_offsets(request, "seen") == {("t", 0): 7}
+
+    run(story())
+
+
+def test_a_broker_without_the_consumer_protocol_describes_its_groups(tmp_path: Path) -> None:
+    settings = {**NO_DELAY, "group_coordinator_rebalance_protocols": "classic"}
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **settings) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("seen", 7)
+
+            class Host:
+                broker = cluster.members[1].broker
+                listener = peers = None
+
+            host: Any = Host()
+            request: Any = Request(KafkaCalls(host, "h", ANONYMOUS, None))
+            assert (await describe_group(request)).is_simple
+            request.path = {"consumer_group_id": "nobody"}
+            with pytest.raises(ProblemError) as caught:
+                await describe_group(request)
+            assert caught.value.status == 404
 
     run(story())
