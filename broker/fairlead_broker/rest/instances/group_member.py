@@ -88,6 +88,10 @@ class GroupMember:
     def subscribe(self, subscription: Subscription) -> None:
         """Want to read this from the next heartbeat on."""
         self._subscription = subscription
+        # What its owner gave up for another subscription is this member's still, where the
+        # coordinator has not heard of that one: nobody else reads it.
+        kept = self._owned.keys() & self._target
+        self._owner.take({self._owned[each] for each in kept})
 
     async def beat(self) -> float:
         """Tell the coordinator what there is to tell; return seconds until the next time.

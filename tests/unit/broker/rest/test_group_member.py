@@ -1,0 +1,87 @@
+"""What a consumer instance reads when its client changes its mind between two heartbeats."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from waiting import until
+
+from fairlead_broker.authorization import ANONYMOUS
+from fairlead_broker.rest.calls import KafkaCalls
+from fairlead_broker.rest.instances.group_member import Subscription
+from fairlead_broker.rest.instances.instance import ConsumerInstance, InstanceConfig
+from fairlead_broker.rest.records.rendering import Form
+from fairlead_wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+
+CONFIG = InstanceConfig(Form.JSON, "latest", False, 0, 1, None)
+BOTH, ONE = Subscription(("a", "b")), Subscription(("a",))
+IDS = {"a": b"a" * 16, "b": b"b" * 16}
+NAMES = {topic_id: name for name, topic_id in IDS.items()}
+
+
+class Coordinator:
+    """Gives partition 0 of each topic to whoever subscribes to it, once it may answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may_answer = asyncio.Event()
+        self.asked: list[ConsumerGroupHeartbeatRequest] = []
+        self._topics: list[str] = []
+        monkeypatch.setattr(KafkaCalls, "have_offsets_topic_made", self._nothing)
+        monkeypatch.setattr(KafkaCalls, "ask_coordinator", self._ask)
+        monkeypatch.setattr(KafkaCalls, "would_allow", lambda *_: True)
+        monkeypatch.setattr(ConsumerInstance, "_look_up", self._nothing)
+
+        class Host:
+            class broker:  # noqa: N801
+                class image:  # noqa: N801
+                    topic_name = staticmethod(NAMES.get)
+
+        host: Any = Host()
+        self.calls = KafkaCalls(host, "h", ANONYMOUS, None)
+
+    async def _nothing(self, *_: Any) -> None:
+        pass
+
+    async def _ask(self, _group: str, build: Any, *_: Any, **__: Any) -> Any:
+        request = build(1_000)
+        self.asked.append(request)
+        await self.may_answer.wait()
+        topics = request.subscribed_topic_names
+        if topics is not None:
+            self._topics = topics
+        given = [ResponseTopicPartitions(IDS[name], [0]) for name in self._topics]
+        return ConsumerGroupHeartbeatResponse(
+            member_epoch=1,
+            heartbeat_interval_ms=10,
+            assignment=None if topics is None else Assignment(given),
+        )
+
+
+def test_a_topic_that_is_wanted_again_before_the_group_knew_is_read_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        coordinator = Coordinator(monkeypatch)
+        coordinator.may_answer.set()
+        instance = ConsumerInstance(coordinator.calls, "g", "i", CONFIG)
+        await instance.subscribe(BOTH)
+        await until(lambda: set(instance.positions) == {("a", 0), ("b", 0)})
+        # While a heartbeat waits for its answer, the client changes its mind twice.
+        coordinator.may_answer.clear()
+        heard = len(coordinator.asked)
+        await until(lambda: len(coordinator.asked) > heard)
+        await instance.subscribe(ONE)
+        assert set(instance.positions) == {("a", 0)}
+        await instance.subscribe(BOTH)
+        coordinator.may_answer.set()
+        heard = len(coordinator.asked)
+        await until(lambda: len(coordinator.asked) > heard + 2)
+        assert set(instance.positions) == {("a", 0), ("b", 0)}
+        await instance.close(confirm=False)
+
+    asyncio.run(story())
