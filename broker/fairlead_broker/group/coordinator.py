@@ -90,7 +90,9 @@ class GroupCoordinator:
         self.consumer_host = BrokerGroupHost(broker)
         self._resolution = PatternResolution()
         self._resolving: set[asyncio.Task[None]] = set()
-        self._stale = StaleOffsets(self.runtime, broker.clock, self.metrics)
+        self._stale = StaleOffsets(
+            self.runtime, broker.clock, self.metrics, lambda name: name in broker.image.names
+        )
         self._delay_ms = settings.group_initial_rebalance_delay_ms
         self._size_max = min(settings.group_max_size, GROUP_MEMBERS_MAX)
 

@@ -1,26 +1,33 @@
 """What was committed for topics that are deleted: noted at once, removed by and by.
 
 Many groups may have a lot of it, hence in slices; a topic of the same name that is made meanwhile
-keeps its offsets.
+keeps its offsets. What cannot be removed now, because too few replicas are in sync, is tried again:
+else it would be taken for what is committed for the next topic of that name.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.group.tombstones import append_tombstones
 from fairlead_broker.group.writes import all_offsets, pending_offsets
 from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
+from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from fairlead_broker.clock import Clock
     from fairlead_broker.coordinator.runtime import CoordinatorRuntime
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_metrics import GroupMetrics
+
+
+RETRY_S: Final = 1.0
+"""After this long, what could not be removed is tried again."""
 
 
 class _Stale(NamedTuple):
@@ -35,25 +42,33 @@ class StaleOffsets:
     """Those that are yet to be removed, of all groups."""
 
     def __init__(
-        self, runtime: CoordinatorRuntime[Any, Any], clock: Clock, metrics: GroupMetrics
+        self,
+        runtime: CoordinatorRuntime[Any, Any],
+        clock: Clock,
+        metrics: GroupMetrics,
+        is_there: Callable[[str], bool],
     ) -> None:
+        """`is_there` tells whether there is a topic of a name now."""
         self._runtime = runtime
         self._clock = clock
         self._metrics = metrics
+        self._is_there = is_there
         self._waiting: deque[_Stale] = deque()
+        self._failed: list[_Stale] = []
 
     def forget_topics(self, groups: Iterable[CoordinatedGroup], topics: Collection[str]) -> None:
         """Topics are deleted: what groups have committed for them means nothing any more."""
         is_idle = not self._waiting
         for group in groups:
             for name in [each for each in group.offsets.topic_names() if each in topics]:
+                known = group.offsets.topics.get(name)
+                stale = _Stale(group, name, {} if known is None else dict(known.values))
                 if group.commits_in_flight or group.offsets.open_transactions:
                     # Those are for the topic that is gone, too: their tombstones must follow them,
                     # and no commit of a transaction may bring them back.
-                    self._remove(group, [each for each in all_offsets(group) if each[0] == name])
+                    self._remove(stale, [each for each in all_offsets(group) if each[0] == name])
                 else:
-                    values = dict(group.offsets.topics[name].values)
-                    self._waiting.append(_Stale(group, name, values))
+                    self._waiting.append(stale)
         if is_idle and self._waiting:
             self._remove_some()
 
@@ -78,8 +93,34 @@ class StaleOffsets:
             if topic.values.get(partition) is value and (name, partition) not in newer
         ]
         if partitions:
-            self._remove(group, partitions)
+            self._remove(stale, partitions)
 
-    def _remove(self, group: CoordinatedGroup, partitions: list[tuple[str, int]]) -> None:
-        self._metrics.offset_deletions += len(partitions)
-        append_tombstones(self._runtime, group, partitions)
+    def _remove(self, stale: _Stale, partitions: list[tuple[str, int]]) -> None:
+        append_tombstones(
+            self._runtime,
+            stale.group,
+            partitions,
+            on_outcome=partial(self._on_outcome, stale, len(partitions)),
+        )
+
+    def _on_outcome(self, stale: _Stale, count: int, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self._metrics.offset_deletions += count
+        elif code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if not self._failed:
+                asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
+            self._failed.append(stale)
+
+    def _try_again(self) -> None:
+        failed, self._failed = self._failed, []
+        is_idle = not self._waiting
+        for stale in failed:
+            if stale.group.is_gone:
+                continue
+            if self._is_there(stale.topic):
+                # What was committed since is for a topic of the same name.
+                self._waiting.append(stale)
+            else:
+                self.forget_topics((stale.group,), (stale.topic,))
+        if is_idle and self._waiting:
+            self._remove_some()
