@@ -372,12 +372,17 @@ class GroupCoordinator:
         except Exception:
             # The group asks again after its interval; it would not if it heard nothing.
             logger.exception("the patterns of group %a could not be looked up", group.group_id)
-        if protocol is group.protocol and isinstance(protocol, ConsumerGroup):
+        if isinstance(protocol, ConsumerGroup):
             clock = self.clock
+            # One that is not spoken now hears that it is over: it may be again.
+            is_spoken = protocol is group.protocol
             effects = protocol.regular_expressions_resolved(
-                topics, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
+                topics if is_spoken else None,
+                now_ms=clock.monotonic_ms(),
+                now_wall_ms=clock.now_ms(),
             )
-            self.carry_out(group, effects)
+            if is_spoken:
+                self.carry_out(group, effects)
 
     def note_violation(self, group: CoordinatedGroup, violation: str) -> None:
         """Count and say what is not written, because it would break a rule."""

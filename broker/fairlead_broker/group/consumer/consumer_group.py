@@ -178,6 +178,7 @@ class ConsumerGroup:
         """Take the topics of the patterns that were asked for; None if that came to nothing."""
         self.patterns.end()
         if topics is None or self._is_dead:
+            self.patterns.forget()
             return Effects()
         self._abandon(now_ms)
         state, members = self.state, self.members
@@ -399,6 +400,7 @@ class ConsumerGroup:
         if is_committed:
             return Effects(replies)
         self.members.fall_back(now_ms)
+        self.patterns.forget()
         return Effects(_failed(replies, error))
 
     def tick(self, *, now_ms: int, now_wall_ms: int) -> Effects:

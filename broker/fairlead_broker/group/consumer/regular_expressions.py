@@ -24,7 +24,7 @@ class PatternWatch:
         self._began_ms: int | None = None
         self._is_running = False
         self._topics_number: int | None = None
-        """Which topics there were at the last one."""
+        """Which topics there were at the last one; None where nothing is known of what it found."""
 
     def is_due(
         self, state: ConsumerGroupState, topics_number: int, *, now_ms: int, refresh_ms: int
@@ -49,3 +49,7 @@ class PatternWatch:
     def end(self) -> None:
         """Note that this is over, whatever came of it."""
         self._is_running = False
+
+    def forget(self) -> None:
+        """Note that what was found is not in the log: it is looked up again after the pause."""
+        self._topics_number = None

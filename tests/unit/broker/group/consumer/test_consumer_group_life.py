@@ -281,6 +281,29 @@ def test_patterns_are_looked_up_again_when_topics_come_or_time_has_gone() -> Non
     assert driver.state.epoch == epoch + 1
 
 
+@pytest.mark.parametrize("is_found", [True, False])
+def test_patterns_are_looked_up_again_soon_where_that_came_to_nothing(*, is_found: bool) -> None:
+    """What was found could not be written, or nothing could be found."""
+    driver = ConsumerGroupDriver(orders=1)
+    driver.join("a", None, regex="ord.*")
+    driver.resolve({"ord.*": frozenset({"orders"})})
+    driver.host.set_topics({"orders": 1, "ordinary": 1})
+    driver.pass_time(10_000)
+    driver.beat("a", driver.epoch("a"), owned={})
+    driver.resolution, driver.auto_commit = None, False
+    driver.resolve({"ord.*": frozenset({"orders", "ordinary"})} if is_found else None)
+    driver.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    driver.auto_commit = True
+    driver.beat("a", driver.epoch("a"), owned=driver.held("a"))
+    assert driver.resolution is None
+    driver.pass_time(10_000)
+    driver.beat("a", driver.epoch("a"), owned=driver.held("a"))
+    assert driver.resolution is not None
+    driver.resolve({"ord.*": frozenset({"orders", "ordinary"})})
+    driver.settle("a")
+    assert driver.held("a") == {"orders": [0], "ordinary": [0]}
+
+
 def test_a_pattern_that_nobody_wants_any_more_is_removed() -> None:
     driver = ConsumerGroupDriver(orders=1)
     driver.join("a", None, regex="ord.*")

@@ -1,5 +1,6 @@
 """Groups of KIP-848 on real logs, asked through the handlers of group APIs."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from consumer_group_driver import subscription
 from group_cluster import NO_DELAY, Call, GroupCluster, lead, records_of, run
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.group.pattern_resolution import PatternResolution
 from fairlead_broker.group.records.consumer_state import ConsumerGroupState
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
@@ -478,6 +480,37 @@ def test_a_pattern_is_resolved_on_the_broker(tmp_path: Path) -> None:
         bad = await beat(groups, "n", subscribed_topic_regex="(")
         assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
         assert bad.error_message
+
+    play(story, tmp_path)
+
+
+def test_a_pattern_is_resolved_after_a_change_of_protocol_that_was_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look-up of before ended while the group spoke the other protocol."""
+    monkeypatch.setattr("fairlead_broker.group.consumer.regular_expressions.PAUSE_MS", 0)
+
+    async def story(groups: GroupCluster) -> None:
+        may_end = asyncio.Event()
+        ended = asyncio.Event()
+
+        async def resolve(*_: Any) -> dict[str, frozenset[str]]:
+            await may_end.wait()
+            asyncio.get_running_loop().call_soon(ended.set)
+            return {"t|u.*": frozenset({"t"})}
+
+        monkeypatch.setattr(PatternResolution, "resolve", resolve)
+        wish = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|u.*"}
+        joined = await beat(groups, **wish)
+        coordinator = groups.coordinator()
+        group = coordinator.groups["g"]
+        spoken, group.protocol = group.protocol, coordinator.build_protocol("g")
+        may_end.set()
+        await ended.wait()
+        group.protocol = spoken
+        assert not group.protocol.state.regular_expressions
+        await beat(groups, "m", joined.member_epoch, topic_partitions=[])
+        await groups.cluster.until(lambda: group.protocol.state.regular_expressions)
 
     play(story, tmp_path)
 
