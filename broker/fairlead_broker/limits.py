@@ -249,6 +249,8 @@ GROUP_MEMBERS_BYTES_MAX: Final = 512 * MIB
 """What the members of all groups of a broker bring along and are given; beyond, none join."""
 MEMBER_OVERHEAD_BYTES: Final = KIB
 """What a member takes beside its protocols and its assignment, about."""
+MEMBER_NAMES_LENGTH: Final = 512
+"""Characters in the ids and names of a member, all together, that MEMBER_OVERHEAD_BYTES is for."""
 ASSIGNED_PARTITION_BYTES: Final = 150
 """What a partition takes that a member has, or shall have, about."""
 PENDING_MEMBER_BYTES: Final = 512

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from fairlead_broker.coordinator.runtime import CoordinatorRuntime
 from fairlead_broker.coordinator.shard import Shard, ShardState
 from fairlead_broker.group.classic.classic_group import ClassicGroup
-from fairlead_broker.group.classic.member import member_bytes
+from fairlead_broker.group.classic.member import join_bytes
 from fairlead_broker.group.consumer.consumer_group import ConsumerGroup, heartbeat_bytes
 from fairlead_broker.group.consumer_group_host import BrokerGroupHost
 from fairlead_broker.group.coordinated_group import CoordinatedGroup
@@ -189,7 +189,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         check_parked(self.parked_count)
         self.memory.check_more(
-            member_bytes(request.protocols) if group is None else group.protocol.join_bytes(request)
+            join_bytes(request) if group is None else group.protocol.join_bytes(request)
         )
         if group is None:
             group = self.ensure(group_id)

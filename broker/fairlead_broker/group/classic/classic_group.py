@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fairlead_broker.group.classic.member import Member, member_bytes
+from fairlead_broker.group.classic.member import Member, join_bytes
 from fairlead_broker.group.classic.membership import TakeoverToken, Turn
 from fairlead_broker.group.classic.rebalance import Rebalance
 from fairlead_broker.group.group_types import (
@@ -224,7 +224,7 @@ class ClassicGroup:
     def _update(self, member: Member, request: JoinRequest) -> None:
         self.members.change_protocols(member, request.protocols)
         member.take_timeouts(request)
-        member.client_id, member.client_host = request.client_id, request.client_host
+        self.members.change_client(member, request.client_id, request.client_host)
 
     def _take_over(self, member: Member, request: JoinRequest, waiter: Any, turn: Turn) -> None:
         """KIP-345: a new process of a static instance takes the place of the one before it."""
@@ -503,8 +503,7 @@ class ClassicGroup:
         """How much more memory it would take after a join."""
         member = self.members.get(request.member_id)
         member = member or self.members.of_instance(request.group_instance_id)
-        known = 0 if member is None else member_bytes(member.protocols)
-        return member_bytes(request.protocols) - known
+        return join_bytes(request) - (0 if member is None else member.memory_bytes)
 
     def subscriptions(self) -> Subscriptions:
         """In a rebalance nobody can tell what members will read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairlead_broker.group.group_memory import names_bytes
 from fairlead_broker.group.group_types import DescribedMember, JoinedMember
 from fairlead_broker.group.records.classic_records import MemberRecord
 from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES
@@ -24,6 +25,16 @@ Protocols = tuple[tuple[str, bytes], ...]
 def member_bytes(protocols: Protocols) -> int:
     """Return what a member with these takes in memory, about; its assignment comes on top."""
     return MEMBER_OVERHEAD_BYTES + sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+def join_bytes(request: JoinRequest) -> int:
+    """Return what whoever joins so will take in memory, about."""
+    return member_bytes(request.protocols) + names_bytes(
+        request.member_id or request.new_member_id,
+        request.group_instance_id,
+        request.client_id,
+        request.client_host,
+    )
 
 
 @dataclass(slots=True)
@@ -80,6 +91,13 @@ class Member:
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         if self.rebalance_timeout_ms < 0:
             self.rebalance_timeout_ms = request.session_timeout_ms
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes beside its assignment, about."""
+        return member_bytes(self.protocols) + names_bytes(
+            self.member_id, self.group_instance_id, self.client_id, self.client_host
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -175,7 +193,9 @@ class Members:
 
     def rename(self, member: Member, member_id: str) -> None:
         """Another process takes over a static member: its place stays, its id is the new one."""
+        self.memory_bytes -= member.memory_bytes
         old_id, member.member_id = member.member_id, member_id
+        self.memory_bytes += member.memory_bytes
         self._by_id = {
             member_id if each == old_id else each: value for each, value in self._by_id.items()
         }
@@ -186,6 +206,11 @@ class Members:
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
+
+    def change_client(self, member: Member, client_id: str, client_host: str) -> None:
+        self.memory_bytes -= member.memory_bytes
+        member.client_id, member.client_host = client_id, client_host
+        self.memory_bytes += member.memory_bytes
 
     def assign(self, member: Member, assignment: bytes) -> None:
         """Set what the member reads from now on; empty for nothing."""
@@ -222,7 +247,7 @@ class Members:
         return max(votes, key=votes.__getitem__)
 
     def _count(self, member: Member, change: int) -> None:
-        self.memory_bytes += change * member_bytes(member.protocols)
+        self.memory_bytes += change * member.memory_bytes
         # A client that names an assignor twice supports it once.
         for name in dict.fromkeys(name for name, _ in member.protocols):
             count = self._support.get(name, 0) + change

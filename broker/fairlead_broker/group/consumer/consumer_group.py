@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.group.assignors.assignment import TopicIdPartition
-from fairlead_broker.group.classic.member import member_bytes
+from fairlead_broker.group.classic.member import join_bytes
 from fairlead_broker.group.consumer import classic_members
 from fairlead_broker.group.consumer.consumer_members import ConsumerMembers, Now
 from fairlead_broker.group.consumer.protocol_migration import can_downgrade, downgraded
 from fairlead_broker.group.consumer.regular_expressions import PatternWatch
 from fairlead_broker.group.consumer.speculative_state import SpeculativeState, take_replies
 from fairlead_broker.group.consumer.target_assignment import preferred_assignor
+from fairlead_broker.group.group_memory import names_bytes
 from fairlead_broker.group.group_types import (
     NO_GENERATION,
     NO_MEMBER,
@@ -197,7 +198,15 @@ class ConsumerGroup:
         known = self.state.members.get(asked.member_id)
         if known is None:
             return heartbeat_bytes(asked) if asked.member_epoch == JOINING_EPOCH else 0
-        more = 0
+        more = names_bytes(
+            asked.member_id,
+            asked.instance_id or known.instance_id,
+            asked.rack_id or known.rack_id,
+            asked.client_id,
+            asked.client_host,
+        ) - names_bytes(
+            asked.member_id, known.instance_id, known.rack_id, known.client_id, known.client_host
+        )
         if asked.topic_names is not None:
             more += subscription_bytes(asked.topic_names, "")
             more -= subscription_bytes(known.topic_names, "")
@@ -208,7 +217,8 @@ class ConsumerGroup:
     def join_bytes(self, request: JoinRequest) -> int:
         """Return how much more memory it would take after a join."""
         known = self.state.members.get(request.member_id)
-        return member_bytes(request.protocols) - (0 if known is None else metadata_bytes(known))
+        more = join_bytes(request)
+        return more if known is None else more - metadata_bytes(request.member_id, known)
 
     def join(self, request: JoinRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
         """Let a member of the classic protocol join; it waits for nobody else."""
@@ -572,7 +582,13 @@ class ConsumerGroup:
 def heartbeat_bytes(asked: ConsumerHeartbeat) -> int:
     """Return what somebody who joins takes in memory, about."""
     names, pattern = asked.topic_names or (), asked.topic_regex or ""
-    return MEMBER_OVERHEAD_BYTES + subscription_bytes(names, pattern)
+    return (
+        MEMBER_OVERHEAD_BYTES
+        + subscription_bytes(names, pattern)
+        + names_bytes(
+            asked.member_id, asked.instance_id, asked.rack_id, asked.client_id, asked.client_host
+        )
+    )
 
 
 def _failed(replies: Iterable[Reply], error: ErrorCode) -> list[Reply]:

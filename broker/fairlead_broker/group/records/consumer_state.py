@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.group.group_memory import names_bytes
 from fairlead_broker.group.records.consumer_records import (
     CurrentAssignment,
     GroupEpoch,
@@ -180,12 +181,12 @@ class ConsumerGroupState:
     def _set_member(self, member_id: str, member: MemberMetadata | None) -> None:
         known = self.members.pop(member_id, None)
         if known is not None:
-            self.memory_bytes -= metadata_bytes(known)
+            self.memory_bytes -= metadata_bytes(member_id, known)
             if known.instance_id and self.instances.get(known.instance_id) == member_id:
                 del self.instances[known.instance_id]
         if member is not None:
             self.members[member_id] = member
-            self.memory_bytes += metadata_bytes(member)
+            self.memory_bytes += metadata_bytes(member_id, member)
             if member.instance_id:
                 self.instances[member.instance_id] = member_id
 
@@ -223,9 +224,12 @@ class ConsumerGroupState:
             self.regular_expressions[pattern] = resolved
 
 
-def metadata_bytes(member: MemberMetadata) -> int:
+def metadata_bytes(member_id: str, member: MemberMetadata) -> int:
     """Return what a member takes in memory without its partitions, about."""
     size = MEMBER_OVERHEAD_BYTES + subscription_bytes(member.topic_names, member.topic_regex)
+    size += names_bytes(
+        member_id, member.instance_id, member.rack_id, member.client_id, member.client_host
+    )
     if member.classic is not None:
         size += sum(len(name) + len(metadata) for name, metadata in member.classic.protocols)
     return size

@@ -50,6 +50,23 @@ def test_a_group_counts_what_its_members_bring_and_are_given() -> None:
     assert driver.group.memory_bytes == 0
 
 
+def test_long_names_of_members_are_counted_as_they_change() -> None:
+    """G10."""
+    driver = GroupDriver()
+    group = driver.group
+    driver.join("a", instance="i" * 2_000, protocols=PROTOCOLS)
+    held = group.memory_bytes
+    assert MEMBER_BYTES + 1_400 < held < MEMBER_BYTES + 2_000
+    driver.sync("s", "m1", 1, {"m1": b""})
+    driver.commit()
+    driver.join("again", instance="i" * 2_000, protocols=PROTOCOLS, new_id="m" * 1_002)
+    assert group.memory_bytes == held + 1_000
+    driver.join("back", "m" * 1_002, instance="i" * 2_000, protocols=PROTOCOLS)
+    assert group.memory_bytes == held + 1_000
+    driver.leave(("m" * 1_002, "i" * 2_000))
+    assert group.memory_bytes == 0
+
+
 def join(groups: GroupCluster, group: str, member_id: str = "", size: int = 3_000) -> Call:
     return groups.call(
         JoinGroupRequest(
@@ -89,6 +106,56 @@ def test_members_beyond_the_memory_are_refused_and_those_inside_go_on(
             groups.call(request, 3)
             assert memory.total_bytes == held // 2
             assert join(groups, "g2").reply.error_code == ErrorCode.NONE
+
+    run(story())
+
+
+def test_members_with_long_names_are_refused_beyond_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G10: half a million members of 32 KiB names each are no more than others by number."""
+    monkeypatch.setattr(group_memory, "GROUP_MEMBERS_BYTES_MAX", 20_000)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+
+            def join_as(instance_id: str) -> Call:
+                return groups.call(
+                    JoinGroupRequest(
+                        group_id="c",
+                        session_timeout_ms=10_000,
+                        rebalance_timeout_ms=60_000,
+                        group_instance_id=instance_id,
+                        protocol_type="consumer",
+                        protocols=[JoinGroupRequestProtocol("range", b"")],
+                    ),
+                    5,
+                )
+
+            async def beat(epoch: int, rack_id: str) -> ErrorCode:
+                reply = await groups.ask(
+                    ConsumerGroupHeartbeatRequest(
+                        group_id="g",
+                        member_id="m",
+                        member_epoch=epoch,
+                        rack_id=rack_id,
+                        rebalance_timeout_ms=10_000,
+                        subscribed_topic_names=["t"],
+                        topic_partitions=[],
+                    ),
+                    1,
+                )
+                return ErrorCode(reply.error_code)
+
+            assert join_as("i" * 5_000).reply.error_code == ErrorCode.NONE
+            too_long = join_as("j" * 19_000).reply
+            assert too_long.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await beat(0, "r" * 19_000) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await beat(0, "r" * 3_000) is ErrorCode.NONE
+            assert await beat(2, "r" * 19_000) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await beat(2, "r" * 2_000) is ErrorCode.NONE
 
     run(story())
 
