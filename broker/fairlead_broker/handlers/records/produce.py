@@ -28,11 +28,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.api_registry import NO_REPLY, PENDING, NoReply, Pending, handles
-from fairlead_broker.authorization import Access, Operation
+from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.once_awake import handle_now
 from fairlead_broker.handlers.records.current_leader import current_leader
 from fairlead_broker.handlers.records.produce_reply import encode_single_reply
-from fairlead_broker.handlers.records.sequence_gaps import note_refusal
+from fairlead_broker.handlers.records.sequence_gaps import note_passing, note_refusal
 from fairlead_broker.handlers.records.transactional_produce import (
     UnverifiedError,
     ask_coordinator,
@@ -161,8 +161,21 @@ def _wait_behind(
     waiting_produces = context.broker.waiting_produces
     if waiting_produces.wait(context.channel, lambda: handle_now(produce, request, context), size):
         return NO_REPLY if request.acks == 0 else PENDING
+    _note_no_room(request, context)
     response = _same_for_all(request, ErrorCode.NOT_ENOUGH_REPLICAS)
     return _finish_silently(response, context) if request.acks == 0 else response
+
+
+def _note_no_room(request: ProduceRequest, context: RequestContext) -> None:
+    """Have what comes behind this request wait for it, too, where it may be written at all."""
+    broker = context.broker
+    for topic in request.topic_data:
+        name = _topic_name(topic, broker)
+        if name and context.would_allow(Operation.WRITE, ResourceType.TOPIC, name):
+            for data in topic.partition_data[:PARTITIONS_PER_REQUEST_MAX]:
+                partition = broker.partitions.get((name, data.index))
+                if partition is not None:
+                    note_passing(ErrorCode.NOT_ENOUGH_REPLICAS, partition, broker)
 
 
 def _copy_records(batches: Iterable[PartitionProduceData]) -> int:
@@ -460,6 +473,7 @@ class _VerifyingProduce:
             self._unverified = []
             for each in unverified:
                 _fail(each.slot, ErrorCode.NOT_ENOUGH_REPLICAS)
+                note_passing(ErrorCode.NOT_ENOUGH_REPLICAS, each.found.partition, context.broker)
             return _reply(request, context, self._response, self._waiting)
         self._is_held = True
         context.parked = self
@@ -497,6 +511,7 @@ class _VerifyingProduce:
             verdict = verdicts[found.partition.topic, found.partition.index]
             if verdict is not ErrorCode.NONE:
                 code = refusal_of(verdict, context.version)
+                note_passing(code, found.partition, context.broker)
                 raise KafkaError(code, f"its transaction is not verified: {verdict.description}")
             partition, result = _append(self._request, topic, data, context, found.guard)
         except KafkaError as error:

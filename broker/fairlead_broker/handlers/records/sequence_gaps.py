@@ -37,8 +37,7 @@ def note_refusal(error: KafkaError, partition: Partition, broker: Broker) -> Non
     * A batch was refused here a while ago, for something that passes.
     """
     now_ms = broker.clock.monotonic_ms()
-    if error.code in _PASSING:
-        partition.passing_refusal = PassingRefusal(error.code, now_ms)
+    note_passing(error.code, partition, broker)
     if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         return
     leader = partition.leader
@@ -55,3 +54,9 @@ def note_refusal(error: KafkaError, partition: Partition, broker: Broker) -> Non
         raise KafkaError(
             refusal.code, f"the batch before may have been refused by {partition}: {error}"
         )
+
+
+def note_passing(code: ErrorCode, partition: Partition, broker: Broker) -> None:
+    """Take note that a batch was refused, if that passes; it may not have come to the log."""
+    if code in _PASSING:
+        partition.passing_refusal = PassingRefusal(code, broker.clock.monotonic_ms())

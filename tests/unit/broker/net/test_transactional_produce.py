@@ -1,6 +1,7 @@
 """Batches of transactions: the coordinator is asked before the first one, and order is kept."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from live_broker import FrameClient, LiveBroker, ScriptedVerification, batch
 
 from fairlead_broker.authorization import Operation, Principal, ResourceType
+from fairlead_broker.limits import NEW_LEADER_MS
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_1, EndMarker
 from fairlead_broker.replication.partition import Partition
 from fairlead_wire.errors import ErrorCode
@@ -20,6 +22,7 @@ from fairlead_wire.messages.produce import (
 from fairlead_wire.records import decode_batch, iter_batches
 
 Connect = Callable[..., FrameClient]
+NONE = ErrorCode.NONE
 PRODUCER_ID = 7
 LARGE = 100_000
 
@@ -327,6 +330,58 @@ def test_what_waits_is_bounded(
     assert answers == [0, 0, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS]
     assert partition.log_end_offset == 2
     assert live.run(lambda: live.broker.waiting_produces.bytes) == 0
+
+
+def reign_for_long(live: LiveBroker, partition: Partition) -> None:
+    """Where the leader is new, gaps are refused as at a leader of before."""
+    leader = partition.leader
+    assert leader is not None
+    live.run(lambda: setattr(leader, "began_ms", leader.began_ms - NEW_LEADER_MS))
+
+
+def test_a_gap_where_the_batch_before_could_not_be_verified_comes_again(
+    live: LiveBroker, connect: Connect, verification: ScriptedVerification
+) -> None:
+    """The coordinator moves between two batches: for want of the first, librdkafka would have to
+    abort the transaction."""
+    partition = live.add_partition("t")
+    reign_for_long(live, partition)
+    client = connect()
+
+    def ask(*verdicts: ErrorCode) -> list[tuple[int, int]]:
+        for sequence in range(2):
+            client.send(request(("t", 0, transactional(b"a", sequence=sequence))), 10)
+        for verdict in verdicts:
+            live.eventually(lambda: len(verification.waiting) == 1)
+            live.run(partial(verification.answer, verdict))
+        return [slots(client.receive(0, 10)[1])[0] for _ in range(2)]
+
+    assert ask(ErrorCode.NOT_COORDINATOR, NONE) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)] * 2
+    assert ask(NONE) == [(NONE, 0), (NONE, 1)]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_gap_where_there_was_no_room_for_the_batch_before_comes_again(
+    live: LiveBroker, connect: Connect, verification: ScriptedVerification, is_first: bool
+) -> None:
+    partition = live.add_partition("t")
+    reign_for_long(live, partition)
+    live.broker.waiting_produces._bytes_max = LARGE
+    client = connect()
+    sizes = [LARGE, 1] if is_first else [1, LARGE, 1]
+    for sequence, size in enumerate(sizes):
+        client.send(request(("t", 0, transactional(b"a" * size, sequence=sequence))), 10)
+    live.eventually(lambda: live.broker.metrics.requests[ProduceRequest.API_KEY] == len(sizes))
+    live.eventually(lambda: len(verification.waiting) == 1 + is_first)
+    for _ in range(1 + is_first):
+        live.run(verification.answer)
+    answers = [slots(client.receive(0, 10)[1])[0][0] for _ in sizes]
+    assert answers == [NONE] * (not is_first) + [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    again = [len(sizes) - 2, len(sizes) - 1]
+    verification.verdict = NONE
+    for sequence in again:
+        answer = client.call(request(("t", 0, transactional(b"a", sequence=sequence))), 10)
+        assert slots(answer) == [(NONE, sequence)]
 
 
 class TopicsOnly:
