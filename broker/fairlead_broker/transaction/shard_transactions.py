@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from fairlead_broker.limits import KIB
 from fairlead_broker.transaction.coordinated_transaction import CoordinatedTransaction
 from fairlead_broker.transaction.records import decode_key, decode_value
 from fairlead_broker.transaction.transaction_types import NOTHING_YET
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RECORDS_PER_STEP: Final = 200
+_BYTES_PER_STEP: Final = 16 * KIB
+"""Of records that are decoded at once: of ids without partitions they are some 200."""
+_PARTITIONS_PER_STEP: Final = 200
+"""Partitions to have markers written to at once, and ids."""
 
 
 class TransactionsHost(Protocol):
@@ -65,9 +69,12 @@ class ShardTransactions:
 
     def replay(self, records: dict[bytes, bytes]) -> Iterator[None]:
         # In the order of the log, so that two loads of one log are alike.
-        for number, (key, value) in enumerate(records.items()):
+        size = 0
+        for key, value in records.items():
             self._replay_one(key, value)
-            if number % _RECORDS_PER_STEP == 0:
+            size += len(value)
+            if size >= _BYTES_PER_STEP:
+                size = 0
                 yield
 
     def replay_undecided(self, records: Iterator[UndecidedRecord]) -> Iterator[None]:
@@ -93,11 +100,14 @@ class ShardTransactions:
         in the next epoch has them written, and partitions refuse the late ones by that epoch.
         """
         host = self._host
-        for number, transaction in enumerate(list(self.by_id.values())):
+        count = 0
+        for transaction in list(self.by_id.values()):
             if self.shard.is_resumed and transaction.machine.needs_markers:
                 continue
             host.carry_out(transaction, transaction.machine.resume(now_ms=host.clock.now_ms()))
-            if number % _RECORDS_PER_STEP == 0:
+            count += 1 + len(transaction.machine.unended)
+            if count >= _PARTITIONS_PER_STEP:
+                count = 0
                 yield
         if self._passed_over:
             logger.warning(

@@ -14,8 +14,13 @@ from transaction_cluster import TransactionCluster
 from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_SHARD_MAX
 from fairlead_broker.replication.acks import ALL_IN_SYNC
-from fairlead_broker.transaction.records import decode_value, encode_key
-from fairlead_broker.transaction.transaction_types import CLIENT_EPOCH_MAX
+from fairlead_broker.transaction.records import decode_value, encode_key, encode_value
+from fairlead_broker.transaction.shard_transactions import ShardTransactions
+from fairlead_broker.transaction.transaction_types import (
+    CLIENT_EPOCH_MAX,
+    TransactionMetadata,
+    TransactionState,
+)
 from fairlead_model.ids import TRANSACTION_STATE
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.end_txn import EndTxnRequest
@@ -453,6 +458,28 @@ def test_a_transaction_that_is_let_in_can_be_ended(tmp_path: Path) -> None:
                 shown = partial(transactions.state, name)
                 await cluster.until(lambda shown=shown, wanted=expected: shown() == wanted)
             assert codes == {NONE, ErrorCode.UNKNOWN_SERVER_ERROR}
+
+    run(story())
+
+
+def test_large_transactions_are_loaded_one_by_one(tmp_path: Path) -> None:
+    """Each takes milliseconds, and everybody else waits for a step of the load."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            transactions = TransactionCluster(cluster)
+            await transactions.ready()
+            small = TransactionMetadata(TransactionState.PREPARE_ABORT, 1, 0, 1_000, start_ms=1)
+            large = small._replace(partitions=frozenset(("t", index) for index in range(5_000)))
+            for metadata, count, steps in ((small, 150, 0), (small, 1_000, 2), (large, 3, 3)):
+                ids = ShardTransactions(
+                    transactions.coordinator().runtime.shards[0], transactions.coordinator()
+                )
+                value = encode_value(metadata)
+                records = {encode_key(f"{steps}-{number}"): value for number in range(count)}
+                assert steps <= len(list(ids.replay(records))) <= 2 * steps + 1
+                assert steps <= len(list(ids.begin())) <= 2 * steps + 1
+                assert len(ids.by_id) == count
 
     run(story())
 
