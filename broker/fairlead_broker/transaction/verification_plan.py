@@ -26,6 +26,8 @@ RETRY_BACKOFF_MIN_MS: Final = 5
 every transaction of a client that goes on at once then takes at least; markers take less."""
 RETRIES_END_MS: Final = 100
 """Default of `add.partitions.to.txn.retry.backoff.max.ms`: so long a question is asked again."""
+_ID_LENGTH_AS_PARTITION: Final = 256
+"""What of a transactional id takes as much in a request as a partition of the longest name."""
 
 
 class Question:
@@ -132,13 +134,14 @@ class QuestionQueue:
     def take(self, partitions_max: int) -> list[Question]:
         """Take the oldest question of each id for one request, about so many partitions.
 
-        The first one is taken however many it is about.
+        The first one is taken however many it is about. Long ids count, too: clients choose them,
+        and a request that is too large for a broker would be made and refused again and again.
         """
         taken: list[Question] = []
         room = partitions_max
         for transactional_id, questions in list(self._waiting.items()):
             question = questions[0]
-            room -= len(question.partitions)
+            room -= len(question.partitions) + len(transactional_id) // _ID_LENGTH_AS_PARTITION
             if taken and room < 0:
                 break
             taken.append(question)

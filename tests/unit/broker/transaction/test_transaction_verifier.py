@@ -8,6 +8,7 @@ import pytest
 from linked_transactions import COORDINATOR, VERSION_1, VERSION_2, LinkedTransactions, code_of
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.limits import UNDERSTOOD_FRAME_BYTES_MAX
 from fairlead_broker.tasks import transaction_verifier
 from fairlead_model.ids import NO_LEADER, TRANSACTION_STATE
 from fairlead_wire.api_keys import ApiKey
@@ -213,6 +214,31 @@ def test_one_request_is_under_way_with_one_question_of_each_transaction(tmp_path
         assert requests[ApiKey.ADD_PARTITIONS_TO_TXN] - before == 2, "the first, and all others"
         metrics = transactions.broker(2).metrics
         assert (metrics.verification_times.count, metrics.verification_failures) == (count, 0)
+
+    run(tmp_path, tell)
+
+
+def test_long_ids_of_others_keep_nobody_from_an_answer(tmp_path: Path) -> None:
+    """All in one request they would be more than a broker takes, again and again."""
+    count = UNDERSTOOD_FRAME_BYTES_MAX // 30_000 + 10
+
+    async def tell(transactions: LinkedTransactions) -> None:
+        producer = await transactions.begin()
+        await transactions.add(producer, ELSEWHERE)
+        verification = transactions.broker(2).verification
+        told: list[ErrorCode] = []
+        for number in range(count):
+            verification.verify(
+                f"{number:030000}",
+                1,
+                0,
+                [("t", 1)],
+                supports_epoch_bump=False,
+                answer=lambda verdicts: told.extend(verdicts.values()),
+            )
+        assert await transactions.produced(producer, ELSEWHERE) is ErrorCode.NONE
+        await transactions.cluster.until(lambda: len(told) == count)
+        assert set(told) == {ErrorCode.INVALID_REQUEST}
 
     run(tmp_path, tell)
 
