@@ -22,3 +22,6 @@ class CoordinatingBroker(Protocol):
     awake_clock: Clock
     image: ClusterImage
     metrics: BrokerMetrics
+
+    def on_unreadable(self, path: str, error: OSError) -> None:
+        """Take a log offline of which the disk does not read a file, so that others lead."""

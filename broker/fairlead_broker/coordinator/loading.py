@@ -111,7 +111,12 @@ class ShardLoader:
             if piece is None:
                 # A hole up to the end: what it held was cut, or compacted away.
                 break
-            data = await asyncio.to_thread(_read_slice, piece)
+            try:
+                data = await asyncio.to_thread(_read_slice, piece)
+            except OSError as error:
+                # What this disk does not read others have: one of them is to coordinate.
+                self._broker.on_unreadable(piece.file.path, error)
+                raise
             await in_slices(replay.read(data), self._broker.clock)
         await in_slices(shard.machine.replay(replay.newest), self._broker.clock)
         if replay.transactions.open:

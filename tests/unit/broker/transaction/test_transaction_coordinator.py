@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from group_cluster import run
 from replica_cluster import ReplicaCluster
 from transaction_cluster import TransactionCluster
 
+from fairlead_broker.coordinator import loading
 from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_SHARD_MAX
 from fairlead_broker.replication.acks import ALL_IN_SYNC
@@ -30,6 +32,8 @@ from fairlead_wire.records import Record, decode_batch, iter_batches
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 NONE = ErrorCode.NONE
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -410,6 +414,39 @@ def test_a_log_that_cannot_be_read_is_not_served_as_an_empty_one(tmp_path: Path)
             assert (await transactions.init())[0] is unavailable
             listed = transactions.call(ListTransactionsRequest(), 2).reply
             assert listed.error_code == unavailable
+
+    run(story())
+
+
+def test_who_cannot_read_the_log_leaves_it_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else clients would be told for ever that the coordinator is not available."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path) as cluster:
+            transactions = TransactionCluster(cluster)
+            await transactions.ready()
+            _, *pair = await transactions.init()
+            end = cluster.partition(1, TRANSACTION_STATE).log_end_offset
+            for broker_id in (2, 3):
+                replica = cluster.partition(broker_id, TRANSACTION_STATE)
+                await cluster.until(lambda replica=replica: replica.log_end_offset == end)
+
+            def fail(piece: object) -> bytes:
+                raise OSError(errno.EIO, "input/output error")
+
+            failed = cluster.members[2].broker.replicas.failed
+            with monkeypatch.context() as patch:
+                patch.setattr(loading, "_read_slice", fail)
+                lead(cluster, 2)
+                await cluster.until(lambda: (TRANSACTION_STATE, 0) in failed)
+            assert transactions.coordinator(2).runtime.shards == {}
+            assert transactions.describe(broker_id=2).error_code == ErrorCode.NOT_COORDINATOR
+            lead(cluster, 3)
+            cluster.change(TRANSACTION_STATE, isr=(1, 3))
+            await transactions.ready(3)
+            assert await transactions.add((pair[0], pair[1]), 0, broker_id=3) is NONE
 
     run(story())
 
