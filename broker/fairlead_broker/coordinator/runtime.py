@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorRuntime(Generic[MachineT, TimedT]):
-    """`shards` by partition index: those that are being loaded, served, or cannot be read.
+    """`shards` by partition index: those that are loaded, served, or cannot be read or written.
 
     `build` makes the state machine of a partition. `on_deadline` is told of a thing that was given
     to `schedule` and whose deadline has come.
@@ -105,7 +105,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{shard.partition} is being read"
             )
         raise KafkaError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{shard.partition} cannot be read, see the log"
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{shard.partition} cannot be served, see the log"
         )
 
     def append(self, shard: Shard[MachineT], write: Write) -> None:
@@ -138,10 +138,29 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
     def _flush(self) -> None:
         shards, self._unflushed = self._unflushed, []
         now_ms, now_wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        timeout_ms = self._write_timeout_ms
+        fault: Exception | None = None
         for shard in shards:
-            shard.flush(now_ms=now_ms, now_wall_ms=now_wall_ms, timeout_ms=self._write_timeout_ms)
+            try:
+                shard.flush(now_ms=now_ms, now_wall_ms=now_wall_ms, timeout_ms=timeout_ms)
+            except Exception as error:
+                # A fault in one of them is not to keep all others from what is written to them.
+                fault = error
+                self._broker.metrics.task_failures += 1
+                logger.error("%s cannot be written: it is not served any more", shard.partition)
+                self._fail(shard)
             if shard.waiting_count:
-                self._timer.set(now_ms + self._write_timeout_ms)
+                self._timer.set(now_ms + timeout_ms)
+        if fault is not None:
+            raise fault
+
+    def _fail(self, shard: Shard[MachineT]) -> None:
+        """Serve a partition no more whose log may have what its machine has not (R22)."""
+        self._loader.end(shard)
+        if shard.state is not ShardState.DROPPED:
+            shard.state = ShardState.FAILED
+            shard.machine.on_unloaded()
+        shard.fail_waiting(ErrorCode.NOT_COORDINATOR)
 
     def _expire(self, now_ms: int) -> int | None:
         """Answer those whose appends take too long; when to look again."""

@@ -48,7 +48,7 @@ class ShardState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
-    """Its log can't be read."""
+    """Its log can't be read, or written."""
     DROPPED = "dropped"
 
 
@@ -166,26 +166,40 @@ class Shard(Generic[MachineT]):
         return len(self._open) == 1
 
     def flush(self, *, now_ms: int, now_wall_ms: int, timeout_ms: int) -> None:
-        """Append all that was added; what is committed at once is answered at once."""
+        """Append all that was added; what is committed at once is answered at once.
+
+        Where an append raises what it never should, it and what is behind it stay added.
+        """
         writes, self._open = self._open, []
+        deadline_ms = now_ms + timeout_ms
+        done = 0
+        try:
+            for batch in self._batches(writes):
+                self._append(batch, deadline_ms, now_wall_ms)
+                done += len(batch)
+        except Exception:
+            self._open[:0] = writes[done:]
+            raise
+        self.advanced()
+
+    def _batches(self, writes: list[Write]) -> Iterator[list[Write]]:
+        """Yield what is to be appended together, in order."""
         config = self.partition.log.config
         size_max = min(config.max_message_bytes, config.segment_bytes)
-        deadline_ms = now_ms + timeout_ms
         batch: list[Write] = []
         size = BATCH_HEADER_SIZE
         for write in writes:
             is_separate = isinstance(write, SeparateWrite)
             if batch and (is_separate or size + write.size > size_max):
-                self._append(batch, deadline_ms, now_wall_ms)
+                yield batch
                 batch, size = [], BATCH_HEADER_SIZE
             if is_separate:
-                self._append([write], deadline_ms, now_wall_ms)
+                yield [write]
                 continue
             batch.append(write)
             size += write.size
         if batch:
-            self._append(batch, deadline_ms, now_wall_ms)
-        self.advanced()
+            yield batch
 
     def _append(self, writes: list[Write], deadline_ms: int, now_wall_ms: int) -> None:
         if not self.is_current:

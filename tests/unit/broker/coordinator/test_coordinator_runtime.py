@@ -5,9 +5,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from counting_coordinator import TOPIC, Alarm, CountingCoordinator, counting
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.replication.partition import Partition
+from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.records import decode_batch, iter_batches
 
@@ -133,3 +136,46 @@ def test_whoever_stops_answers_what_waits(tmp_path: Path) -> None:
         assert counters[1].events[-1] == "is unloaded"
 
     play(story, tmp_path)
+
+
+def test_a_fault_in_one_log_keeps_nothing_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            counters = counting(cluster, 1)
+            cluster.create(TOPIC, configs={"cleanup.policy": "compact"}, partitions=2)
+            keys = "a", "b"
+            for key in keys:
+                await cluster.until(lambda key=key: counters.code(key) is ErrorCode.NONE)
+            broken = cluster.partition(1, TOPIC, counters.runtime.shard_of("a").index)
+
+            def fail(*_: object, **__: object) -> None:
+                raise InvariantViolation("this cannot be")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(type(broken), "append_as_leader", fail_in(broken, fail))
+                additions = [counters.add(key) for key in (*keys, "a")]
+                await cluster.until(lambda: all(each.outcomes for each in additions))
+            assert [each.outcomes for each in additions] == [
+                [ErrorCode.NOT_COORDINATOR],
+                [ErrorCode.NONE],
+                [ErrorCode.NOT_COORDINATOR],
+            ]
+            assert counters.code("a") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert cluster.members[1].broker.metrics.task_failures == 1
+            assert counters.events[-1] == "is unloaded"
+            later = counters.add("b")
+            await cluster.until(lambda: later.outcomes == [ErrorCode.NONE])
+
+    asyncio.run(run())
+
+
+def fail_in(broken: Partition, fail: Callable[..., None]) -> Callable[..., Any]:
+    """Appends, but for one partition."""
+    append = Partition.append_as_leader
+
+    def append_or_fail(partition: Partition, *batch: Any, **how: Any) -> Any:
+        return fail() if partition is broken else append(partition, *batch, **how)
+
+    return append_or_fail
