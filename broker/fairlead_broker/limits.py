@@ -295,6 +295,8 @@ TRANSACTIONAL_IDS_PER_SHARD_MAX: Final = 50_000
 """Transactional ids in one partition of `__transaction_state`; beyond, no new ones are taken."""
 TRANSACTIONAL_ID_BYTES_MAX: Final = 4 * KIB
 """Longer ids are refused: each is kept until it expires."""
+TRANSACTIONAL_ID_BYTES_PER_SHARD_MAX: Final = 16 * MIB
+"""All ids of one partition together, so that as many as may be there have 335 bytes each."""
 TRANSACTION_PARTITIONS_MAX: Final = 10_000
 """Partitions in one transaction; beyond, none are added."""
 TRANSACTION_PATTERN_LENGTH_MAX: Final = 1_000

@@ -16,6 +16,7 @@ from fairlead_broker.limits import (
     TRANSACTION_REQUEST_WAIT_MS,
     TRANSACTION_WRITE_TIMEOUT_MS,
     TRANSACTIONAL_ID_BYTES_MAX,
+    TRANSACTIONAL_ID_BYTES_PER_SHARD_MAX,
     TRANSACTIONAL_IDS_PER_SHARD_MAX,
 )
 from fairlead_broker.transaction.shard_transactions import ShardTransactions
@@ -281,12 +282,16 @@ class TransactionCoordinator:
 
     def _add(self, transactional_id: str) -> CoordinatedTransaction:
         shard = self.runtime.shard_of(transactional_id)
-        if len(shard.machine.by_id) >= TRANSACTIONAL_IDS_PER_SHARD_MAX:
+        ids = shard.machine
+        if (
+            len(ids.by_id) >= TRANSACTIONAL_IDS_PER_SHARD_MAX
+            or ids.id_bytes + len(transactional_id.encode()) > TRANSACTIONAL_ID_BYTES_PER_SHARD_MAX
+        ):
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{shard.partition} has {len(shard.machine.by_id)} transactional ids",
+                f"{shard.partition} has {len(ids.by_id)} transactional ids of {ids.id_bytes} bytes",
             )
-        transaction = shard.machine.add(transactional_id)
+        transaction = ids.add(transactional_id)
         self.transactions[transactional_id] = transaction
         return transaction
 
@@ -295,7 +300,7 @@ class TransactionCoordinator:
         transaction.is_gone = True
         transactional_id = transaction.machine.transactional_id
         del self.transactions[transactional_id]
-        del transaction.shard.machine.by_id[transactional_id]
+        transaction.shard.machine.remove(transactional_id)
 
     def _ensure_producer_id(self, transaction: CoordinatedTransaction) -> None:
         """Have another producer id at hand where one may be needed, or have some asked for."""

@@ -42,12 +42,13 @@ class TransactionsHost(Protocol):
 
 
 class ShardTransactions:
-    """The state machine of a shard; `by_id` are its transactional ids."""
+    """The state machine of a shard; `by_id` are its transactional ids, of `id_bytes` in all."""
 
     def __init__(self, shard: Shard[Any], host: TransactionsHost) -> None:
         self.shard = shard
         self._host = host
         self.by_id: dict[str, CoordinatedTransaction] = {}
+        self.id_bytes = 0
         self._passed_over = 0
 
     @property
@@ -65,7 +66,13 @@ class ShardTransactions:
             coordinator_epoch=self.shard.leader_epoch,
         )
         transaction = self.by_id[transactional_id] = CoordinatedTransaction(self.shard, machine)
+        self.id_bytes += len(transactional_id.encode())
         return transaction
+
+    def remove(self, transactional_id: str) -> None:
+        """Keep an id no longer."""
+        del self.by_id[transactional_id]
+        self.id_bytes -= len(transactional_id.encode())
 
     def replay(self, records: dict[bytes, bytes]) -> Iterator[None]:
         # In the order of the log, so that two loads of one log are alike.
@@ -128,4 +135,5 @@ class ShardTransactions:
             if host.transactions.get(transactional_id) is transaction:
                 del host.transactions[transactional_id]
         self.by_id.clear()
+        self.id_bytes = 0
         host.on_shard_unloaded(self.shard.index)

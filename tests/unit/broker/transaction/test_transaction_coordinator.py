@@ -16,6 +16,7 @@ from fairlead_broker.coordinator import loading
 from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.limits import TRANSACTIONAL_IDS_PER_SHARD_MAX
 from fairlead_broker.replication.acks import ALL_IN_SYNC
+from fairlead_broker.transaction import coordinator
 from fairlead_broker.transaction.records import decode_value, encode_key, encode_value
 from fairlead_broker.transaction.shard_transactions import ShardTransactions
 from fairlead_broker.transaction.transaction_types import (
@@ -463,6 +464,38 @@ def test_a_partition_holds_so_many_ids_and_no_more(tmp_path: Path) -> None:
             code, *_ = await transactions.init("one more")
             assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await transactions.add((rest[0], rest[1]), 0) is NONE
+
+    run(story())
+
+
+def test_a_partition_holds_long_ids_of_so_many_bytes_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a few hundred thousand would take the memory of each coordinator in turn."""
+    monkeypatch.setattr(coordinator, "TRANSACTIONAL_ID_BYTES_PER_SHARD_MAX", 50)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, transactional_id_expiration_ms="1") as cluster:
+            transactions = TransactionCluster(cluster)
+            await transactions.ready()
+            ids = transactions.coordinator().runtime.shards[0].machine
+            for name, code in (
+                ("a" * 30, NONE),
+                ("ä" * 10, NONE),
+                ("c", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            ):
+                assert (await transactions.init(name))[0] is code
+            assert ids.id_bytes == 50
+            await asyncio.sleep(0.005)
+            await transactions.expiry().remove_expired()
+            await cluster.until(lambda: not ids.by_id)
+            assert ids.id_bytes == 0
+            assert (await transactions.init("c"))[0] is NONE
+            await cluster.stop(1)
+            await cluster.start(1)
+            transactions.equip(1)
+            await transactions.ready()
+            assert transactions.coordinator().runtime.shards[0].machine.id_bytes == 1
 
     run(story())
 
