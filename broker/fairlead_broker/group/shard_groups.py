@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BUILDS_PER_STEP: Final = 50
+_BEGINNINGS_PER_STEP: Final = 200
 
 
 class GroupsHost(Protocol):
@@ -86,12 +87,17 @@ class ShardGroups:
                 for producer_id in group.offsets.open_transactions.producer_ids:
                     self.note_transaction(producer_id, group)
             host.memory.count(group)
-            if not protocol.is_empty:
-                effects = protocol.on_loaded(
+            if number % _BUILDS_PER_STEP == 0:
+                yield
+        # Only now, and not one by one: sessions begin here, and those of the first groups would be
+        # over before the last is there.
+        for number, group in enumerate(list(self.by_id.values())):
+            if not group.protocol.is_empty:
+                effects = group.protocol.on_loaded(
                     now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()
                 )
                 host.carry_out(group, effects)
-            if number % _BUILDS_PER_STEP == 0:
+            if number % _BEGINNINGS_PER_STEP == 0:
                 yield
         if replay.unreadable_count or replay.unknown_count:
             logger.warning(

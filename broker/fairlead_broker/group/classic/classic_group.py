@@ -104,12 +104,14 @@ class ClassicGroup:
                 self.members.change_protocols(member, known)
 
     def on_loaded(self, *, now_ms: int, now_wall_ms: int) -> Effects:
-        """Rebalance a group that is larger than it may be by now: who comes last is left out.
+        """Give every member all of its time anew; rebalance a group that is too large by now.
 
-        And one whose members nobody leads: it has left the protocol of KIP-848, and what is free
-        since then nobody has.
+        Who comes last is left out then. And one whose members nobody leads: it has left the
+        protocol of KIP-848, and what is free since then nobody has.
         """
         turn = Turn(now_ms, now_wall_ms)
+        for member in self.members:
+            self.membership.keep_alive(member, now_ms)
         is_led = not self.members or self.membership.leader != NO_MEMBER
         if len(self.members) > self.rebalance.size_max or not is_led:
             self.rebalance.prepare_rebalance(turn)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from group_cluster import NO_DELAY, GroupCluster, commit_code, delete_topic, lead, run
@@ -9,8 +10,12 @@ from replica_cluster import ReplicaCluster
 
 from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.coordinator.shard import ShardState
+from fairlead_broker.group.classic.classic_group import ClassicGroup
+from fairlead_broker.group.coordinated_group import CoordinatedGroup
+from fairlead_broker.group.group_memory import GroupMemory
+from fairlead_broker.group.group_protocol import GroupProtocol
 from fairlead_broker.group.group_replay import GroupReplay
-from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.group.group_types import Effects, GroupState
 from fairlead_broker.group.records.classic_records import (
     GroupKey,
     GroupValue,
@@ -18,6 +23,7 @@ from fairlead_broker.group.records.classic_records import (
     encode_group_value,
     encode_key,
 )
+from fairlead_broker.group.shard_groups import ShardGroups
 from fairlead_broker.replication.acks import ALL_IN_SYNC
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
@@ -231,3 +237,45 @@ def test_a_topic_made_anew_while_groups_are_loaded_begins_without_offsets(tmp_pa
             await cluster.until(lambda: groups.offset("g", broker_id=2) == -1)
 
     run(story())
+
+
+class SlowHost:
+    """The coordinator of groups, and its clock, of a machine that takes a second for each."""
+
+    def __init__(self) -> None:
+        self.passed_ms = 0
+        self.clock: Any = self
+        self.memory = GroupMemory()
+        self.groups: dict[str, CoordinatedGroup] = {}
+
+    def monotonic_ms(self) -> int:
+        return self.passed_ms
+
+    now_ms = monotonic_ms
+
+    def build_protocol(self, group_id: str, record: bytes) -> GroupProtocol:
+        self.passed_ms += 1_000
+        return ClassicGroup.from_record(
+            group_id, record, initial_rebalance_delay_ms=0, size_max=10, now_ms=self.passed_ms
+        )
+
+    def carry_out(self, group: CoordinatedGroup, effects: Effects) -> None:
+        assert not effects.writes
+
+
+def test_sessions_begin_when_all_groups_are_built() -> None:
+    """Whoever says meanwhile that it lives cannot be heard."""
+    member = MemberRecord("m", None, "c", "/h", 60_000, 10_000, b"", b"")
+    value = encode_group_value(GroupValue("consumer", 3, "range", "m", -1, (member,)))
+    host: Any = SlowHost()
+    groups = ShardGroups(host, host)
+    records = {encode_key(GroupKey(f"g{number}")): value for number in range(30)}
+    for _ in (*groups.replay(records), *groups.begin()):
+        pass
+    assert len(groups.by_id) == 30
+    for group in groups.by_id.values():
+        group.protocol.tick(now_ms=host.passed_ms + 9_000, now_wall_ms=0)
+        assert not group.protocol.is_empty
+        assert group.protocol.state_name == "Stable"
+        group.protocol.tick(now_ms=host.passed_ms + 11_000, now_wall_ms=0)
+        assert group.protocol.state_name != "Stable"
