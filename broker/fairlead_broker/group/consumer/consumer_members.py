@@ -34,6 +34,7 @@ from fairlead_broker.group.records.consumer_state import (
     NO_EPOCH,
     ConsumerGroupState,
 )
+from fairlead_broker.limits import KIB
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode, KafkaError
 
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 1_000
 """After this long, who should be gone and could not be written out is looked at again."""
+FENCING_BYTES_MAX: Final = 128 * KIB
+"""Tombstones of members in one write, far below what the offsets topic takes by default."""
+_RECORD_BYTES: Final = 24
+"""What a tombstone takes beyond the names in its key, at most."""
 UNCHANGED: Final = -1
 _NOBODY: Final = MemberMetadata(None, None, "", "", (), "", UNCHANGED, None)
 
@@ -394,7 +399,10 @@ class ConsumerMembers:
             speculative.put(RecordType.TARGET_METADATA, made)
 
     def overdue(self, now_ms: int) -> dict[str, TimerKind]:
-        """Return members that were silent, or slow, for too long."""
+        """Return members that were silent, or slow, for too long, as many as one write may end.
+
+        The others are due again at once: all of a large group may die at the same time.
+        """
         state = self.latest
         found: dict[str, TimerKind] = {}
         for kind, member_id, member_epoch in self.timers.due(now_ms):
@@ -408,7 +416,22 @@ class ConsumerMembers:
             )
             if is_over:
                 found.setdefault(member_id, kind)
+        size = 0
+        for member_id, kind in tuple(found.items()):
+            size += self._fencing_bytes(member_id)
+            if size > FENCING_BYTES_MAX and len(found) > 1:
+                del found[member_id]
+                is_slow = kind is TimerKind.REBALANCE
+                epoch = state.current(member_id).member_epoch if is_slow else None
+                self.timers.set(kind, member_id, now_ms, member_epoch=epoch)
         return found
+
+    def _fencing_bytes(self, member_id: str) -> int:
+        """Return what the tombstones of a member take in a batch, at most."""
+        state = self.latest
+        name = _RECORD_BYTES + len(state.group_id.encode())
+        pattern = state.members[member_id].topic_regex
+        return 3 * (name + len(member_id.encode())) + name + len(pattern.encode())
 
 
 def _updated(known: MemberMetadata, asked: ConsumerHeartbeat) -> MemberMetadata:

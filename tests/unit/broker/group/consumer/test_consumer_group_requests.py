@@ -531,6 +531,31 @@ def test_a_silent_member_is_fenced_by_the_timer(tmp_path: Path) -> None:
     )
 
 
+def test_members_that_fall_silent_at_once_are_fenced_though_they_are_many(tmp_path: Path) -> None:
+    """The records that end all of them do not fit into one batch."""
+
+    async def story(groups: GroupCluster) -> None:
+        for number in range(40):
+            member_id = f"{number:02}" + 10_000 * "m"
+            assert (await beat(groups, member_id, subscribed_topic_names=[])).error_code == 0
+        # After a change of coordinators all sessions begin at the same time.
+        await groups.cluster.stop(1)
+        await groups.cluster.start(1)
+        await groups.ready()
+        group = groups.coordinator().groups["g"].protocol
+        assert len(group.state.members) == 40
+        await groups.cluster.until(lambda: group.state_name == "Empty")
+
+    play(
+        story,
+        tmp_path,
+        group_consumer_min_session_timeout_ms="2000",
+        group_consumer_session_timeout_ms="2000",
+        group_consumer_min_heartbeat_interval_ms="100",
+        group_consumer_heartbeat_interval_ms="100",
+    )
+
+
 def test_joins_beyond_the_memory_of_groups_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
