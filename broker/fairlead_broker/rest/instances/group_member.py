@@ -54,6 +54,9 @@ class PartitionOwner(Protocol):
     async def give_up(self, partitions: AbstractSet[TopicPartition]) -> None:
         """Read these no more; on return their offsets are committed, where that is wanted."""
 
+    def forget(self, partitions: AbstractSet[TopicPartition]) -> None:
+        """Read these no more, and commit nothing: their topics are gone."""
+
     def lose(self) -> None:
         """Read nothing more: other members may have all of it by now."""
 
@@ -92,6 +95,17 @@ class GroupMember:
         # coordinator has not heard of that one: nobody else reads it.
         kept = self._owned.keys() & self._target
         self._owner.take({self._owned[each] for each in kept})
+        self.forget_deleted()
+
+    def forget_deleted(self) -> None:
+        """Have nothing committed of topics that are gone: it would count for the next of a name.
+
+        The coordinator tells in time what the member has of that one.
+        """
+        topic_name = self._kafka.broker.image.topic_name
+        gone = {name for key, name in self._owned.items() if topic_name(key[0]) is None}
+        if gone:
+            self._owner.forget(gone)
 
     async def beat(self) -> float:
         """Tell the coordinator what there is to tell; return seconds until the next time.

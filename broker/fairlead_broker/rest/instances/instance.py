@@ -222,6 +222,7 @@ class ConsumerInstance:
     ) -> Mapping[TopicPartition, Committed]:
         """Commit offsets, or without any all that has been read; KafkaError."""
         if offsets is None:
+            self._forget_deleted(self._member)
             offsets = {key: Committed(offset) for key, offset in self.positions.read().items()}
         await self._offsets.commit(offsets, deadline_s, member=self._identity(self._member))
         self.positions.note_committed({key: each.offset for key, each in offsets.items()})
@@ -263,12 +264,22 @@ class ConsumerInstance:
         confirm: bool = False,
     ) -> None:
         """Read partitions no more, and commit what was received of them if that is wanted."""
+        self._forget_deleted(member or self._member)
         if confirm:
             self.positions.receive()
         offsets = self.positions.uncommitted(partitions)
         self.positions.remove(partitions)
         if self.config.auto_commit:
             await self._commit_received(offsets, member or self._member)
+
+    def forget(self, partitions: AbstractSet[TopicPartition]) -> None:
+        """Read partitions no more, and commit nothing: their topics are gone."""
+        self.positions.remove(partitions)
+        self._note_change()
+
+    def _forget_deleted(self, member: GroupMember | None) -> None:
+        if member is not None:
+            member.forget_deleted()
 
     def lose(self) -> None:
         """Read nothing more: the group has given it to others."""
@@ -298,6 +309,7 @@ class ConsumerInstance:
             now_s = self._loop.time()
             if self.config.auto_commit and now_s >= commits_s:
                 commits_s = now_s + REST_AUTO_COMMIT_INTERVAL_S
+                self._forget_deleted(self._member)
                 await self._commit_received(self.positions.uncommitted(), self._member)
             if pause_s > 0:
                 with suppress(TimeoutError):

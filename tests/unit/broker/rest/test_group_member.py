@@ -9,6 +9,7 @@ from waiting import until
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.rest.calls import KafkaCalls
 from fairlead_broker.rest.instances.group_member import Subscription
+from fairlead_broker.rest.instances.group_offsets import Committed, GroupOffsets
 from fairlead_broker.rest.instances.instance import ConsumerInstance, InstanceConfig
 from fairlead_broker.rest.records.rendering import Form
 from fairlead_wire.messages.consumer_group_heartbeat import (
@@ -21,7 +22,6 @@ from fairlead_wire.messages.consumer_group_heartbeat import (
 CONFIG = InstanceConfig(Form.JSON, "latest", False, 0, 1, None)
 BOTH, ONE = Subscription(("a", "b")), Subscription(("a",))
 IDS = {"a": b"a" * 16, "b": b"b" * 16}
-NAMES = {topic_id: name for name, topic_id in IDS.items()}
 
 
 class Coordinator:
@@ -30,6 +30,8 @@ class Coordinator:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_answer = asyncio.Event()
         self.asked: list[ConsumerGroupHeartbeatRequest] = []
+        self.ids = dict(IDS)
+        self.told: dict[str, bytes] = {}
         self._topics: list[str] = []
         monkeypatch.setattr(KafkaCalls, "have_offsets_topic_made", self._nothing)
         monkeypatch.setattr(KafkaCalls, "ask_coordinator", self._ask)
@@ -39,10 +41,13 @@ class Coordinator:
         class Host:
             class broker:  # noqa: N801
                 class image:  # noqa: N801
-                    topic_name = staticmethod(NAMES.get)
+                    topic_name = staticmethod(self._name_of)
 
         host: Any = Host()
         self.calls = KafkaCalls(host, "h", ANONYMOUS, None)
+
+    def _name_of(self, topic_id: bytes) -> str | None:
+        return next((name for name, each in self.ids.items() if each == topic_id), None)
 
     async def _nothing(self, *_: Any) -> None:
         pass
@@ -54,11 +59,14 @@ class Coordinator:
         topics = request.subscribed_topic_names
         if topics is not None:
             self._topics = topics
-        given = [ResponseTopicPartitions(IDS[name], [0]) for name in self._topics]
+        assigned = {name: self.ids[name] for name in self._topics}
+        is_told = topics is not None or assigned != self.told
+        self.told = assigned
+        given = [ResponseTopicPartitions(topic_id, [0]) for topic_id in assigned.values()]
         return ConsumerGroupHeartbeatResponse(
             member_epoch=1,
             heartbeat_interval_ms=10,
-            assignment=None if topics is None else Assignment(given),
+            assignment=Assignment(given) if is_told else None,
         )
 
 
@@ -83,5 +91,35 @@ def test_a_topic_that_is_wanted_again_before_the_group_knew_is_read_on(
         await until(lambda: len(coordinator.asked) > heard + 2)
         assert set(instance.positions) == {("a", 0), ("b", 0)}
         await instance.close(confirm=False)
+
+    asyncio.run(story())
+
+
+def test_what_was_read_of_a_topic_is_not_committed_for_the_next_of_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    committed: list[object] = []
+
+    async def commit(_: GroupOffsets, offsets: object, *__: Any, **___: Any) -> None:
+        committed.append(offsets)
+
+    monkeypatch.setattr(GroupOffsets, "commit", commit)
+
+    async def story() -> None:
+        coordinator = Coordinator(monkeypatch)
+        coordinator.may_answer.set()
+        instance = ConsumerInstance(coordinator.calls, "g", "i", CONFIG._replace(auto_commit=True))
+        await instance.subscribe(BOTH)
+        await until(lambda: set(instance.positions) == {("a", 0), ("b", 0)})
+        read = {key: instance.positions.get(key) for key in instance.positions}
+        for position in read.values():
+            assert position is not None
+            position.start(100, committed=100)
+            position.offset = 150
+        instance.positions.receive()
+        coordinator.ids["a"] = b"A" * 16
+        await until(lambda: instance.positions.get(("a", 0)) not in (None, read["a", 0]))
+        await instance.close(confirm=True)
+        assert committed == [{("b", 0): Committed(150)}]
 
     asyncio.run(story())
