@@ -276,7 +276,11 @@ RESOLVED_TOPICS_A_TURN: Final = 1_000
 COORDINATOR_WRITES_WAITING_MAX: Final = 10_000
 """Batches of one partition that wait for the high watermark; beyond, writes are refused."""
 TOMBSTONES_PER_WRITE: Final = 500
-"""Offsets removed by one write: with the longest names they fit into a batch of 512 KiB."""
+"""Offsets removed by one write."""
+TOMBSTONES_PER_WRITE_BYTES: Final = 512 * KIB
+"""What the tombstones of one write take in a batch at most."""
+TOMBSTONE_BYTES_MAX: Final = 320
+"""What the tombstone of an offset takes beside the name of its group, at most."""
 COORDINATOR_LOADS_AT_ONCE_MAX: Final = 2
 """Partitions of one internal topic that are read at one time."""
 COORDINATOR_TIMER_MS: Final = 5

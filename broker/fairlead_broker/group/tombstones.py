@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.group.writes import TombstonesWrite
-from fairlead_broker.limits import TOMBSTONES_PER_WRITE
+from fairlead_broker.limits import (
+    TOMBSTONE_BYTES_MAX,
+    TOMBSTONES_PER_WRITE,
+    TOMBSTONES_PER_WRITE_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,10 +32,10 @@ def append_tombstones(
 
     `on_outcome` hears once; `on_committed` also when the outcome was a time-out before.
     """
-    pieces = [
-        partitions[at : at + TOMBSTONES_PER_WRITE]
-        for at in range(0, len(partitions), TOMBSTONES_PER_WRITE)
-    ] or [()]
+    # Each has the group's name, which is 32 KiB long at most, and a few bytes as a rule.
+    each = TOMBSTONE_BYTES_MAX + len(group.group_id.encode())
+    step = min(TOMBSTONES_PER_WRITE, TOMBSTONES_PER_WRITE_BYTES // each)
+    pieces = [partitions[at : at + step] for at in range(0, len(partitions), step)] or [()]
     for number, piece in enumerate(pieces, start=1):
         is_last = number == len(pieces)
         write = TombstonesWrite(

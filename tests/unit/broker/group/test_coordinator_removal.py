@@ -167,6 +167,25 @@ def test_a_topic_made_anew_keeps_what_is_committed_for_it(tmp_path: Path) -> Non
     run(story())
 
 
+def test_offsets_of_a_group_with_a_long_name_go(tmp_path: Path) -> None:
+    """Each of their tombstones has the name, and all must fit into a batch."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            cluster.create("wide", partitions=50)
+            await groups.ready()
+            name = 30_000 * "g"
+            for partition in range(50):
+                code = await groups.committed(name, 1, topic="wide", partition=partition)
+                assert code is ErrorCode.NONE
+            reply = await groups.ask(DeleteGroupsRequest(groups_names=[name]), 2)
+            assert reply.results[0].error_code == ErrorCode.NONE
+            assert name not in groups.coordinator().groups
+
+    run(story())
+
+
 def test_expired_offsets_and_their_empty_group_go(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
