@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead_broker.limits import (
-    GROUP_MEMBERS_BYTES_MAX,
-    MEMBER_NAMES_LENGTH,
-    PARKED_MEMBERS_MAX,
-)
+from fairlead_broker.limits import GROUP_MEMBERS_BYTES_MAX, PARKED_MEMBERS_MAX
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -42,14 +38,6 @@ class GroupMemory:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"members of groups hold {self.total_bytes} bytes of {GROUP_MEMBERS_BYTES_MAX}",
             )
-
-
-def names_bytes(*names: str | None) -> int:
-    """Return what ids and names of a member take beyond what every member is taken to have.
-
-    Each may be 32 KiB long.
-    """
-    return max(0, sum(len(name) for name in names if name) - MEMBER_NAMES_LENGTH)
 
 
 def check_parked(parked_count: int) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairlead_broker.group.group_memory import names_bytes
 from fairlead_broker.group.group_types import DescribedMember, JoinedMember
+from fairlead_broker.group.member_names import names_bytes
 from fairlead_broker.group.records.classic_records import MemberRecord
 from fairlead_broker.limits import MEMBER_OVERHEAD_BYTES
 

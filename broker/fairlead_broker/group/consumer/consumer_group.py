@@ -18,7 +18,6 @@ from fairlead_broker.group.consumer.protocol_migration import can_downgrade, dow
 from fairlead_broker.group.consumer.regular_expressions import PatternWatch
 from fairlead_broker.group.consumer.speculative_state import SpeculativeState, take_replies
 from fairlead_broker.group.consumer.target_assignment import preferred_assignor
-from fairlead_broker.group.group_memory import names_bytes
 from fairlead_broker.group.group_types import (
     NO_GENERATION,
     NO_MEMBER,
@@ -33,6 +32,7 @@ from fairlead_broker.group.group_types import (
     Subscriptions,
     SyncResult,
 )
+from fairlead_broker.group.member_names import names_bytes
 from fairlead_broker.group.records.classic_records import NO_TIMESTAMP, GroupKey, encode_group_value
 from fairlead_broker.group.records.classic_records import encode_key as encode_classic_key
 from fairlead_broker.group.records.consumer_records import (

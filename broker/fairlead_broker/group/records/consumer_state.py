@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.group.group_memory import names_bytes
+from fairlead_broker.group.member_names import names_bytes
 from fairlead_broker.group.records.consumer_records import (
     CurrentAssignment,
     GroupEpoch,
