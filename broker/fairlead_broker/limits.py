@@ -226,7 +226,9 @@ METRIC_PARTITIONS_A_TURN: Final = 200
 PARTITION_CHANGES_PER_TURN_MS: Final = 20
 """How long one turn of the loop creates, opens and leads partitions before others run."""
 COORDINATOR_KEYS_MAX: Final = 10_000
-"""Groups in one FindCoordinator request."""
+"""Groups in one FindCoordinator request…"""
+COORDINATOR_KEYS_LENGTH_MAX: Final = 2 * MIB
+"""…and characters in their names, which take a tenth of a second."""
 ADMIN_TIMEOUT_MS: Final = 30_000
 """Wait for the controller where a request carries no time-out of its own."""
 DEPARTED_BROKER_LISTED_MS: Final = 10_000

@@ -11,9 +11,11 @@ from fairlead_broker.coordinator.coordinator_partition import coordinator_partit
 from fairlead_broker.limits import (
     HELD_REQUEST_OVERHEAD_BYTES,
     PARTITIONS_PER_REQUEST_MAX,
+    TRANSACTIONAL_ID_BYTES_MAX,
     VERIFICATIONS_MAX,
 )
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_1, TRANSACTION_VERSION_2
+from fairlead_broker.log.producers.producer_state import NO_COORDINATOR_EPOCH
 from fairlead_broker.tasks.peer_link import PeerLinks
 from fairlead_broker.transaction.verification_plan import (
     Question,
@@ -78,6 +80,10 @@ class TransactionVerifier:
         if not (supports_epoch_bump or self._verifies):
             answer(dict.fromkeys(partitions, ErrorCode.NONE))
             return
+        if len(transactional_id.encode()) > TRANSACTIONAL_ID_BYTES_MAX:
+            # No coordinator takes it, and each would be kept from others by many of them.
+            answer(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+            return
         self._number += 1
         question = Question(
             transactional_id,
@@ -108,8 +114,12 @@ class TransactionVerifier:
     def _ask(self, question: Question) -> None:
         if question not in self._open:
             return  # Stopped meanwhile.
-        leader = self._coordinator_of(question.transactional_id)
-        if leader == NO_LEADER:
+        leader, epoch = self._coordinator_of(question.transactional_id)
+        if epoch < self._find_newest_epoch(question):
+            # A marker came before the news of who wrote it. Whoever coordinated before may take the
+            # transaction that it has ended for open still, and a late batch would open another one.
+            self._settle(question, question.same_for_all(ErrorCode.NOT_COORDINATOR))
+        elif leader == NO_LEADER:
             self._settle(question, question.same_for_all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif leader == self._broker.node_id:
             self._ask_here_once_awake(question)
@@ -120,13 +130,25 @@ class TransactionVerifier:
             for each, code in refused:
                 self._settle(each, each.same_for_all(code))
 
-    def _coordinator_of(self, transactional_id: str) -> int:
-        image = self._broker.image
-        topic = image.topic(TRANSACTION_STATE)
+    def _coordinator_of(self, transactional_id: str) -> tuple[int, int]:
+        """Return who coordinates an id, and in which epoch, as far as this broker has heard."""
+        topic = self._broker.image.topic(TRANSACTION_STATE)
         if topic is None or not topic.partitions:
-            return NO_LEADER
+            return NO_LEADER, NO_COORDINATOR_EPOCH
         index = coordinator_partition(transactional_id, len(topic.partitions))
-        return topic.partitions[index].leader
+        return topic.partitions[index].leader, topic.partitions[index].leader_epoch
+
+    def _find_newest_epoch(self, question: Question) -> int:
+        """Return the newest epoch of a coordinator whose markers partitions have."""
+        newest = NO_COORDINATOR_EPOCH
+        for key in question.partitions:
+            partition = self._broker.partitions.get(key)
+            if partition is None:
+                continue
+            entry = partition.log.producers.get(question.producer_id)
+            if entry is not None:
+                newest = max(newest, entry.coordinator_epoch)
+        return newest
 
     def _ask_here_once_awake(self, question: Question) -> None:
         """Ask the coordinator of this process, when that knows whether it still is one."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import DENIALS, Access, Operation, ResourceType
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
-from fairlead_broker.limits import COORDINATOR_KEYS_MAX
+from fairlead_broker.limits import COORDINATOR_KEYS_LENGTH_MAX, COORDINATOR_KEYS_MAX
 from fairlead_model.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
@@ -49,6 +49,9 @@ def find_coordinator(
     keys = request.coordinator_keys if many else [request.key]
     if len(keys) > COORDINATOR_KEYS_MAX:
         raise RemoteProtocolError(f"FindCoordinator names {len(keys)} keys")
+    length = sum(map(len, keys))
+    if length > COORDINATOR_KEYS_LENGTH_MAX:
+        raise RemoteProtocolError(f"FindCoordinator names keys of {length} characters")
     found = [_find(key, request.key_type, context) for key in dict.fromkeys(keys)]
     if many:
         return FindCoordinatorResponse(coordinators=found)

@@ -1,12 +1,15 @@
 """DescribeCluster, DescribeTopicPartitions, DescribeLogDirs, FindCoordinator, InitProducerId."""
 
+import random
 import re
+import struct
 from typing import Any
 
 import pytest
 
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition, java_hash
-from fairlead_wire.errors import ErrorCode
+from fairlead_broker.limits import COORDINATOR_KEYS_LENGTH_MAX
+from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.describe_cluster import DescribeClusterRequest
 from fairlead_wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -144,6 +147,25 @@ def test_the_hash_is_that_of_java() -> None:
     assert java_hash("polygenelubricants") == -(2**31)
     assert java_hash("\N{GRINNING FACE}") == 0xD83D * 31 + 0xDE00
     assert coordinator_partition("polygenelubricants", 50) == 0
+
+
+@pytest.mark.parametrize("length", [1, 2, 255, 5_000, 40_000])
+def test_the_hash_of_a_text_of_any_length_is_that_of_its_definition(length: int) -> None:
+    chance = random.Random(length)
+    text = "".join(chr(chance.choice((97, 255, 0x4E00, 0x1F600))) for _ in range(length))
+    expected = 0
+    for unit in struct.iter_unpack("<H", text.encode("utf-16-le")):
+        expected = (expected * 31 + unit[0]) % 2**32
+    assert java_hash(text) % 2**32 == expected
+    assert -(2**31) <= java_hash(text) < 2**31
+
+
+def test_names_of_groups_are_bounded_in_length_all_together(stage: Any) -> None:
+    names = [f"{number:030000}" for number in range(COORDINATOR_KEYS_LENGTH_MAX // 30_000)]
+    found = stage.ask(FindCoordinatorRequest(coordinator_keys=names), 4)
+    assert len(found.coordinators) == len(names)
+    with pytest.raises(RemoteProtocolError, match="names keys of 2100000 characters"):
+        stage.ask(FindCoordinatorRequest(coordinator_keys=[*names, "a" * 30_000]), 4)
 
 
 @pytest.mark.parametrize("version", range(5))

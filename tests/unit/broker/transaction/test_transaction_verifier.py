@@ -8,7 +8,7 @@ import pytest
 from linked_transactions import COORDINATOR, VERSION_1, VERSION_2, LinkedTransactions, code_of
 from replica_cluster import ReplicaCluster
 
-from fairlead_broker.limits import UNDERSTOOD_FRAME_BYTES_MAX
+from fairlead_broker.limits import TRANSACTIONAL_ID_BYTES_MAX, UNDERSTOOD_FRAME_BYTES_MAX
 from fairlead_broker.tasks import transaction_verifier
 from fairlead_model.ids import NO_LEADER, TRANSACTION_STATE
 from fairlead_wire.api_keys import ApiKey
@@ -62,6 +62,35 @@ def test_a_late_batch_opens_no_transaction(
         assert await transactions.produced(producer, index, version=version) is code
         leader = transactions.cluster.partition(index + 1, "t", index)
         assert leader.log_end_offset == 0
+
+    run(tmp_path, tell)
+
+
+@both
+def test_who_coordinated_before_is_not_asked(tmp_path: Path, index: int) -> None:
+    """It may not have heard yet that another broker has ended the transaction."""
+
+    async def tell(transactions: LinkedTransactions) -> None:
+        producer = await transactions.begin()
+        await transactions.add(producer, index)
+        assert await transactions.produced(producer, index) is ErrorCode.NONE
+        await transactions.end(producer)
+        await transactions.until_state("CompleteCommit")
+        await transactions.add(producer, index)
+        leader = transactions.cluster.partition(index + 1, "t", index)
+        entry = leader.log.producers.get(producer.producer_id)
+        assert entry is not None
+        # As by a marker of the coordinator after the next, of which nobody here has heard.
+        entry.coordinator_epoch += 2
+        for version in (VERSION_1, VERSION_2):
+            code = await transactions.produced(producer, index, version=version)
+            assert code is ErrorCode.NOT_ENOUGH_REPLICAS
+            assert leader.log.producers.transaction_of(producer.producer_id) is None
+            producer.sequences[index] -= 1
+        for elected in (NO_LEADER, COORDINATOR):
+            transactions.cluster.change(TRANSACTION_STATE, leader=elected)
+        await transactions.ready()
+        assert await transactions.produced(producer, index) is ErrorCode.NONE
 
     run(tmp_path, tell)
 
@@ -220,7 +249,8 @@ def test_one_request_is_under_way_with_one_question_of_each_transaction(tmp_path
 
 def test_long_ids_of_others_keep_nobody_from_an_answer(tmp_path: Path) -> None:
     """All in one request they would be more than a broker takes, again and again."""
-    count = UNDERSTOOD_FRAME_BYTES_MAX // 30_000 + 10
+    size = TRANSACTIONAL_ID_BYTES_MAX
+    count = UNDERSTOOD_FRAME_BYTES_MAX // size + 10
 
     async def tell(transactions: LinkedTransactions) -> None:
         producer = await transactions.begin()
@@ -229,7 +259,7 @@ def test_long_ids_of_others_keep_nobody_from_an_answer(tmp_path: Path) -> None:
         told: list[ErrorCode] = []
         for number in range(count):
             verification.verify(
-                f"{number:030000}",
+                f"{number:0{size}}",
                 1,
                 0,
                 [("t", 1)],
@@ -238,7 +268,23 @@ def test_long_ids_of_others_keep_nobody_from_an_answer(tmp_path: Path) -> None:
             )
         assert await transactions.produced(producer, ELSEWHERE) is ErrorCode.NONE
         await transactions.cluster.until(lambda: len(told) == count)
-        assert set(told) == {ErrorCode.INVALID_REQUEST}
+        assert set(told) == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+    run(tmp_path, tell)
+
+
+def test_an_id_that_no_coordinator_takes_costs_nobody_a_question(tmp_path: Path) -> None:
+    async def tell(transactions: LinkedTransactions) -> None:
+        told: list[Mapping[tuple[str, int], ErrorCode]] = []
+        transactions.broker(2).verification.verify(
+            "ä" * (TRANSACTIONAL_ID_BYTES_MAX // 2 + 1),
+            1,
+            0,
+            [("t", 1)],
+            supports_epoch_bump=True,
+            answer=told.append,
+        )
+        assert told == [{("t", 1): ErrorCode.INVALID_REQUEST}]
 
     run(tmp_path, tell)
 
