@@ -381,6 +381,8 @@ REST_HEAD_FIELD_BYTES_MAX: Final = 17 * KIB
 REST_HEAD_FIELDS_MAX: Final = 64
 REST_HEAD_BYTES_MAX: Final = 40 * KIB
 """The head of a request, or the trailers of a body."""
+REST_ACCEPT_LENGTH_MAX: Final = KIB
+"""How much is looked at of what a client accepts, in a millisecond; browsers send 200 letters."""
 REST_PIPELINED_MAX: Final = 2
 """Requests of a connection that may wait while one is answered; more stay with the kernel."""
 REST_RECEIVE_BYTES: Final = 64 * KIB

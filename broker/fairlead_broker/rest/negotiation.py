@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairlead_broker.limits import REST_ACCEPT_LENGTH_MAX
 from fairlead_broker.rest.operations import JSON, V2, V2_SHORT
 from fairlead_broker.rest.problems import PROBLEM_TYPE, ProblemError, shown
 
@@ -42,7 +43,7 @@ def choose_answer(accept: str | None, offered: Sequence[str]) -> str | None:
     """
     if accept is None or not accept.strip():
         return offered[0]
-    ranges = [_quality(part) for part in accept.split(",") if part.strip()]
+    ranges = _ranges(accept)
     best, best_quality = None, 0.0
     for media_type in offered:
         fitting = [(exactness, q) for name, q, exactness in ranges if _fits(name, media_type)]
@@ -70,7 +71,7 @@ def accepts_gzip(accept_encoding: str | None) -> bool:
     """Tell whether an answer may be compressed."""
     if accept_encoding is None:
         return False
-    found = {name: q for name, q, _ in map(_quality, accept_encoding.split(","))}
+    found = {name: q for name, q, _ in _ranges(accept_encoding)}
     return found.get("gzip", found.get("*", 0.0)) > 0
 
 
@@ -87,6 +88,17 @@ def _parse(text: str) -> tuple[str, dict[str, str]]:
         key, _, value = part.partition("=")
         parameters[key.strip().lower()] = value.strip().strip('"')
     return name.strip().lower(), parameters
+
+
+def _ranges(text: str) -> list[tuple[str, float, int]]:
+    """Return the ranges of a list, without those that stand far behind.
+
+    A head has room for thousands, and who sends it may have shown nothing yet: to look at them all
+    would hold up everything else, once for each connection that does it.
+    """
+    if len(text) > REST_ACCEPT_LENGTH_MAX:
+        text = text[:REST_ACCEPT_LENGTH_MAX].rpartition(",")[0]
+    return [_quality(part) for part in text.split(",") if part.strip()]
 
 
 def _quality(text: str) -> tuple[str, float, int]:

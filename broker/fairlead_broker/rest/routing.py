@@ -34,15 +34,18 @@ class Router:
 
     def __init__(self, operations: Iterable[RestOperation]) -> None:
         self._root: dict[str, Any] = {}
+        self._parts_max = 0
         for operation in operations:
             node = self._root
-            for part in operation.path.split("/")[1:]:
+            parts = operation.path.split("/")[1:]
+            self._parts_max = max(self._parts_max, len(parts))
+            for part in parts:
                 node = node.setdefault(_ANY if part.startswith("{") else part, {})
             node.setdefault("", {})[operation.method] = operation
 
     def find(self, method: str, raw_path: str) -> Match:
         """Return what is meant; ProblemError 400, 404 or 405."""
-        parts = [_decoded(part) for part in raw_path.split("/")[1:]]
+        parts = self._parts(raw_path)
         methods = self._methods(self._root, parts, 0)
         if methods is None:
             raise ProblemError(404, f"there is nothing at {shown(raw_path)}")
@@ -68,8 +71,14 @@ class Router:
 
     def methods_at(self, raw_path: str) -> list[str]:
         """Return the methods that a path has; none where there is no such path."""
-        methods = self._methods(self._root, [_decoded(p) for p in raw_path.split("/")[1:]], 0)
+        methods = self._methods(self._root, self._parts(raw_path), 0)
         return [] if methods is None else allowed(methods)
+
+    def _parts(self, raw_path: str) -> list[str]:
+        """Return the parts of a path, none of one that has too many: a line has room for 8,000."""
+        if raw_path.count("/") > self._parts_max:
+            return []
+        return [_decoded(part) for part in raw_path.split("/")[1:]]
 
     def _methods(
         self, node: Mapping[str, Any], parts: list[str], at: int

@@ -4,6 +4,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
+from fairlead_broker.limits import REST_ACCEPT_LENGTH_MAX
 from fairlead_broker.rest.negotiation import (
     accept_of,
     accepts_gzip,
@@ -33,6 +34,21 @@ from fairlead_broker.rest.problems import PROBLEM_TYPE, ProblemError
 )
 def test_what_the_client_likes_best(accept: str | None, chosen: str | None) -> None:
     assert choose_answer(accept, V2_ANSWERS) == chosen
+
+
+def test_what_stands_far_behind_others_is_not_looked_at() -> None:
+    many = "text/html," * 1_000
+    assert choose_answer(f"{JSON},{many}", V2_ANSWERS) == JSON
+    assert choose_answer(many + JSON, V2_ANSWERS) is None
+    assert accepts_gzip(f"gzip,{many}")
+    assert not accepts_gzip(f"{many}gzip")
+
+
+def test_what_is_cut_off_is_no_other_range() -> None:
+    accept = "a," * 506 + "bb,text/html"
+    assert len(accept) == REST_ACCEPT_LENGTH_MAX
+    assert choose_answer(accept, ["text/html"]) == "text/html"
+    assert choose_answer(f"{accept};q=0", ["text/html"]) is None
 
 
 def test_errors_are_plain_json_for_who_names_it() -> None:

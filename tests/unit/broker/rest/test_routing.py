@@ -53,6 +53,7 @@ def test_a_colon_may_be_encoded() -> None:
         ("POST", "/consumers", 404),
         ("GET", "/consumers/g", 405),
         ("GET", "/topics/%ff", 400),
+        ("GET", "/%ff" * 4_000, 404),
         ("PUT", "/topics/a", 405),
         ("GET", "/topics/a/partitions/-1", 404),
         ("GET", "/topics/a/partitions/2147483648", 404),
