@@ -126,6 +126,12 @@ class BodyReader:
         else:
             self.keep_at_most(size)
 
+    def keep_more(self, size: int) -> None:
+        """Count what has been made of a body beyond its own bytes; ProblemError 429."""
+        if size > 0:
+            self._memory.reserve(size)
+            self._reserved += size
+
     def keep_at_most(self, size: int) -> None:
         """Give back the memory for what is not kept any more of a stream."""
         spare = max(self._reserved - size, 0)

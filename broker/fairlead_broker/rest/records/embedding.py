@@ -28,6 +28,8 @@ _REGISTRY_TYPES: Final = ("AVRO", "JSONSCHEMA", "PROTOBUF")
 _HEADERS_MAX: Final = 1_000
 _V3_MEMBERS: Final = frozenset({"partition_id", "headers", "key", "value", "timestamp"})
 _V2_MEMBERS: Final = frozenset({"partition", "headers", "key", "value", "timestamp"})
+_OBJECT_BYTES: Final = 120
+_HEADER_OBJECT_BYTES: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,6 +58,11 @@ class EmbeddedRecord(NamedTuple):
         """Bytes in a batch, about."""
         size = 40 + len(self.key or b"") + len(self.value or b"")
         return size + sum(len(name) + len(value or b"") + 8 for name, value in self.headers)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes here, about: the objects of small ones are larger than their data."""
+        return self.size + _OBJECT_BYTES + _HEADER_OBJECT_BYTES * len(self.headers)
 
 
 def read_v3_record(document: Any) -> EmbeddedRecord:

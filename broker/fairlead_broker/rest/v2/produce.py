@@ -96,9 +96,13 @@ async def _read(
             await request.slices.rest()
             found: list[bytes] = []
             frames.feed(piece, found)
+            more_bytes = 0
             for frame in found:
                 record = read_v2_record(load_json(frame), data_type)
+                more_bytes += max(record.memory - len(frame), 0)
                 records.append(record if partition is None else _in_partition(record, partition))
+            # 100,000 records may come in a few hundred KiB, and some thousands in a piece.
+            request.body.keep_more(more_bytes)
             if len(records) > REST_RECORDS_PER_REQUEST_MAX:
                 raise ProblemError(
                     413, f"more than {REST_RECORDS_PER_REQUEST_MAX} records", closes=True

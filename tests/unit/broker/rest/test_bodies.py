@@ -4,6 +4,7 @@ import asyncio
 import gc
 import gzip
 import json
+import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
 from time import thread_time
@@ -137,6 +138,41 @@ def test_a_body_is_bounded_packed_and_unpacked() -> None:
 def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "REST_MEMORY_BYTES", 1000)
     assert refusal(reading(BodyMemory(), 10_000), whole(b"x" * 2000)) == 429
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        b",".join([b"{}"] * 20_000),
+        b",".join([b'{"headers":[%b]}' % b",".join([b'{"key":""}'] * 1_000)] * 30),
+    ],
+    ids=["small records", "headers"],
+)
+def test_records_count_as_what_they_take_and_not_as_they_came(records: bytes) -> None:
+    memory = BodyMemory()
+    counted = taken = 0
+
+    async def take(http: web.BaseRequest) -> None:
+        nonlocal counted, taken
+
+        class Request:
+            slices = Slices()
+            body = BodyReader(http, memory, bytes_max=1_000_000)
+
+        before = tracemalloc.get_traced_memory()[0]
+        kept = await _read(Request, "JSON", None)  # type: ignore[arg-type]
+        gc.collect()
+        taken, counted = tracemalloc.get_traced_memory()[0] - before, memory.used_bytes
+        assert kept
+        Request.body.release()
+
+    tracemalloc.start()
+    try:
+        receive(take, whole(b'{"records":[%b]}' % records))
+    finally:
+        tracemalloc.stop()
+    assert taken < counted * 1.1
+    assert memory.used_bytes == 0
 
 
 def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
