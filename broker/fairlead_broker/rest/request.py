@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiohttp import web
 
 from fairlead_broker.limits import (
+    KIB,
     REST_DOCUMENT_BYTES_MAX,
     REST_DOCUMENT_COMMAS_MAX,
     REST_GZIP_BYTES_MIN,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from fairlead_broker.rest.instances.registry import ConsumerInstances
     from fairlead_broker.rest.operations import Body, Handler, Operation
     from fairlead_broker.rest.slices import Slices
+
+_LIST_STEP_BYTES: Final = 64 * KIB
+"""Shorter lists are not counted: all connections together have some 64 MiB of them."""
 
 RestOperation: TypeAlias = "Operation[RestRequest]"
 RestHandler: TypeAlias = "Handler[RestRequest]"
@@ -210,10 +214,20 @@ class RestRequest:
     async def answer_items(
         self, head: Mapping[str, Any], name: str, items: Iterable[Any]
     ) -> web.Response:
-        """Return `head` with one more member, an array; others have their turns in between."""
-        parts = []
+        """Return `head` with one more member, an array; others have their turns in between.
+
+        A long one is counted as records are until it is written, so those that nobody takes are no
+        more than there is room for; ProblemError 429. One alone may be of any length.
+        """
+        parts: list[bytes] = []
+        held_bytes = more_bytes = 0
         for item in items:
             parts.append(dump_json(item))
+            more_bytes += len(parts[-1])
+            if more_bytes >= _LIST_STEP_BYTES:
+                hold = self.hold_anyway if self._memory.used_bytes == held_bytes else self.hold
+                hold(more_bytes)
+                held_bytes, more_bytes = held_bytes + more_bytes, 0
             await self.slices.rest()
         start = dump_json(head)[:-1] + (b"," if head else b"") + dump_json(name)
         return self.encoded(start + b":[" + b",".join(parts) + b"]}")

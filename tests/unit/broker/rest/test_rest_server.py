@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from fairlead_broker.net.peer_log import PeerLog
+from fairlead_broker.rest import bodies
 from fairlead_broker.rest import request as request_module
 from fairlead_broker.rest import server as server_module
 from fairlead_broker.rest.documents.schema_validation import first_problem
@@ -95,6 +97,32 @@ def test_an_error_before_the_answer_is_the_answer(
     found = ask(handle)
     assert found.startswith(b"HTTP/1.1 %d " % status)
     assert b'"error_code":%d' % status in found
+
+
+def test_long_lists_that_are_not_taken_have_bounds_together(
+    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "REST_MEMORY_BYTES", 300_000)
+    statuses = []
+
+    async def handle(request: RestRequest) -> web.StreamResponse:
+        for others, count in ((0, 100), (100_000, 10), (250_000, 1), (250_000, 10)):
+            with ExitStack() as held:
+                request.hold(others, held)
+                before = request._memory.used_bytes
+                try:
+                    await request.answer_items({}, "data", ["x" * 10_000] * count)
+                except ProblemError as error:
+                    statuses.append(error.status)
+                else:
+                    statuses.append(200)
+                    counted = request._memory.used_bytes - before
+                    assert counted > count * 9_000 - 65_536
+                    request._held.close()
+        return request.answer({})
+
+    ask(handle)
+    assert statuses == [200, 200, 200, 429]
 
 
 @pytest.mark.parametrize(("numbers", "holds_up"), [(10, True), (20_000, False)])
