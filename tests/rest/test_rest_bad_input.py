@@ -165,6 +165,22 @@ def test_v2_bodies_of_no_use_are_refused_whole(
     assert reply.json["message"]
 
 
+@pytest.mark.parametrize(
+    ("version", "begins"), [("1.0", b"HTTP/1.0 200 "), ("1.1", b"HTTP/1.1 100 ")]
+)
+def test_an_interim_answer_is_for_who_knows_it(
+    client: RestClient, topic: str, version: str, begins: bytes
+) -> None:
+    body = b'{"records":[{"value":1}]}'
+    head = (
+        f"POST /topics/{topic} HTTP/{version}\r\nHost: localhost\r\nContent-Type: {V2_JSON}\r\n"
+        f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    )
+    answer = exchange(client, head.encode() + body)
+    assert answer.startswith(begins), answer
+    assert b'"offset":' in answer
+
+
 def test_a_large_body_is_refused_before_it_is_read(client: RestClient, topic: str) -> None:
     head = (
         f"POST /topics/{topic} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {V2_JSON}\r\n"

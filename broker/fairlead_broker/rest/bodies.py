@@ -12,7 +12,7 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from fairlead_broker.limits import (
     FRAME_DEADLINE_S,
@@ -147,7 +147,9 @@ class BodyReader:
         """Tell a client that waits for it that its body is wanted."""
         if not self._has_begun:
             self._has_begun = True
-            if self._request.headers.get("Expect", "").lower() == "100-continue":
+            expected = self._request.headers.get("Expect", "").lower()
+            # HTTP/1.0 knows no interim answer, and would take it for the answer.
+            if expected == "100-continue" and self._request.version >= HttpVersion11:
                 await self._request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 # What was written is no part of the answer.
                 self._request.writer.output_size = 0
