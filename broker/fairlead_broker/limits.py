@@ -42,7 +42,7 @@ LOGIN_FAILURES_BURST: Final = 50
 LOGIN_FAILING_ADDRESSES_MAX: Final = 10_000
 """Addresses of which that is counted."""
 TOKEN_BYTES_MAX: Final = 16 * KIB
-"""The longest token of OAUTHBEARER."""
+"""The longest token of OAUTHBEARER, and the longest message of any login."""
 TOKEN_KEY_ID_LENGTH_MAX: Final = 1_000
 TOKEN_LIFE_S_MAX: Final = 366 * 86_400
 """How far off the end of a token may be."""

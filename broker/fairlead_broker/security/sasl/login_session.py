@@ -14,6 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.limits import TOKEN_BYTES_MAX
 from fairlead_broker.security.sasl.exchange import Answer, LoginError
 from fairlead_wire.api_keys import ApiKey
 
@@ -112,6 +113,9 @@ class LoginSession:
         exchange = self._exchange
         if exchange is None:
             raise NotNowError
+        if len(token) > TOKEN_BYTES_MAX:
+            # Not every step is work for a thread, and who is in may send large requests.
+            raise LoginError(f"a token of {len(token)} bytes")
         if self._wrong_mechanism:
             raise LoginError("a login is repeated by the mechanism that it was made by")
         return exchange.receive(token)

@@ -19,7 +19,13 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError, check_user
+from fairlead_broker.security.sasl.exchange import (
+    USER_NAME_LENGTH_MAX,
+    Answer,
+    Login,
+    LoginError,
+    check_user,
+)
 from fairlead_model.security.scram import (
     DEFAULT_ITERATIONS,
     MIN_ITERATIONS,
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
 
 NONCE_BYTES: Final = 24
 _CLIENT_NONCE_LENGTH_MAX: Final = 256
+_NAME_BYTES_MAX: Final = 4 * USER_NAME_LENGTH_MAX
+"""A character takes four bytes at most, and an escape three."""
 
 
 class ScramExchange:
@@ -74,10 +82,11 @@ class ScramExchange:
 
     def _first(self, token: bytes) -> Answer:
         binding, authorization, bare = _split_header(token)
-        name, nonce, *extensions = (*bare.split(b","), b"")
+        name, _, rest = bare.partition(b",")
+        nonce, _, extensions = rest.partition(b",")
         if not name.startswith(b"n=") or not nonce.startswith(b"r="):
             raise LoginError("a first message without name and nonce")
-        if any(each.lower().startswith(b"tokenauth=") for each in extensions):
+        if b",tokenauth=" in b"," + extensions.lower():
             raise LoginError("a delegation token")
         client_nonce = nonce[2:]
         is_printable = all(0x21 <= byte <= 0x7E for byte in client_nonce)
@@ -161,6 +170,8 @@ def _split_header(token: bytes) -> tuple[bytes, bytes, bytes]:
 
 def _unescape(name: bytes) -> str:
     """Read a saslname: `=2C` and `=3D` are its only escapes."""
+    if len(name) > _NAME_BYTES_MAX:
+        raise LoginError(f"a name of {len(name)} bytes")
     pieces = name.split(b"=")
     for piece in pieces[1:]:
         if not piece.startswith((b"2C", b"3D")):

@@ -12,7 +12,7 @@ from scram_client import ScramClient
 from secure_listener import StaticCredentials, security_of
 
 from fairlead_broker.authorization import Principal
-from fairlead_broker.limits import STRANGER_S
+from fairlead_broker.limits import STRANGER_S, TOKEN_BYTES_MAX
 from fairlead_broker.net import sasl_connection
 from fairlead_broker.net.sasl_connection import SaslConnection
 from fairlead_model.security.scram import ScramMechanism
@@ -210,6 +210,21 @@ def test_versions_may_be_asked_again_after_one_that_is_not_known(client: FrameCl
 def test_frames_are_small_until_the_login(client: FrameClient, size: int) -> None:
     client.socket.sendall(struct.pack(">i", size) + b"\0\x11\0\1")
     assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_message_that_no_login_needs_is_not_looked_at(
+    live: LiveBroker, client: FrameClient, is_repeated: bool
+) -> None:
+    """64 KiB of commas held up the broker for 16 ms, the frame of somebody known for seconds."""
+    if is_repeated:
+        assert log_in(client).error_code == 0
+    handshake(client)
+    padded = ScramClient(SHA_256, "alice", "secret").first + b"," * TOKEN_BYTES_MAX
+    reply = client.call(SaslAuthenticateRequest(padded), 2)
+    assert reply.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.is_closed_by_peer()
+    assert live.broker.metrics.logins_failed == 1
 
 
 def test_sasl_where_none_is_due(client: FrameClient) -> None:
