@@ -40,7 +40,8 @@ _WHOLE_MAX: Final = {
     CONSUMER_BYTE_RATE: 2**63 - 1,
     CONNECTION_CREATION_RATE: 2**31 - 1,
 }
-"""Keys whose values are whole numbers, and the highest."""
+"""Keys whose values are whole numbers, and the highest. As a `float`, which is what travels, Java's
+highest long is one more."""
 _EPSILON: Final = 1e-6
 """How far from a whole number Kafka takes a value for one (`ClientQuotaControlManager`)."""
 THROTTLE_MS_MAX: Final = 24 * 3_600_000
@@ -112,7 +113,7 @@ def quota_problem(entity: QuotaEntity, key: str, value: float) -> str:
     most = _WHOLE_MAX.get(key)
     if most is None:
         return ""
-    if value > most:
+    if value > float(most):
         return f"Configuration {key} must be at most {most}"
     if abs(int(value + _EPSILON) - value) > _EPSILON:
         return f"Configuration {key} must be a whole number"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from fairlead_controller.decisions.events import AlterClientQuotas, QuotaChanges
@@ -53,6 +55,13 @@ def test_what_is_valid_is_done_beside_what_is_not(world) -> None:
     assert known(world) == {HOST: {"connection_creation_rate": 5.0}}
 
 
+def test_the_highest_rate_is_javas_highest_long(world) -> None:
+    """What tools write for no limit; as a double it is 2^63."""
+    highest = float(2**63 - 1)
+    assert altered(world, (ALICE, {"producer_byte_rate": highest})) == [0]
+    assert known(world) == {ALICE: {"producer_byte_rate": highest}}
+
+
 def test_validation_changes_nothing(world) -> None:
     wrong = (HOST, {"producer_byte_rate": 1.0})
     entries = ((ALICE, {"producer_byte_rate": 1e6}), wrong)
@@ -69,6 +78,7 @@ def test_validation_changes_nothing(world) -> None:
         (ALICE, "producer_byte_rate", -5.0),
         (ALICE, "producer_byte_rate", 1.5),
         (ALICE, "consumer_byte_rate", 1e19),
+        (ALICE, "consumer_byte_rate", math.nextafter(2.0**63, math.inf)),
         (ALICE, "request_percentage", float("nan")),
         (ALICE, "request_percentage", float("inf")),
         (ALICE, "controller_mutation_rate", -0.1),
