@@ -2,18 +2,21 @@
 
 Behaviour: the access rules that a filter selects, grouped by resource; needs DESCRIBE on the
 cluster. A filter with a number that is not known answers INVALID_REQUEST, and a broker that
-authorizes nothing SECURITY_DISABLED, as Kafka does without an authorizer.
+authorizes nothing SECURITY_DISABLED, as Kafka does without an authorizer. Where there are more than
+5,000 rules others are served meanwhile.
 Versions:  2 flexible · 3 resource type USER.
 Missing:   nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from heapq import merge
+from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.handlers.security.acl_requests import read_filter, require_authorizer
+from fairlead_broker.handlers.transactions.transaction_requests import in_turns
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.describe_acls import (
@@ -24,8 +27,12 @@ from fairlead_wire.messages.describe_acls import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.api_registry import RequestContext
-    from fairlead_model.security.acl import AclBinding
+    from collections.abc import Iterable, Iterator
+
+    from fairlead_broker.api_registry import Pending, RequestContext
+    from fairlead_model.security.acl import AclBinding, AclFilter
+
+_RULES_PER_STEP: Final = 200
 
 
 def _refuse(
@@ -36,7 +43,9 @@ def _refuse(
 
 
 @handles(ApiKey.DESCRIBE_ACLS, versions=(1, 3), access=needs_cluster(Operation.DESCRIBE, _refuse))
-def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def describe_acls(
+    request: DescribeAclsRequest, context: RequestContext
+) -> DescribeAclsResponse | Pending:
     """Answer from the image."""
     try:
         require_authorizer(context.broker)
@@ -51,28 +60,52 @@ def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> Desc
         )
     except KafkaError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    by_resource: dict[tuple[int, str, int], list[AclBinding]] = {}
-    for rule in sorted(context.broker.image.acls):
+    rules = context.broker.image.acls
+    resources: list[DescribeAclsResource] = []
+
+    def build() -> DescribeAclsResponse:
+        # Others may have been served meanwhile, and taken this right away.
+        if not context.would_allow_cluster(Operation.DESCRIBE):
+            return _refuse(request, context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return DescribeAclsResponse(error_message=None, resources=resources)
+
+    return in_turns(context, _steps(wanted, rules, resources), len(rules), build)
+
+
+def _steps(
+    wanted: AclFilter, rules: Iterable[AclBinding], resources: list[DescribeAclsResource]
+) -> Iterator[None]:
+    """Group what is selected by resource, in order; a step is short however many rules there are.
+
+    Parts are sorted by themselves and merged: to sort a hundred thousand at once takes a second.
+    """
+    parts: list[list[AclBinding]] = [[]]
+    for number, rule in enumerate(rules, start=1):
         if wanted.matches(rule):
-            resource = (rule.resource_type, rule.name, rule.pattern_type)
-            by_resource.setdefault(resource, []).append(rule)
-    return DescribeAclsResponse(
-        error_message=None,
-        resources=[
-            DescribeAclsResource(
-                resource_type=kind,
-                resource_name=name,
-                pattern_type=pattern,
-                acls=[
-                    AclDescription(
-                        principal=rule.principal,
-                        host=rule.host,
-                        operation=rule.operation,
-                        permission_type=rule.permission,
-                    )
-                    for rule in rules
-                ],
+            parts[-1].append(rule)
+        if number % _RULES_PER_STEP == 0:
+            parts[-1].sort()
+            parts.append([])
+            yield
+    parts[-1].sort()
+    found = merge(*filter(None, parts))
+    for number, rule in enumerate(found, start=1):
+        last = resources[-1] if resources else None
+        resource = (rule.resource_type, rule.pattern_type, rule.name)
+        if last is None or (last.resource_type, last.pattern_type, last.resource_name) != resource:
+            last = DescribeAclsResource(
+                resource_type=rule.resource_type,
+                resource_name=rule.name,
+                pattern_type=rule.pattern_type,
             )
-            for (kind, name, pattern), rules in by_resource.items()
-        ],
-    )
+            resources.append(last)
+        last.acls.append(
+            AclDescription(
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+        )
+        if number % _RULES_PER_STEP == 0:
+            yield

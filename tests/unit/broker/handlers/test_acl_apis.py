@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pytest
 
+from fairlead_broker.handlers.transactions import transaction_requests
 from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.state import (
     CountersChanged,
@@ -17,7 +18,7 @@ from fairlead_controller.decisions.state import (
     initial_state,
 )
 from fairlead_controller.sessions.call_parsing import parse_call
-from fairlead_model.cluster import ClusterDelta
+from fairlead_model.cluster import AclChanged, ClusterDelta
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.security.scram import ScramMechanism, derive
 from fairlead_wire.errors import ErrorCode
@@ -107,6 +108,53 @@ def test_rules_hold_once_the_answer_is_here_and_are_described(stage: Any, versio
     assert shown == [(2, "orders", 3, 1), (2, "orders", 4, 1)]
     (acl,) = reply.resources[0].acls
     assert (acl.principal, acl.host, acl.operation, acl.permission_type) == RULE[3:]
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+def test_very_many_rules_are_described_in_order_while_others_are_served(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 took the loop three seconds, which costs a broker its leaders."""
+    names = [f"orders-{number:03}" for number in random.Random(1).sample(range(1000), 450)]
+    rules = [(2, name, 3, user, *RULE[4:]) for name in names for user in ("User:a", "User:b")]
+    assert set(create(stage, *rules)) == {0}
+    later: list[Any] = []
+    in_slices = transaction_requests.in_slices
+
+    async def sliced(steps: Any, clock: Any) -> None:
+        later.extend(steps := list(steps))
+        await in_slices(iter(steps), clock)
+
+    monkeypatch.setattr(transaction_requests, "in_slices", sliced)
+    expected = [(name, ["User:a", "User:b"]) for name in sorted(names)]
+    for most, turns in ((900, 0), (899, 8)):
+        monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", most)
+        reply = describe(stage, 2, None, 1, None, None, 1, 1)
+        assert [
+            (each.resource_name, [acl.principal for acl in each.acls]) for each in reply.resources
+        ] == expected
+        assert len(later) == turns
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+def test_very_many_rules_are_not_told_to_who_may_not_see_them_any_more(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I13."""
+    mine = (4, "kafka-cluster", 3, "User:*", "*", Operation.DESCRIBE, Permission.ALLOW)
+    assert create(stage, mine) == [0]
+
+    async def revoke(steps: Any, clock: Any) -> None:
+        delta = ClusterDelta((AclChanged(rule, is_removed=True),))
+        stage.broker.publish(delta, stage.image.apply(delta))
+
+    (rule,) = stage.image.acls
+    stage.authorizer = stage.broker.authorizer
+    monkeypatch.setattr(transaction_requests, "in_slices", revoke)
+    asked = (1, None, 1, None, None, 1, 1)
+    assert describe(stage, *asked).error_code == 0
+    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 0)
+    assert describe(stage, *asked).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
