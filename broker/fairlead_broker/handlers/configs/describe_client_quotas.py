@@ -3,17 +3,20 @@
 Behaviour: of each entity that matches its quotas, from the image; needs DESCRIBE_CONFIGS on the
 cluster. Each component asks for one name of a type, for its default, or for any; `strict` leaves
 out entities that have other types besides. An empty or repeated type answers INVALID_REQUEST, an
-unknown one UNSUPPORTED_VERSION, an address beside anything else INVALID_REQUEST, as in Kafka.
+unknown one UNSUPPORTED_VERSION, an address beside anything else INVALID_REQUEST, as in Kafka. Where
+there are more than 5,000 entities others are served meanwhile.
 Versions:  1 flexible.
 Missing:   nothing.
 """
 
 from __future__ import annotations
 
+from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.transactions.transaction_requests import in_turns
 from fairlead_model.security.client_quota import ENTITY_TYPES, IP, address_text
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -26,12 +29,15 @@ from fairlead_wire.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.api_registry import RequestContext
-    from fairlead_model.security.client_quota import QuotaEntity
+    from collections.abc import Iterator, Mapping
+
+    from fairlead_broker.api_registry import Pending, RequestContext
+    from fairlead_model.security.client_quota import QuotaEntity, Quotas
 
 _MATCHES: Final = frozenset({0, 1, 2})
 _EXACT: Final = 0
 _ANY: Final = 2
+_ENTITIES_PER_STEP: Final = 200
 
 
 def _refuse(
@@ -47,24 +53,48 @@ def _refuse(
 )
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
-) -> DescribeClientQuotasResponse:
+) -> DescribeClientQuotasResponse | Pending:
     """Answer from the image."""
     try:
         _check(request)
     except KafkaError as error:
         return _refused(error)
     quotas = context.broker.image.client_quotas
-    found = [entity for entity in quotas if _is_asked_for(dict(entity), request)]
-    return DescribeClientQuotasResponse(
-        error_message=None,
-        entries=[
+    entries: list[EntryData] = []
+
+    def build() -> DescribeClientQuotasResponse:
+        # Others may have been served meanwhile, and taken this right away.
+        if not context.would_allow_cluster(Operation.DESCRIBE_CONFIGS):
+            return _refuse(request, context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+    return in_turns(context, _steps(request, quotas, entries), len(quotas), build)
+
+
+def _steps(
+    request: DescribeClientQuotasRequest,
+    quotas: Mapping[QuotaEntity, Quotas],
+    entries: list[EntryData],
+) -> Iterator[None]:
+    """Tell of each entity that matches, in order; a step is short however many there are."""
+    parts: list[list[QuotaEntity]] = [[]]
+    for number, entity in enumerate(quotas, start=1):
+        if _is_asked_for(dict(entity), request):
+            parts[-1].append(entity)
+        if number % _ENTITIES_PER_STEP == 0:
+            parts[-1].sort(key=_order)
+            parts.append([])
+            yield
+    parts[-1].sort(key=_order)
+    for number, entity in enumerate(merge(*filter(None, parts), key=_order), start=1):
+        entries.append(
             EntryData(
                 [EntityData(kind, name) for kind, name in entity],
                 [ValueData(key, value) for key, value in sorted(quotas[entity].items())],
             )
-            for entity in sorted(found, key=_order)
-        ],
-    )
+        )
+        if number % _ENTITIES_PER_STEP == 0:
+            yield
 
 
 def _order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
+from fairlead_broker.handlers.transactions import transaction_requests
+from fairlead_broker.security.standard_authorizer import StandardAuthorizer
 from fairlead_model.cluster import ClientQuotaChanged
+from fairlead_model.security.acl import (
+    CLUSTER_NAME,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_client_quotas import (
     ComponentData,
@@ -70,6 +81,57 @@ def test_entities_are_found_by_names_defaults_and_types(
             for entry in reply.entries
         }
         assert found == {entity: [("a", ALL.index(entity) + 0.5)] for entity in expected}
+
+
+def test_very_many_entities_are_described_in_order_while_others_are_served(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 took the loop more than the second and a half after which a broker leads nothing."""
+    names = [f"user-{number:03}" for number in random.Random(1).sample(range(1000), 900)]
+    entities = [(("user", name),) for name in (*names, None)]
+    stage.publish(*(ClientQuotaChanged(entity, {"a": 1.0}) for entity in entities))
+    turns: list[Any] = []
+    in_slices = transaction_requests.in_slices
+
+    async def sliced(steps: Any, clock: Any) -> None:
+        turns.extend(steps := list(steps))
+        await in_slices(iter(steps), clock)
+
+    monkeypatch.setattr(transaction_requests, "in_slices", sliced)
+    for most, count in ((901, 0), (900, 8)):
+        monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", most)
+        reply = ask(stage, 1, strict=False)
+        told = [entry.entity[0].entity_name for entry in reply.entries]
+        assert told == [*sorted(names), None]
+        assert len(turns) == count
+
+
+def test_very_many_entities_are_not_told_to_who_may_not_see_them_any_more(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I13."""
+    stage.publish(ClientQuotaChanged(ALICE, {"a": 1.0}))
+    authorizer = StandardAuthorizer((), allows_without_rules=True)
+    authorizer.load(())
+    stage.authorizer = authorizer
+
+    async def revoke(steps: Any, clock: Any) -> None:
+        rule = AclBinding(
+            ResourceType.CLUSTER,
+            PatternType.LITERAL,
+            CLUSTER_NAME,
+            "User:*",
+            "*",
+            Operation.ALL,
+            Permission.DENY,
+        )
+        authorizer.load((rule,))
+
+    monkeypatch.setattr(transaction_requests, "in_slices", revoke)
+    assert ask(stage, 1, strict=False).error_code == 0
+    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 0)
+    code = ask(stage, 1, strict=False).error_code
+    assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("version", [0, 1])
