@@ -21,6 +21,8 @@ _RULE: Final = re.compile(
     r"(?P<default>DEFAULT)"
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
 )
+_EVERYBODY: Final = "*"
+"""Means all users in access rules, so nobody is called that, as with logins."""
 _GAP: Final = re.compile(r"\s*(?:,\s*|$)")
 _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
 
@@ -71,6 +73,8 @@ class PrincipalMapping:
             raise NoRuleError(f"a name of {len(distinguished_name)} characters")
         for rule in self._rules:
             user = rule.apply(distinguished_name)
+            if user == _EVERYBODY:
+                raise NoRuleError(f"a rule makes it {user}, a name that nobody can have")
             if user is not None:
                 return user
         raise NoRuleError("no rule of ssl.principal.mapping.rules matches it")

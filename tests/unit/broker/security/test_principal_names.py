@@ -81,3 +81,11 @@ def test_patterns_take_time_in_proportion_to_names() -> None:
         mapping.apply("CN=" + "a" * 4000 + "!")
     with pytest.raises(NoRuleError, match="5000 characters"):
         mapping.apply("a" * 5000)
+
+
+@pytest.mark.parametrize("name", ["CN=*", "CN=*,O=x"])
+def test_nobody_is_called_everybody(name: str) -> None:
+    mapping = PrincipalMapping.parse("setting", "RULE:^CN=([^,]*).*$/$1/,DEFAULT")
+    assert mapping.apply("CN=*x,O=x") == "*x"
+    with pytest.raises(NoRuleError, match="nobody can have"):
+        mapping.apply(name)
