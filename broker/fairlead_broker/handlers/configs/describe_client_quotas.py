@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.handlers.transactions.transaction_requests import in_turns
+from fairlead_broker.handlers.in_turns import in_turns
 from fairlead_model.security.client_quota import ENTITY_TYPES, IP, address_text
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.in_turns import in_turns
 from fairlead_broker.handlers.security.acl_requests import read_filter, require_authorizer
-from fairlead_broker.handlers.transactions.transaction_requests import in_turns
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.describe_acls import (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.in_turns import in_turns
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.handlers.transactions.transaction_requests import in_turns
 from fairlead_broker.limits import DESCRIBED_MAX, TRANSACTIONAL_IDS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fairlead_broker.api_registry import PENDING, Pending
-from fairlead_broker.coordinator.slicing import in_slices
-from fairlead_broker.limits import DESCRIBED_A_TURN
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from fairlead_broker.api_registry import RequestContext
-    from fairlead_broker.clock import Clock
 
 _Answer = TypeVar("_Answer")
 
@@ -54,19 +51,3 @@ def told_in(context: RequestContext, code: ErrorCode, *, fenced_since: int) -> E
     if code is not ErrorCode.NONE:
         context.broker.metrics.errors[code.name] += 1
     return code
-
-
-def in_turns(
-    context: RequestContext, steps: Iterator[None], count: int, build: Callable[[], _Answer]
-) -> _Answer | Pending:
-    """Take the steps and answer; others get their turn between if they tell of very many."""
-    if count > DESCRIBED_A_TURN:
-        return context.later(_later(steps, build, context.broker.clock))
-    for _ in steps:
-        pass
-    return build()
-
-
-async def _later(steps: Iterator[None], build: Callable[[], _Answer], clock: Clock) -> _Answer:
-    await in_slices(steps, clock)
-    return build()

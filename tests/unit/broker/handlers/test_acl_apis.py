@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pytest
 
-from fairlead_broker.handlers.transactions import transaction_requests
+from fairlead_broker.handlers import in_turns
 from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.state import (
     CountersChanged,
@@ -119,16 +119,16 @@ def test_very_many_rules_are_described_in_order_while_others_are_served(
     rules = [(2, name, 3, user, *RULE[4:]) for name in names for user in ("User:a", "User:b")]
     assert set(create(stage, *rules)) == {0}
     later: list[Any] = []
-    in_slices = transaction_requests.in_slices
+    in_slices = in_turns.in_slices
 
     async def sliced(steps: Any, clock: Any) -> None:
         later.extend(steps := list(steps))
         await in_slices(iter(steps), clock)
 
-    monkeypatch.setattr(transaction_requests, "in_slices", sliced)
+    monkeypatch.setattr(in_turns, "in_slices", sliced)
     expected = [(name, ["User:a", "User:b"]) for name in sorted(names)]
     for most, turns in ((900, 0), (899, 8)):
-        monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", most)
+        monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", most)
         reply = describe(stage, 2, None, 1, None, None, 1, 1)
         assert [
             (each.resource_name, [acl.principal for acl in each.acls]) for each in reply.resources
@@ -150,10 +150,10 @@ def test_very_many_rules_are_not_told_to_who_may_not_see_them_any_more(
 
     (rule,) = stage.image.acls
     stage.authorizer = stage.broker.authorizer
-    monkeypatch.setattr(transaction_requests, "in_slices", revoke)
+    monkeypatch.setattr(in_turns, "in_slices", revoke)
     asked = (1, None, 1, None, None, 1, 1)
     assert describe(stage, *asked).error_code == 0
-    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 0)
+    monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 0)
     assert describe(stage, *asked).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_broker.handlers.transactions import transaction_requests
+from fairlead_broker.handlers import in_turns
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
 from fairlead_model.cluster import ClientQuotaChanged
 from fairlead_model.security.acl import (
@@ -91,15 +91,15 @@ def test_very_many_entities_are_described_in_order_while_others_are_served(
     entities = [(("user", name),) for name in (*names, None)]
     stage.publish(*(ClientQuotaChanged(entity, {"a": 1.0}) for entity in entities))
     turns: list[Any] = []
-    in_slices = transaction_requests.in_slices
+    in_slices = in_turns.in_slices
 
     async def sliced(steps: Any, clock: Any) -> None:
         turns.extend(steps := list(steps))
         await in_slices(iter(steps), clock)
 
-    monkeypatch.setattr(transaction_requests, "in_slices", sliced)
+    monkeypatch.setattr(in_turns, "in_slices", sliced)
     for most, count in ((901, 0), (900, 8)):
-        monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", most)
+        monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", most)
         reply = ask(stage, 1, strict=False)
         told = [entry.entity[0].entity_name for entry in reply.entries]
         assert told == [*sorted(names), None]
@@ -127,9 +127,9 @@ def test_very_many_entities_are_not_told_to_who_may_not_see_them_any_more(
         )
         authorizer.load((rule,))
 
-    monkeypatch.setattr(transaction_requests, "in_slices", revoke)
+    monkeypatch.setattr(in_turns, "in_slices", revoke)
     assert ask(stage, 1, strict=False).error_code == 0
-    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 0)
+    monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 0)
     code = ask(stage, 1, strict=False).error_code
     assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 

@@ -8,7 +8,8 @@ import pytest
 from transactional_producer import TransactionalProducer
 
 from fairlead_broker.coordinator import slicing
-from fairlead_broker.handlers.transactions import describe_producers, transaction_requests
+from fairlead_broker.handlers import in_turns
+from fairlead_broker.handlers.transactions import describe_producers
 from fairlead_broker.replication.purgatory import Purgatory
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.delete_records import (
@@ -242,15 +243,15 @@ def test_very_many_producers_are_described_while_others_are_served(
 ) -> None:
     one.put(b"a")
     two.put(b"b")
-    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 3)
+    monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 3)
     later: list[None] = []
-    in_turns = slicing.in_slices
+    slices = slicing.in_slices
 
     async def in_slices(*how: Any) -> None:
         later.append(None)
-        await in_turns(*how)
+        await slices(*how)
 
-    monkeypatch.setattr(transaction_requests, "in_slices", in_slices)
+    monkeypatch.setattr(in_turns, "in_slices", in_slices)
     for indexes in ([0], [0, 9]):
         (topic,) = stage.ask(DescribeProducersRequest([TopicRequest("t", indexes)]), 0).topics
         assert [each.partition_index for each in topic.partitions] == indexes

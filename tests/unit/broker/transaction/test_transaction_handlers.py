@@ -13,11 +13,8 @@ from transaction_cluster import TransactionCluster, of_broker
 from fairlead_broker.api_registry import HANDLERS
 from fairlead_broker.coordinator import slicing
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
-from fairlead_broker.handlers.transactions import (
-    describe_transactions,
-    list_transactions,
-    transaction_requests,
-)
+from fairlead_broker.handlers import in_turns
+from fairlead_broker.handlers.transactions import describe_transactions, list_transactions
 from fairlead_broker.limits import (
     PARTITIONS_PER_REQUEST_MAX,
     TRANSACTION_PATTERN_LENGTH_MAX,
@@ -417,7 +414,7 @@ def test_a_pattern_that_would_backtrack_for_ever_takes_no_time(tmp_path: Path) -
 def test_very_many_ids_and_partitions_are_told_of_while_others_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction_requests, "DESCRIBED_A_TURN", 3)
+    monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 3)
     monkeypatch.setattr(slicing, "HOUSEKEEPING_SLICE_MS", 0)
     monkeypatch.setattr(list_transactions, "_IDS_PER_STEP", 1)
     names = ["a", "b", "c", "d"]
