@@ -156,17 +156,17 @@ def decide_round(
     facts = read_facts(state, load, room)
     standing = Ledger(facts.brokers, facts.partitions).standing()
     causes = list(_find_causes(facts, standing, load, limits))
-    if causes:
-        reason, until = _earliest(causes[0], limits, memory)
-        if now < until:
-            message = f"{causes[0].why}; no round begins before {api_time(until)}"
-            return Wait(reason, message, is_even=False, until=until)
+    if causes and (wait := _find_wait(causes[0], limits, memory, now)):
+        return wait
     if causes and causes[0].is_urgent:
         draft = draft_plan(facts, room)
         # With more brokers than replicas one of them stays empty.
         if causes[0].empty in {each for move in draft.kept.moves for each in move.adding}:
             return Begin(describe_draft(state, load, draft, now), causes[0].why)
         causes = [each for each in causes if not each.is_urgent]
+        # What waited for nothing comes to nothing; the others wait as if it were not there.
+        if causes and (wait := _find_wait(causes[0], limits, memory, now)):
+            return wait
     if not causes:
         message = f"no broker is off its share by more than {limits.start_above_percent} %"
         return Wait("Even", message, is_even=True)
@@ -177,6 +177,17 @@ def decide_round(
         message = f"{causes[0].why}; nothing that may move within the limits betters that {least}"
         return Wait("NotWorthIt", message, is_even=False)
     return Begin(describe_draft(state, load, draft, now), worth.why)
+
+
+def _find_wait(
+    cause: _Cause, limits: AutomaticLimits, memory: Memory, now: datetime
+) -> Wait | None:
+    """Return what a cause still waits for; None if a round may begin for it."""
+    reason, until = _earliest(cause, limits, memory)
+    if now >= until:
+        return None
+    message = f"{cause.why}; no round begins before {api_time(until)}"
+    return Wait(reason, message, is_even=False, until=until)
 
 
 def _earliest(cause: _Cause, limits: AutomaticLimits, memory: Memory) -> tuple[str, datetime]:
