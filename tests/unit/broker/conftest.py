@@ -13,7 +13,8 @@ from group_driver import GroupDriver
 from fairlead_broker.api_registry import HANDLERS, PENDING, RequestContext, load_handlers
 from fairlead_broker.authorization import ANONYMOUS, Authorizer
 from fairlead_broker.broker import Broker
-from fairlead_broker.clock import ManualClock
+from fairlead_broker.clock import Clock, ManualClock
+from fairlead_broker.handlers import in_turns
 from fairlead_broker.listener import Listener
 from fairlead_broker.log.directory.log_directories import LogDirectories
 from fairlead_broker.log.files.file_slice import FileSlice
@@ -317,6 +318,21 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
     made = Stage(tmp_path / "data", settings)
     yield made
     made.close()
+
+
+@pytest.fixture
+def later_steps(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """The steps of answers between which others are served, from now on."""
+    found: list[None] = []
+    in_slices = in_turns.in_slices
+
+    async def noted(steps: Iterator[None], clock: Clock) -> None:
+        taken = list(steps)
+        found.extend(taken)
+        await in_slices(iter(taken), clock)
+
+    monkeypatch.setattr(in_turns, "in_slices", noted)
+    return found
 
 
 @pytest.fixture

@@ -11,12 +11,11 @@ Missing:   nothing.
 
 from __future__ import annotations
 
-from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.handlers.in_turns import in_turns
+from fairlead_broker.handlers.in_turns import in_order, in_turns
 from fairlead_model.security.client_quota import ENTITY_TYPES, IP, address_text
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 _MATCHES: Final = frozenset({0, 1, 2})
 _EXACT: Final = 0
 _ANY: Final = 2
-_ENTITIES_PER_STEP: Final = 200
 
 
 def _refuse(
@@ -76,25 +74,17 @@ def _steps(
     quotas: Mapping[QuotaEntity, Quotas],
     entries: list[EntryData],
 ) -> Iterator[None]:
-    """Tell of each entity that matches, in order; a step is short however many there are."""
-    parts: list[list[QuotaEntity]] = [[]]
-    for number, entity in enumerate(quotas, start=1):
-        if _is_asked_for(dict(entity), request):
-            parts[-1].append(entity)
-        if number % _ENTITIES_PER_STEP == 0:
-            parts[-1].sort(key=_order)
-            parts.append([])
+    """Tell of each entity that matches, in order."""
+    for entity in in_order(quotas, lambda each: _is_asked_for(dict(each), request), key=_order):
+        if entity is None:
             yield
-    parts[-1].sort(key=_order)
-    for number, entity in enumerate(merge(*filter(None, parts), key=_order), start=1):
+            continue
         entries.append(
             EntryData(
                 [EntityData(kind, name) for kind, name in entity],
                 [ValueData(key, value) for key, value in sorted(quotas[entity].items())],
             )
         )
-        if number % _ENTITIES_PER_STEP == 0:
-            yield
 
 
 def _order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:

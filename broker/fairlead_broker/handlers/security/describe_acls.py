@@ -10,12 +10,11 @@ Missing:   nothing.
 
 from __future__ import annotations
 
-from heapq import merge
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
-from fairlead_broker.handlers.in_turns import in_turns
+from fairlead_broker.handlers.in_turns import in_order, in_turns
 from fairlead_broker.handlers.security.acl_requests import read_filter, require_authorizer
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_model.security.acl import AclBinding, AclFilter
-
-_RULES_PER_STEP: Final = 200
 
 
 def _refuse(
@@ -75,21 +72,11 @@ def describe_acls(
 def _steps(
     wanted: AclFilter, rules: Iterable[AclBinding], resources: list[DescribeAclsResource]
 ) -> Iterator[None]:
-    """Group what is selected by resource, in order; a step is short however many rules there are.
-
-    Parts are sorted by themselves and merged: to sort a hundred thousand at once takes a second.
-    """
-    parts: list[list[AclBinding]] = [[]]
-    for number, rule in enumerate(rules, start=1):
-        if wanted.matches(rule):
-            parts[-1].append(rule)
-        if number % _RULES_PER_STEP == 0:
-            parts[-1].sort()
-            parts.append([])
+    """Group what is selected by resource, in order."""
+    for rule in in_order(rules, wanted.matches, key=lambda each: each):
+        if rule is None:
             yield
-    parts[-1].sort()
-    found = merge(*filter(None, parts))
-    for number, rule in enumerate(found, start=1):
+            continue
         last = resources[-1] if resources else None
         resource = (rule.resource_type, rule.pattern_type, rule.name)
         if last is None or (last.resource_type, last.pattern_type, last.resource_name) != resource:
@@ -107,5 +94,3 @@ def _steps(
                 permission_type=rule.permission,
             )
         )
-        if number % _RULES_PER_STEP == 0:
-            yield

@@ -112,20 +112,12 @@ def test_rules_hold_once_the_answer_is_here_and_are_described(stage: Any, versio
 
 @pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
 def test_very_many_rules_are_described_in_order_while_others_are_served(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
+    stage: Any, later_steps: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100,000 took the loop three seconds, which costs a broker its leaders."""
     names = [f"orders-{number:03}" for number in random.Random(1).sample(range(1000), 450)]
     rules = [(2, name, 3, user, *RULE[4:]) for name in names for user in ("User:a", "User:b")]
     assert set(create(stage, *rules)) == {0}
-    later: list[Any] = []
-    in_slices = in_turns.in_slices
-
-    async def sliced(steps: Any, clock: Any) -> None:
-        later.extend(steps := list(steps))
-        await in_slices(iter(steps), clock)
-
-    monkeypatch.setattr(in_turns, "in_slices", sliced)
     expected = [(name, ["User:a", "User:b"]) for name in sorted(names)]
     for most, turns in ((900, 0), (899, 8)):
         monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", most)
@@ -133,7 +125,7 @@ def test_very_many_rules_are_described_in_order_while_others_are_served(
         assert [
             (each.resource_name, [acl.principal for acl in each.acls]) for each in reply.resources
         ] == expected
-        assert len(later) == turns
+        assert len(later_steps) == turns
 
 
 @pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)

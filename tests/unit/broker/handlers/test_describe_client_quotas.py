@@ -84,26 +84,18 @@ def test_entities_are_found_by_names_defaults_and_types(
 
 
 def test_very_many_entities_are_described_in_order_while_others_are_served(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
+    stage: Any, later_steps: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100,000 took the loop more than the second and a half after which a broker leads nothing."""
     names = [f"user-{number:03}" for number in random.Random(1).sample(range(1000), 900)]
     entities = [(("user", name),) for name in (*names, None)]
     stage.publish(*(ClientQuotaChanged(entity, {"a": 1.0}) for entity in entities))
-    turns: list[Any] = []
-    in_slices = in_turns.in_slices
-
-    async def sliced(steps: Any, clock: Any) -> None:
-        turns.extend(steps := list(steps))
-        await in_slices(iter(steps), clock)
-
-    monkeypatch.setattr(in_turns, "in_slices", sliced)
     for most, count in ((901, 0), (900, 8)):
         monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", most)
         reply = ask(stage, 1, strict=False)
         told = [entry.entity[0].entity_name for entry in reply.entries]
         assert told == [*sorted(names), None]
-        assert len(turns) == count
+        assert len(later_steps) == count
 
 
 def test_very_many_entities_are_not_told_to_who_may_not_see_them_any_more(
