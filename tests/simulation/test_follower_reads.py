@@ -39,6 +39,12 @@ def test_a_seed_that_once_failed() -> None:
     World(1795721259, Options(reads_followers=True)).run()
 
 
+@OLD_SEEDS.mark
+def test_a_second_power_cut_after_retention_opens_no_transaction_again() -> None:
+    """The first recovery had left no snapshot but one that was older than what was kept."""
+    World(1795950103, Options(reads_followers=True, has_transactions=True)).run()
+
+
 def test_followers_are_read() -> None:
     sent = read = 0
     for seed in range(2):

@@ -36,11 +36,12 @@ def load_producers(
     A clean stop writes no snapshot of a log that has no producers and never had a snapshot. One
     that is damaged was written: then the log says what the snapshot said. CorruptSegmentError.
     """
-    start = restore_snapshot(disk, directory, producers, end_offset, now_ms=now_ms)
+    first_base = segments[0].base_offset
+    start = restore_snapshot(disk, directory, producers, first_base, end_offset, now_ms=now_ms)
     if start is None:
         producers.restore((), now_ms)
         has_none = was_clean and not snapshot_offsets(disk, directory)
-        start = end_offset if has_none else segments[0].base_offset
+        start = end_offset if has_none else first_base
     if start < end_offset:
         for _ in replayed(disk, producers, segments, start, now_ms):
             pass
@@ -51,8 +52,9 @@ def find_unreplicated(
 ) -> list[EndedTransaction]:
     """Return transactions that ended at or above the high watermark. CorruptSegmentError."""
     scratch = ProducerState()
-    start = restore_snapshot(disk, directory, scratch, high_watermark, now_ms=0)
-    start = segments[0].base_offset if start is None else start
+    first_base = segments[0].base_offset
+    start = restore_snapshot(disk, directory, scratch, first_base, high_watermark, now_ms=0)
+    start = first_base if start is None else start
     for _ in replayed(disk, scratch, segments, start, 0):
         pass
     return [ended for ended in scratch.unreplicated if ended.marker_offset >= high_watermark]
@@ -66,8 +68,9 @@ def find_aborted(
     They may have begun in segments before it; the snapshot at its base says which were open.
     """
     scratch = ProducerState()
-    start = restore_snapshot(disk, directory, scratch, segment.base_offset, now_ms=0)
-    start = segments[0].base_offset if start is None else start
+    first_base = segments[0].base_offset
+    start = restore_snapshot(disk, directory, scratch, first_base, segment.base_offset, now_ms=0)
+    start = first_base if start is None else start
     until = segments[: segments.index(segment) + 1]
     return [
         aborted
@@ -100,11 +103,21 @@ def replayed(
 
 
 def restore_snapshot(
-    disk: Disk, directory: str, producers: ProducerState, offset_max: int, *, now_ms: int
+    disk: Disk,
+    directory: str,
+    producers: ProducerState,
+    first_base: int,
+    offset_max: int,
+    *,
+    now_ms: int,
 ) -> int | None:
-    """Load the newest intact snapshot not above `offset_max`; answers its offset, None if none."""
+    """Load the newest intact snapshot not above `offset_max`; answers its offset, None if none.
+
+    One from below the first segment does not count. What lay between the two is gone, and with it
+    the markers of transactions that were open then: they would stay open for good.
+    """
     for offset in sorted(snapshot_offsets(disk, directory), reverse=True):
-        if offset > offset_max:
+        if not first_base <= offset <= offset_max:
             continue
         path = f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
         try:

@@ -17,6 +17,7 @@ from fairlead_broker.log.files.file_names import (
     SNAPSHOT_SUFFIX,
     offset_name,
 )
+from fairlead_broker.log.producer_loading import snapshot_offsets
 from fairlead_broker.log.segment import Segment
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_model.invariants import require
@@ -136,10 +137,13 @@ def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
     # A power cut may undo one rename and keep a later one: the name tells recovery on which side of
     # such a gap the log goes on.
     remove_segments(log, gone, now_ms, RETENTION_SUFFIX)
+    # Some were left by a recovery, or by a deletion before that a crash has cut off.
     snapshots = [
-        f"{log.path}/{offset_name(segment.base_offset)}{SNAPSHOT_SUFFIX}" for segment in gone
+        f"{log.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
+        for offset in snapshot_offsets(log.disk, log.path)
+        if offset < log.segments[0].base_offset
     ]
-    log.deletions.add([path for path in snapshots if log.disk.exists(path)], now_ms)
+    log.deletions.add(snapshots, now_ms)
     log.recovery_point = max(log.recovery_point, log.segments[0].base_offset)
     log.check_offsets()
 

@@ -53,7 +53,7 @@ from fairlead_broker.log.index.index_builder import IndexBuilder
 from fairlead_broker.log.index.index_file import write_index
 from fairlead_broker.log.index.transaction_index import AbortedTransaction, encode_aborted
 from fairlead_broker.log.leader_epochs import LeaderEpochs
-from fairlead_broker.log.producer_loading import restore_snapshot
+from fairlead_broker.log.producer_loading import restore_snapshot, snapshot_offsets
 from fairlead_broker.log.producers.producer_snapshot import encode_snapshot
 from fairlead_broker.log.producers.producer_state import ProducerState
 from fairlead_broker.log.recovery.leftovers import settle_leftovers
@@ -103,6 +103,7 @@ class LogRecovery:
         self._distrusts_cache = False
         self._knows_epochs = False
         self._written: list[str] = []
+        self._snapshots: set[int] = set()
         self._last_scanned_epoch = -1
         self._last_batch_end = 0
         self._remembered_epochs: list[tuple[int, int]] = []
@@ -207,7 +208,7 @@ class LogRecovery:
     def _restore_producers(self, bases: list[int], first: int, now_ms: int) -> None:
         """Restore the state at the first scanned segment: newest snapshot below, then headers."""
         start = restore_snapshot(
-            self._disk, self._directory, self._producers, bases[first], now_ms=now_ms
+            self._disk, self._directory, self._producers, bases[0], bases[first], now_ms=now_ms
         )
         start = bases[0] if start is None else start
         for base in bases[max(bisect_right(bases, start) - 1, 0) : first]:
@@ -243,6 +244,10 @@ class LogRecovery:
                 self._is_unclean = True
                 self._remove_segments(bases[at:])
                 return
+            if at > first:
+                # As when it was rolled: once retention has taken what is before, this tells alone
+                # of producers whose last batch is there.
+                self._write_snapshot(base)
             if not self._scan_segment(base, is_first=at == 0, later=bases[at + 1 :], now_ms=now_ms):
                 return
 
@@ -374,24 +379,30 @@ class LogRecovery:
             self._written.append(path)
 
     def _write_derived(self, scanned_from: int) -> None:
-        """Leader epochs and producer state at the new end; newer snapshots were of another log."""
+        """Leader epochs and producer state at the new end.
+
+        Snapshots that were there, above where the scan began, tell of another log.
+        """
         for epoch, start_offset in self._remembered_epochs[-1:]:
             if start_offset == self._end_offset and epoch > self._epochs.last_epoch:
                 # Its leader had appended nothing yet; followers ask for it all the same (R4).
                 self._epochs.assign(epoch, start_offset)
-        for entry in self._disk.list_directory(self._directory):
-            offset = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
-            if offset is not None and offset > scanned_from:
-                unlink_if_present(self._disk, f"{self._directory}/{entry.name}")
-        for path, content in (
-            (
-                f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}",
-                encode_epoch_checkpoint(self._epochs.entries()),
-            ),
-            (self._path(self._end_offset, SNAPSHOT_SUFFIX), encode_snapshot(self._producers)),
-        ):
-            replace_file(self._disk, path, content, durable=False)
-            self._written.append(path)
+        for offset in snapshot_offsets(self._disk, self._directory):
+            if offset > scanned_from and offset not in self._snapshots:
+                unlink_if_present(self._disk, self._path(offset, SNAPSHOT_SUFFIX))
+        self._replace(
+            f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}",
+            encode_epoch_checkpoint(self._epochs.entries()),
+        )
+        self._write_snapshot(self._end_offset)
+
+    def _write_snapshot(self, offset: int) -> None:
+        self._replace(self._path(offset, SNAPSHOT_SUFFIX), encode_snapshot(self._producers))
+        self._snapshots.add(offset)
+
+    def _replace(self, path: str, content: bytes) -> None:
+        replace_file(self._disk, path, content, durable=False)
+        self._written.append(path)
 
     def _path(self, offset: int, suffix: str) -> str:
         return f"{self._directory}/{offset_name(offset)}{suffix}"

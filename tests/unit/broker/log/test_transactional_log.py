@@ -4,7 +4,10 @@ import pytest
 from log_batches import LogBench, append, batch, flush, record_batch
 
 from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.producer_loading import snapshot_offsets
 from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_broker.log.recovery.log_recovery import recover_log
+from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
 
@@ -121,6 +124,71 @@ def test_segments_take_their_transaction_index_with_them(bench):
     log.begin_deletions(2_000).run()
     assert not list(log.directory.glob("*.txnindex*"))
     assert told(log) == []
+
+
+def crash(bench, log):
+    """Open a log again whose flushes a power cut has all taken back, but for what they wrote."""
+    log.close()
+    order = RecoveryOrder(bench.directory, 0, log.log_start_offset, CONFIG["index_interval_bytes"])
+    assert not recover_log(bench.disk, order, now_ms=1_000).reason
+    return bench.load(log_start_offset=log.log_start_offset, now_ms=1_000, **CONFIG)
+
+
+def delete_before_last_segment(log):
+    log.advance_log_start_offset(log.segments[-1].base_offset)
+    log.delete_segments_below_start(1_000, log.log_end_offset)
+    log.begin_deletions(2_000).run()
+    assert len(log.segments) == 1
+
+
+def test_a_snapshot_from_before_what_is_left_opens_no_transaction(bench):
+    """Its end was in a segment that retention took: nobody would ever end it again."""
+    log = bench.create(**CONFIG)
+    put(log, 1)
+    log.roll(1_000)
+    end(log, 1)
+    log.roll(1_000)
+    append(log, batch(2))
+    name = f"{log.segments[1].base_offset:020}.snapshot"
+    stale = log.directory / name
+    content = stale.read_bytes()
+    delete_before_last_segment(log)
+    for snapshot in log.directory.glob("*.snapshot"):
+        snapshot.unlink()
+    # A power cut takes back that it was deleted.
+    stale.write_bytes(content)
+    log = crash(bench, log)
+    assert stable(log, log.log_end_offset) == log.log_end_offset
+
+
+def test_recovery_leaves_a_snapshot_at_each_segment_it_reads(bench):
+    """Who wrote only what retention takes later is known by them alone."""
+    log = bench.create(**CONFIG)
+    put(log, 1, sequence=7)
+    end(log, 1, commits=True)
+    log.roll(1_000)
+    append(log, batch(2))
+    log.roll(1_000)
+    append(log, batch(2))
+    log = crash(bench, log)
+    assert snapshot_offsets(bench.disk, bench.directory) == [*log.bases[1:], log.log_end_offset]
+    delete_before_last_segment(log)
+    log = crash(bench, log)
+    assert log.producers.get(1) is not None
+
+
+def test_retention_takes_every_snapshot_below_what_it_leaves(bench):
+    """Also one from the end of a segment, where a recovery or a stop has left it."""
+    log = bench.create(**CONFIG)
+    append(log, batch(2))
+    log.write_snapshot()
+    append(log, batch(2))
+    log.roll(1_000)
+    append(log, batch(2))
+    flush(log)
+    assert 2 in snapshot_offsets(bench.disk, bench.directory)
+    delete_before_last_segment(log)
+    assert snapshot_offsets(bench.disk, bench.directory) == log.bases
 
 
 def test_a_marker_that_cannot_be_read_is_not_replicated(bench):
