@@ -47,6 +47,9 @@ def elect_in(
     if not (allows_unclean or members.isr or members.elr) and awaits_testimony(state):
         # The holder of the fullest log may be a broker that is still to say so.
         is_electable = nobody
+    if allows_unclean and is_anybody_awaited(state, members):
+        # It holds every acknowledged record, and is heard or fenced within a session timeout.
+        allows_unclean = False
     full = state.observations.full_replicas(topic.topic_id, index)
     spared = (state.spared | full).intersection(members.isr)
     if spared:
@@ -65,6 +68,14 @@ def elect_in(
         is_electable,
         allows_unclean=allows_unclean,
         logs=state.log_facts(topic.topic_id, index, partition),
+    )
+
+
+def is_anybody_awaited(state: ControllerState, members: Members) -> bool:
+    """Tell whether a member is in service, as far as known, and has only not been heard yet."""
+    return any(
+        state.image.is_live(broker_id)
+        for broker_id in state.unconfirmed.intersection((*members.isr, *members.elr))
     )
 
 

@@ -102,6 +102,8 @@ def decide_registration(
         BrokerChanged(admitted),
         BrokerConfirmed(asking.broker_id),
     )
+    if asking.broker_id in state.unconfirmed:
+        elect_on(draft, asking.broker_id, f"nobody waits for broker {asking.broker_id} any more")
     if static_min_insync_replicas(draft.state.image) != static_min_insync_replicas(state.image):
         # After its removal above, which went by the minimum that held until now.
         spread_minimum(draft)
@@ -271,6 +273,9 @@ def decide_fencing(state: ControllerState, event: FenceBroker) -> Decision:
     draft = Draft(state)
     draft.add(BrokerChanged(replace(known, fenced=True)))
     lost = remove_from_partitions(draft, event.broker_id, f"broker {event.broker_id} is fenced")
+    if event.broker_id in state.unconfirmed:
+        # Until now unclean elections waited for it, also where it is not in sync but eligible.
+        elect_on(draft, event.broker_id, f"broker {event.broker_id} is fenced")
     draft.explain(
         f"broker {event.broker_id} is fenced: {event.reason}; {lost} partitions change leader"
     )

@@ -7,12 +7,15 @@ import pytest
 from fairlead_controller.decisions.clean_return import clean_return, is_same_start
 from fairlead_controller.decisions.events import (
     AlterConfigs,
+    AlterPartition,
     BalanceLeaders,
+    ElectLeaders,
     ElectOnRequest,
     RegisterBroker,
     ReportLogs,
     ReportOffline,
 )
+from fairlead_controller.decisions.state import initial_state
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.partition import LeaderRecoveryState
 from fairlead_model.session.refusals import RefusalCode, RefusedError
@@ -31,6 +34,20 @@ def report_logs(world, broker, last_epoch, end, **fields) -> None:
     } | fields
     call = {"broker_epoch": world.epoch(broker), "partitions": [entry]}
     world.do(ReportLogs(broker, call))
+
+
+def isr_change(world, leader, *isr) -> None:
+    """Have a leader propose other in-sync replicas."""
+    partition = world.partition()
+    proposal = {
+        "topic_id": world.state.image.topic("t").topic_id,
+        "index": 0,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "isr": [[each, world.epoch(each)] for each in isr],
+    }
+    call = {"broker_epoch": world.epoch(leader), "partitions": [proposal]}
+    assert world.do(AlterPartition(leader, call))["partitions"][0]["error_code"] == 0
 
 
 def report_offline(world, broker, *, unclean=True) -> None:
@@ -186,6 +203,58 @@ def test_unclean_election_happens_only_where_the_topic_allows_it(world) -> None:
     world.restart(2, "again")
     world.fence(1)
     assert world.sets() == (2, "2", "", ""), "allowed means at once"
+
+
+@pytest.fixture
+def taken_over(world):
+    """A new controller, of which 1, in sync, has not heard yet; 2 is back, and lacks records."""
+    world.create("t", **CREATE, configs={"unclean.leader.election.enable": "true"})
+    world.fence(2)
+    world.restart(2, "again")
+    assert world.sets() == (0, "01", "", "")
+    state = world.state
+    world.state = initial_state(state.image, controller_epoch=2, counters=state.counters)
+    world.do(ElectLeaders())
+    world.do(RegisterBroker(state.image.brokers[2], ""))
+    return world
+
+
+def test_nobody_leads_uncleanly_while_an_in_sync_replica_is_about_to_be_heard(taken_over) -> None:
+    taken_over.restart(0, "again", clean=False)
+    assert taken_over.sets() == (-1, "1", "", "0")
+    taken_over.do(RegisterBroker(taken_over.state.image.brokers[1], ""))
+    assert taken_over.sets() == (1, "1", "", "")
+    assert taken_over.partition().leader_recovery_state is LeaderRecoveryState.RECOVERED
+
+
+def test_an_unclean_election_waits_no_longer_for_who_is_not_heard_but_fenced(taken_over) -> None:
+    taken_over.restart(0, "again", clean=False)
+    assert taken_over.sets() == (-1, "1", "", "0")
+    taken_over.fence(1)
+    assert taken_over.sets()[0] == 0, "allowed means at once"
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_nor_for_an_eligible_one_that_is_fenced_or_starts_anew(make_world, is_fenced) -> None:
+    world = make_world(3)
+    allowed = {"unclean.leader.election.enable": "true", "min.insync.replicas": "2"}
+    world.create("t", **CREATE, configs=allowed)
+    world.fence(2)
+    world.restart(2, "again")
+    isr_change(world, 0, 0)
+    assert world.sets() == (0, "0", "1", "")
+    state = world.state
+    world.state = initial_state(state.image, controller_epoch=2, counters=state.counters)
+    world.do(ElectLeaders())
+    world.do(RegisterBroker(state.image.brokers[2], ""))
+    world.fence(0)
+    assert world.sets() == (-1, "0", "1", "")
+    if is_fenced:
+        world.fence(1)
+    else:
+        start = {"start_id": "again", "is_clean": True, "previous_broker_epoch": world.epoch(1)}
+        world.register(1, **start)
+    assert world.sets()[0] == 2, "allowed means at once"
 
 
 def elect(world, kind: int, *partitions: tuple[str, int], everything: bool = False):
