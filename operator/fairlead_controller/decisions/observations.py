@@ -29,7 +29,7 @@ PartitionKey: TypeAlias = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class ReplicasOffline:
-    """A broker cannot use some of its replicas until it starts anew."""
+    """A broker cannot use some of its replicas until it starts anew, or has deleted them."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -154,6 +154,11 @@ class _Edits:
             self._misplaced[key] = True if is_misplaced else None
         if partition.has_leader and (key in self._before.logs or key in self._logs):
             self._logs[key] = None
+        for broker_id, replicas in self._offline.items():
+            holders = (*partition.replicas, *partition.unconfirmed_removals)
+            if key in replicas and broker_id not in holders:
+                # It was moved away, and its broker has deleted it: another one may come.
+                self._offline = {**self._offline, broker_id: replicas - {key}}
 
     def _note_broker(self, registration: BrokerRegistration) -> None:
         broker_id = registration.broker_id

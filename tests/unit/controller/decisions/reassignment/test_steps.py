@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_controller.decisions.events import ReportOffline
 from fairlead_model.session.refusals import RefusalCode
 
 NONE = RefusalCode.NONE
@@ -245,6 +246,21 @@ def test_a_replica_that_comes_again_does_not_delete_what_it_has(mover: Any) -> N
     mover.settle()
     mover.confirm(2, epoch=epoch)
     assert mover.world.partition().unconfirmed_removals == (2,), "that was its first removal"
+
+
+def test_a_broken_replica_that_was_moved_away_may_come_again(mover: Any) -> None:
+    """Its broker has deleted it, and makes a new one."""
+    located = {"topic_id": mover.world.state.image.topic("t").topic_id, "index": 0}
+    call = {"broker_epoch": mover.world.epoch(2), "partitions": [located], "is_unclean": False}
+    mover.world.do(ReportOffline(2, call))
+    assert mover.world.sets() == (0, "01", "", "")
+    assert mover.propose(0, 1, 2)["error_code"] == RefusalCode.INELIGIBLE_REPLICA
+    assert mover.move(0, 1, 3) is RefusalCode.NONE
+    assert mover.propose(0, 1, 3)["error_code"] == 0
+    mover.confirm(2)
+    assert mover.move(0, 1, 2) is RefusalCode.NONE
+    assert mover.propose(0, 1, 3, 2)["error_code"] == 0
+    assert mover.world.partition().replicas == (0, 1, 2)
 
 
 def test_a_deleted_topic_waits_for_those_that_it_was_moved_from(mover: Any) -> None:
