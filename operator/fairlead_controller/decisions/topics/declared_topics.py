@@ -28,6 +28,7 @@ from fairlead_controller.decisions.topics.creation import (
 from fairlead_controller.decisions.topics.deletion_and_growth import grow_topic, plan_growth
 from fairlead_controller.decisions.topics.topic_configs import set_topic_configs
 from fairlead_model.cluster import TopicChanged, TopicImage, TopicOrigin
+from fairlead_model.configs.config_values import ConfigError
 from fairlead_model.resources.topic_manifest import UNSPECIFIED, TopicSpec
 from fairlead_model.session.calls import CreatableTopic, CreateTopicsCall
 from fairlead_model.session.refusals import RefusalCode, RefusedError
@@ -103,6 +104,9 @@ def decide_declarations(
                 )
             else:
                 waiting.append(spec.topic_name)
+        except ConfigError as error:
+            # What the resource leaves alone does not go together with what it sets.
+            problems.append(f"Topic {spec.resource}: spec.config: {error.message}")
         except RefusedError as refusal:
             problems.append(f"Topic {spec.resource}: {refusal.message}")
             if refusal.code in PASSING:

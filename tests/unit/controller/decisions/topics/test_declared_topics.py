@@ -79,6 +79,27 @@ def test_another_replication_factor_moves_replicas_or_waits_for_brokers(world) -
     assert "4 replicas need as many brokers" in reply["problems"][0]
 
 
+def test_configs_that_do_not_go_with_those_that_are_left_alone_are_a_problem(world) -> None:
+    world.create("orders", configs={"min.compaction.lag.ms": "5000"})
+    orders = TopicSpec(
+        "orders",
+        "orders",
+        1,
+        configs={"max.compaction.lag.ms": "1000"},
+        left_alone=frozenset({"min.compaction.lag.ms"}),
+    )
+    reply = world.do(DeclareTopics((orders, TopicSpec("other", "other", 1))))
+    assert reply == {
+        "waiting": [],
+        "problems": [
+            "Topic orders: spec.config: min.compaction.lag.ms=5000 is above "
+            "max.compaction.lag.ms=1000"
+        ],
+    }
+    assert world.state.image.topic("orders").configs == {"min.compaction.lag.ms": "5000"}
+    assert len(world.partitions("other")) == 1
+
+
 def test_one_problem_does_not_hold_up_the_other_topics(world) -> None:
     world.create("six", partitions=6)
     reply = world.do(DeclareTopics((TopicSpec("six", "six", 2), ORDERS)))
