@@ -22,6 +22,7 @@ from fairlead_model.security.scram import ScramMechanism, derive
 from fairlead_model.session.refusals import RefusalCode
 from fairlead_operator.certificates.authority import KeyPair, is_due, make_authority
 from fairlead_operator.certificates.rotation import Authorities, write_authorities
+from fairlead_operator.controller_client import ControllerUnavailableError
 from fairlead_operator.specs.names import (
     CLUSTER_LABEL,
     authority_secret_name,
@@ -289,6 +290,31 @@ async def a_new_reign_is_told_which_users_there_are(world: Bench) -> None:
     await world.until_so(lambda: set(world.credentials) == {"kept"}, "the rights to go")
 
 
+async def a_user_that_is_made_anew_at_once_keeps_its_rights(world: Bench) -> None:
+    """The controller hears in one call that one is gone and that another of its name is there."""
+    remote, is_away = world.remote, True
+    apply_users = remote.apply_users
+
+    async def apply_unless_away(*call: Any) -> dict[str, Any]:
+        if is_away:
+            raise ControllerUnavailableError("it takes over")
+        return await apply_users(*call)
+
+    await world.create("app")
+    await world.until("app", "Ready")
+    remote.apply_users = apply_unless_away  # type: ignore[method-assign]
+    await world.delete("app")
+    await world.kube.patch(USER, world.namespace, "app", {"metadata": {"finalizers": None}})
+    await world.until_so(lambda: world.sync.scope.gone, "the operator to hear that it is gone")
+    await world.create("app", acls=[allow("Write")])
+    await world.until("app", "ControllerUnavailable")
+    is_away = False
+    await world.until("app", "Ready")
+    await world.until_so(lambda: not world.sync.scope.gone, "an end of revoking its rights")
+    assert world.operations("app") == {"WRITE"}
+    assert verifies(world.credentials["app"], (await world.data("app"))["password"])
+
+
 async def hundreds_of_users_take_few_calls(world: Bench) -> None:
     gate = asyncio.Semaphore(16)
 
@@ -401,6 +427,7 @@ STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] =
     quotas_come_and_go_with_a_user: {},
     a_user_gives_no_more_than_the_cluster_allows: {"authorization": {"superUsers": ["root"]}},
     a_new_reign_is_told_which_users_there_are: {},
+    a_user_that_is_made_anew_at_once_keeps_its_rights: {},
     hundreds_of_users_take_few_calls: {},
     a_certificate_is_of_the_clusters_authority: {},
     a_damaged_secret_holds_up_no_other_user: {},

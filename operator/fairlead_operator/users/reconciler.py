@@ -226,7 +226,27 @@ class UserReconciler:
             work.sight = replace(work.sight, secret_problem=(problem.reason, problem.message))
             self._queue.retry(resource.key, backoff_s_max=SOURCE_LOOK_S)
 
+    async def _forget_before(self, cluster: ClusterKey, call: _Call) -> None:
+        """Let the controller forget what is gone where another of its name is there already.
+
+        A reply has one result a name: that of the new one would hide that the old one is forgotten,
+        which would be asked for again, and take the rights of the new one. So that waits.
+        """
+        anew = sorted({*call.gone} & {work.resource.name for work in call.apply})
+        if not anew:
+            return
+        results = await self._ask(cluster, [], anew) or {}
+        settled = _settled(anew, results)
+        self._scope.gone_told(cluster, settled)
+        waiting = {*anew} - {*settled}
+        for work in call.apply:
+            if work.resource.name in waiting:
+                work.result = results.get(work.resource.name)
+        call.apply = [work for work in call.apply if work.resource.name not in waiting]
+        call.gone = [name for name in call.gone if name not in anew]
+
     async def _call(self, cluster: ClusterKey, call: _Call) -> None:
+        await self._forget_before(cluster, call)
         forget = sorted({*call.gone, *(work.resource.name for work in call.forget)})
         declarations = [work.declaration() for work in call.apply]
         if not forget and not declarations:
