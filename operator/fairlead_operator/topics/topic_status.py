@@ -60,7 +60,7 @@ def judge(
         return False, "ClusterNotFound", message
     if cluster is not ClusterPresence.PRESENT:
         what = "is being deleted" if cluster is ClusterPresence.DELETING else "does not exist"
-        place = f"LogCluster {resource.namespace}/{resource.cluster}"
+        place = f"LogCluster {resource.cluster_namespace}/{resource.cluster}"
         return False, "ClusterNotFound", f"spec.clusterName: {place} {what}"
     if refusal is not None:
         return False, *refusal

@@ -71,6 +71,14 @@ def test_ready_says_what_matters_most(fields, reason, text) -> None:
     assert is_ready == (reason == "Ready")
 
 
+def test_a_cluster_of_another_namespace_that_is_away_goes_by_its_own() -> None:
+    foreign = resource(clusterNamespace="data")
+    given: dict[str, Any] = {"owner": None, "result": None, "entry": None}
+    said = judge(foreign, cluster=ClusterPresence.ABSENT, **given)
+    why = "spec.clusterName: LogCluster data/demo does not exist"
+    assert said == (False, "ClusterNotFound", why)
+
+
 def test_nothing_is_said_before_it_is_known() -> None:
     assert verdict(result=None) is None
     assert verdict(entry=None) is None
