@@ -199,6 +199,7 @@ class ClusterGroups:
             sight=None,
             record=read_reset_record(status),
             is_seen_kept=True,
+            is_paused=self._scope.is_paused(followed.resource),
         )
         try:
             async with self._writes:

@@ -180,6 +180,7 @@ class GroupSync:
             self._wall_clock(),
             sight=None,
             record=read_reset_record(status),
+            is_paused=self.scope.is_paused(resource),
         )
         written = await self.statuses.write(followed, after)
         if turned_bad(status, ready):

@@ -228,9 +228,25 @@ def test_brokers_that_fall_silent_are_asked_again_and_what_was_seen_stays() -> N
     asyncio.run(story())
 
 
+def test_a_paused_group_is_said_to_be_paused_while_nobody_can_be_asked() -> None:
+    async def story() -> None:
+        world = World()
+        world.store.put(manifest(paused=True))
+        await world.operate(lambda: reason(world, "Paused") == "AskedFor")
+        world.cluster.is_reachable = False
+        await world.operate(lambda: ready(world) == "BrokersNotReachable")
+        assert reason(world, "Paused") == "AskedFor"
+
+    asyncio.run(story())
+
+
 def ready(world: World) -> str:
+    return reason(world, "Ready")
+
+
+def reason(world: World, type: str) -> str:
     conditions = world.status.get("conditions") or []
-    return next((str(each["reason"]) for each in conditions if each["type"] == "Ready"), "")
+    return next((str(each["reason"]) for each in conditions if each["type"] == type), "")
 
 
 def test_silence_in_the_middle_of_a_commit_is_settled_later() -> None:
