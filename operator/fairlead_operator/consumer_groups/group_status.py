@@ -1,6 +1,6 @@
 """The status of a ConsumerGroup: the state of the group, and how its reset stands. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -56,14 +56,27 @@ NOT_FOUND: Final = Verdict(
 )
 
 
-def judge_reset(record: ResetRecord | None, repeated_id: str) -> Verdict | None:
-    """Return the condition `OffsetReset`; None if there never was a reset."""
+def judge_reset(
+    record: ResetRecord | None, repeated_id: str, wish_id: str, past: Collection[str]
+) -> Verdict | None:
+    """Return the condition `OffsetReset`; None if there never was a reset.
+
+    `wish_id` is of the reset that the spec asks for, and `past` are those that are over. The group
+    may not have been looked at since; the record is of an earlier one then.
+    """
+    is_earlier = record is not None and record.is_over and wish_id not in {"", record.id}
+    if is_earlier and wish_id in past:
+        repeated_id = wish_id
     if repeated_id:
         text = (
             f"the reset {repeated_id} was over before and is not carried out again: a new id is a "
             "new reset"
         )
         return Verdict(False, "AlreadyOver", text)
+    if is_earlier:
+        # Whoever waits for the condition would take the success of the last one for this one's.
+        text = f"the reset {wish_id} waits until the group can be looked at, and is not paused"
+        return Verdict(False, "NotBegun", text)
     if record is None:
         return None
     match record.phase:
@@ -96,7 +109,9 @@ def build_group_status(
     `are_figures_kept` keeps its lag, which is not to be written yet.
     """
     conditions = before.get("conditions") or []
-    reset = judge_reset(record, repeated_id)
+    past = past_resets(before, record)
+    wish_id = "" if resource.reset is None else resource.reset.id
+    reset = judge_reset(record, repeated_id, wish_id, past)
     for type, verdict in ((READY, ready), (OFFSET_RESET, reset)):
         if verdict is None:
             conditions = without_condition(conditions, type)
@@ -131,7 +146,6 @@ def build_group_status(
         status |= {name: before[name] for name in FIGURES if name in before}
     if record is not None:
         status["lastReset"] = build_reset_status(record)
-    past = past_resets(before, record)
     if past:
         status["pastResets"] = past
     return status

@@ -240,6 +240,35 @@ def test_a_paused_group_is_said_to_be_paused_while_nobody_can_be_asked() -> None
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("is_paused", [True, False], ids=["paused", "silent"])
+def test_a_reset_that_cannot_begin_yet_is_not_told_to_be_done_as_the_last_one_was(
+    is_paused: bool,
+) -> None:
+    async def ask(world: World, id: str, generation: int) -> None:
+        stored = world.store.objects[KEY]
+        asked = manifest(paused=is_paused, offsetReset={"id": id, "to": "Latest"})
+        asked["metadata"]["generation"] = generation
+        world.store.put(asked | {"status": stored["status"]})
+        await world.operate(lambda: world.status["observedGeneration"] == generation)
+
+    async def story() -> None:
+        world = World()
+        await world.operate(finished(world))
+        assert reason(world, "OffsetReset") == "Done"
+        world.cluster.is_reachable = is_paused
+        await ask(world, "two", 2)
+        assert reason(world, "OffsetReset") == "NotBegun"
+        world.cluster.is_reachable = True
+        world.store.objects[KEY]["spec"]["paused"] = False
+        await world.operate(lambda: world.status["pastResets"] == ["one", "two"])
+        assert reason(world, "OffsetReset") == "Done"
+        world.cluster.is_reachable = is_paused
+        await ask(world, "one", 3)
+        assert reason(world, "OffsetReset") == "AlreadyOver"
+
+    asyncio.run(story())
+
+
 def ready(world: World) -> str:
     return reason(world, "Ready")
 
