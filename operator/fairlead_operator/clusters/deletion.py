@@ -61,8 +61,11 @@ class Deletions:
 
     async def delete_cluster(self, key: ClusterKey, body: Mapping[str, Any]) -> str:
         """Stop the brokers and delete what has to go; return what is waited for, empty if done."""
+        held = self._live.get(LOG_CLUSTER, *key)
+        if _is_let_go(held, body):
+            return ""
         # The handler's own copy is as old as the deletion.
-        body = self._live.get(LOG_CLUSTER, *key) or body
+        body = held or body
         if is_left_alone(body):
             return ""
         if is_protected(body) and not await self._writer.is_namespace_going(key[0]):
@@ -109,8 +112,11 @@ class Deletions:
         Its brokers stop when it is gone. While their LogCluster lives, none may hold a replica, nor
         be given one before it has stopped.
         """
+        held = self._live.get(BROKER_POOL, namespace, body["metadata"]["name"])
+        if _is_let_go(held, body):
+            return ""
         # The handler's own copy is as old as the deletion.
-        body = self._live.get(BROKER_POOL, namespace, body["metadata"]["name"]) or body
+        body = held or body
         if is_left_alone(body):
             return ""
         key = (namespace, cluster_of(dict(body, kind=BROKER_POOL.kind)))
@@ -176,6 +182,14 @@ class Deletions:
                 if not error.is_not_found:
                     raise
         return message
+
+
+def _is_let_go(held: Manifest | None, body: Mapping[str, Any]) -> bool:
+    """Tell whether somebody took the finalizer off, and another object has the name by now.
+
+    The handler of the deletion hears nothing of it, and would go on with the new one.
+    """
+    return held is not None and held["metadata"]["uid"] != body["metadata"]["uid"]
 
 
 def is_broker_claim(claim: Manifest, cluster: str) -> bool:

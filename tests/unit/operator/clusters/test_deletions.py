@@ -256,3 +256,26 @@ def test_a_pool_that_is_given_up_while_it_waits_goes_at_once(tmp_path: Path) -> 
         PERSISTENT_VOLUME_CLAIM: claims(1),
     }
     assert ask(tmp_path / "s", holders(7), there, of="pool")[0] == ""
+
+
+def test_what_is_made_anew_under_the_name_of_one_that_was_let_go_by_hand_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    """The handler of a deletion waits on, whoever takes the finalizer off meanwhile."""
+    cluster = {"kind": "LogCluster", "spec": {"reclaimPolicy": "Delete"}}
+    there = {
+        LOG_CLUSTER: [cluster | _object("demo", uid="another")],
+        STATEFUL_SET: [_object("demo-main")],
+        PERSISTENT_VOLUME_CLAIM: claims(1),
+    }
+    for seen in (there, there | {STATEFUL_SET: []}):
+        waits_for, client = ask(tmp_path / "s", holders(0), seen, of="cluster")
+        assert (waits_for, client.deleted) == ("", [])
+    there = {
+        BROKER_POOL: [POOL_BODY | _object("main", uid="another")],
+        POD: [pod(0)],
+        PERSISTENT_VOLUME_CLAIM: claims(1),
+    }
+    admin = holders(0)
+    assert ask(tmp_path / "s", admin, there, of="pool")[0] == ""
+    assert not admin.brokers[0].get("isDrained")
