@@ -17,7 +17,7 @@ _LABELS: Final = ("namespace", "cluster", "consumergroup")
 
 
 class GroupMetrics(Collector):
-    """Groups that a resource names, as they were last seen; a group of two resources once."""
+    """Groups that are followed, as they were last seen; a group of two resources once."""
 
     def __init__(
         self, scope: GroupScope, *, statuses: Callable[[], int], looks: Mapping[str, int]
@@ -45,7 +45,9 @@ class GroupMetrics(Collector):
         lines = 0
         for key in sorted(self._scope.sights):
             followed, sight = self._scope.groups.get(key), self._scope.sights[key]
-            if followed is None:
+            if followed is None or not followed.resource.is_ours:
+                continue
+            if self._scope.cluster_of(followed.resource) is None:
                 continue
             labels = (*followed.resource.cluster_key, followed.resource.group_id)
             if labels in told or len(told) >= GROUPS_MAX:

@@ -15,6 +15,7 @@ DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"
 
 def scope(*names: str, group_id: str | None = None) -> GroupScope:
     known = GroupScope()
+    known.clusters["ns", "demo"] = {"metadata": {"namespace": "ns", "name": "demo"}}
     for name in names:
         spec = {"clusterName": "demo"} | ({"groupId": group_id} if group_id else {})
         known.take(
@@ -65,6 +66,17 @@ def test_a_group_of_two_resources_is_told_once() -> None:
 def test_a_resource_that_is_gone_is_not_told() -> None:
     known = scope("one")
     known.take(("ns", "one"), None)
+    assert not any("consumergroup=" in line for line in lines(known))
+
+
+def test_a_group_that_nobody_looks_at_any_more_is_not_told() -> None:
+    known = scope("one", "two", group_id="shared")
+    manifest = known.groups["ns", "one"].manifest
+    manifest["metadata"]["annotations"] = {"fairlead.io/managed": "false"}
+    known.take(("ns", "one"), manifest)
+    known.sights["ns", "two"] = sight("app", a=5)
+    assert any(line.endswith(" 5.0") for line in lines(known)), "the one that is followed"
+    del known.clusters["ns", "demo"]
     assert not any("consumergroup=" in line for line in lines(known))
 
 
