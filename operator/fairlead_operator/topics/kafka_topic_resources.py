@@ -9,7 +9,7 @@ from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.kinds import TOPIC
 from fairlead_operator.topics.kafka_origin import build_mirror, build_mirror_patch, is_shown
 from fairlead_operator.topics.plan import ClusterPresence
-from fairlead_operator.topics.topic_resource import mirror_name
+from fairlead_operator.topics.topic_resource import TopicResource, mirror_name
 from fairlead_operator.topics.topic_scope import TopicScope
 from fairlead_operator.topics.work_queue import WorkQueue
 
@@ -66,7 +66,7 @@ class MirrorWriter:
         is_claimed = self._scope.claims.owner(place) is not None
         if entry is None or not is_shown(entry, is_claimed=is_claimed):
             if resource is not None and not resource.is_deleting:
-                await self._client.delete(TOPIC, namespace, name, uid=resource.uid)
+                await self._remove(resource)
             return
         if resource is None:
             await self._client.create(TOPIC, namespace, build_mirror(where, entry))
@@ -82,4 +82,15 @@ class MirrorWriter:
             if error.status != UNPROCESSABLE:
                 raise
             # Its topic was made anew with fewer partitions, or somebody wrote more into it.
-            await self._client.delete(TOPIC, namespace, name, uid=resource.uid)
+            await self._remove(resource)
+
+    async def _remove(self, resource: TopicResource) -> None:
+        """Delete what shows a topic, and never a topic of its name.
+
+        Its policy is for people who delete it. This is no such deletion: the topic has been made
+        anew since, or somebody declares it.
+        """
+        if resource.reclaim_policy == "Delete":
+            patch = {"metadata": {"uid": resource.uid}, "spec": {"reclaimPolicy": "Retain"}}
+            await self._client.patch(TOPIC, *resource.key, patch)
+        await self._client.delete(TOPIC, *resource.key, uid=resource.uid)
