@@ -115,6 +115,9 @@ class UserSync:
         while True:
             try:
                 state = await self._controller.state()
+            except (ControllerUnavailableError, ControllerRefusedError) as error:
+                logger.info("Users wait for the controller: %s", error)
+            else:
                 if not state.is_active:
                     raise ControllerStandbyError("this pod's controller does not hold the Lease")
                 for cluster in list(self.scope.clusters):
@@ -123,13 +126,16 @@ class UserSync:
                     is_told = self.scope.epochs.get(cluster) == epoch
                     if epoch and not is_told and not self._users.is_hidden(cluster[0]):
                         await self._begin_reign(cluster, epoch)
-            except (ControllerUnavailableError, ControllerRefusedError) as error:
-                logger.info("Users wait for the controller: %s", error)
             await asyncio.sleep(LOOK_S)
 
     async def _begin_reign(self, cluster: ClusterKey, epoch: int) -> None:
         request: dict[str, Any] = {"isComplete": True, "keep": self.scope.names_to_keep(cluster)}
-        await self._controller.apply_users(*cluster, request)
+        try:
+            await self._controller.apply_users(*cluster, request)
+        except (ControllerUnavailableError, ControllerRefusedError) as error:
+            # It is this cluster's alone: the others go on.
+            logger.info("Users of %s/%s wait for the controller: %s", *cluster, error)
+            return
         self.scope.epochs[cluster] = epoch
         self._add_all(cluster)
 

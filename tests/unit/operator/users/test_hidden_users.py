@@ -1,4 +1,4 @@
-"""Users of a namespace that may not be read keep their rights: they may all be there."""
+"""What a reign is told of Users: not before they can be read, and whatever becomes of another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from waiting import until
 from fairlead_kube.client import ObjectList
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LOG_CLUSTER, USER, ResourceKind
-from fairlead_operator.controller_client import CandidateState, ReignState
+from fairlead_operator.controller_client import (
+    CandidateState,
+    ControllerUnavailableError,
+    ReignState,
+)
 from fairlead_operator.users.sync import UserSync
 
 if TYPE_CHECKING:
@@ -82,6 +86,48 @@ def test_a_reign_is_told_which_users_there_are_once_they_may_be_read() -> None:
             assert not controller.told
             server.is_forbidden = False
             await until(lambda: controller.told)
+            assert controller.told[0] == {"isComplete": True, "keep": ["app"]}
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+class TwoClusters(Server):
+    """Has a cluster in the other namespace, too, which is found first."""
+
+    async def list(self, kind: ResourceKind, namespace: str, **_: Any) -> ObjectList:
+        if kind is not LOG_CLUSTER or namespace == "shop":
+            return await super().list(kind, namespace)
+        metadata = PLACE | {"namespace": namespace, "name": "stuck", "uid": "v"}
+        return ObjectList([{"kind": "LogCluster", "metadata": metadata, "spec": {}}], "1")
+
+
+class HalfController(Controller):
+    """Can make nothing durable in the other namespace."""
+
+    async def state(self) -> CandidateState:
+        self.looks += 1
+        reign = ReignState(3, True)
+        return CandidateState("active", "me", {"a/stuck": reign, "shop/demo": reign})
+
+    async def apply_users(self, *place_and_request: Any) -> dict[str, Any]:
+        if place_and_request[0] == "a":
+            raise ControllerUnavailableError("no answer in time")
+        return await super().apply_users(*place_and_request)
+
+
+def test_a_cluster_that_takes_nothing_holds_up_no_users_of_another() -> None:
+    async def story() -> None:
+        server, controller = TwoClusters(), HalfController()
+        server.is_forbidden = False
+        events: Any = SimpleNamespace()
+        sync = UserSync(server, controller, events, namespaces=("a", "shop"))  # type: ignore[arg-type]
+        task = asyncio.create_task(sync.run())
+        try:
+            await until(lambda: controller.looks > 2)
+            assert list(sync.scope.clusters) == [("a", "stuck"), ("shop", "demo")]
             assert controller.told[0] == {"isComplete": True, "keep": ["app"]}
         finally:
             task.cancel()
