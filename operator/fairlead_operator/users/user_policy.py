@@ -16,6 +16,7 @@ from fairlead_operator.resources.user_policy import (
     DEFAULT_CLUSTER_OPERATIONS,
     DEFAULT_QUOTA_POLICY,
 )
+from fairlead_operator.specs.listener_security import OPERATOR_USER, own_user
 from fairlead_operator.users.user_resource import OPERATIONS, QUOTA_FIELDS, UserResource
 
 SUPER_USERS: Final = "super.users"
@@ -39,6 +40,8 @@ def read_limits(cluster: Mapping[str, Any]) -> UserLimits:
     allowed = policy.get("clusterOperations", DEFAULT_CLUSTER_OPERATIONS)
     configured = str((spec.get("config") or {}).get(SUPER_USERS) or "").split(";")
     named = (spec.get("authorization") or {}).get("superUsers") or ()
+    uid = str((cluster.get("metadata") or {}).get("uid") or "")
+    named = (*named, own_user(uid, OPERATOR_USER))
     principals = {each.strip() for each in configured} | {f"User:{each}" for each in named}
     return UserLimits(
         frozenset(allowed),

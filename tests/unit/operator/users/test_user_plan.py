@@ -149,6 +149,15 @@ def test_a_user_cannot_become_a_super_user(spec: dict[str, Any]) -> None:
     assert refusal(resource("other"), limits) == ""
 
 
+def test_a_user_cannot_become_the_operator_and_slow_it_down_by_a_quota() -> None:
+    limits = read_limits({"metadata": {"uid": "1-2"}, "spec": {}})
+    login = {"type": "oauth", "subject": "fairlead-operator:1-2"}
+    operator = resource("x", authentication=login, quotas={"requestPercentage": 1})
+    assert "super user" in refusal(operator, limits)
+    another = resource("x", authentication=login | {"subject": "fairlead-operator:3-4"})
+    assert refusal(another, limits) == ""
+
+
 def test_a_user_cannot_take_the_place_of_a_secret_of_the_cluster() -> None:
     own = ("session", "ca", "ca-key", "security-00012", "brokers-tls", "brokers-scram-issued")
     assert all(is_own_secret("demo", f"demo-{each}") for each in own)
