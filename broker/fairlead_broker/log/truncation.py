@@ -12,6 +12,7 @@ many logs at once, in a thread.
 import errno
 from bisect import bisect_left
 
+from fairlead_broker.disk import unlink_if_present
 from fairlead_broker.log import full_disk
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.files.file_names import (
@@ -137,7 +138,8 @@ def _forget_above(log: SegmentedLog, end_offset: int) -> None:
         deleted = parse_offset_name(entry.name, LOG_SUFFIX + RETENTION_SUFFIX)
         is_cut_off = snapshot is not None and snapshot > end_offset
         if is_cut_off or (deleted is not None and deleted >= end_offset):
-            log.disk.unlink(f"{log.path}/{entry.name}")
+            # A thread that removes what retention deleted may come first.
+            unlink_if_present(log.disk, f"{log.path}/{entry.name}")
 
 
 def _write_epochs(log: SegmentedLog) -> None:

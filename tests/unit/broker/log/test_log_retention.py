@@ -195,6 +195,24 @@ def test_a_log_that_is_cut_below_what_retention_deleted_keeps_what_comes_then(be
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
 
 
+def test_a_log_begins_anew_while_a_thread_removes_what_retention_deleted(bench, monkeypatch):
+    """Names that were listed may be gone when their turn comes: that is no error of the disk."""
+    log = fill(bench, [10, 20, 30, 40], retention_ms=100)
+    assert log.delete_expired_segments(131, 4) == 3
+    job = log.begin_deletions(1_000)
+    list_directory = RealDisk.list_directory
+
+    def list_and_let_the_thread_go_on(disk, path):
+        entries = list_directory(disk, path)
+        job.run()
+        return entries
+
+    monkeypatch.setattr(RealDisk, "list_directory", list_and_let_the_thread_go_on)
+    log.restart_at(10)
+    assert not log.is_offline
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+
+
 def test_a_log_whose_last_records_were_deleted_claims_no_older_epoch(bench):
     """The epoch file lags behind, and the records that would tell are gone."""
     log = fill(bench, [10, 20], retention_ms=100)
