@@ -15,6 +15,7 @@ from waiting import until
 from fairlead_broker.log import full_disk
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.log.moving.replica_move import ReplicaMove
+from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
 from fairlead_broker.tasks import room_watch
 from fairlead_broker.tasks.replica_mover import ReplicaMover
 from fairlead_wire.errors import ErrorCode
@@ -270,6 +271,38 @@ def test_a_log_that_is_cut_meanwhile_is_copied_anew(
     assert (log.log_end_offset, log.last_leader_epoch) == (12, 99)
     assert (tmp_path / "two/a-0/00000000000000000000.log").stat().st_size == log.size
     assert log.read(11, 1, end_offset=12, minimum_one_batch=True).records.length == 300
+
+
+@pytest.mark.parametrize("when", [Step.SYNC, Step.NOTE, Step.ANNOUNCE])
+def test_no_snapshot_from_before_a_cut_moves(stage: Any, tmp_path: Path, when: Step) -> None:
+    """The log is as long again, and rolled where it was: name and size of a snapshot are the same.
+
+    After a kill the stale one would know producers, and open transactions, of what was cut off.
+    """
+    fill(stage)
+    log = stage.partition("a").log
+
+    def write(producer_id: int) -> None:
+        content = batch(size=300, producer=(producer_id, 0, 0))
+        log.append_as_leader(content, leader_epoch=log.last_leader_epoch, now_ms=1)
+        log.roll(1)
+
+    write(producer_id=5)
+    ask(stage, tmp_path / "two")
+    done: list[Step] = []
+
+    def cut(step: Step) -> None:
+        if step is when and when not in done:
+            log.truncate_to(30)
+            for directory in stage.broker.log_directories.live:
+                directory.write_checkpoints()
+            write(producer_id=6)
+        done.append(step)
+
+    carry_out(stage, after=cut)
+    assert log.path == str(tmp_path / "two/a-0")
+    snapshot = (tmp_path / f"two/a-0/{31:020}.snapshot").read_bytes()
+    assert [entry.producer_id for entry in decode_snapshot(snapshot)] == [6]
 
 
 @pytest.mark.parametrize("when", list(Step)[2:8])

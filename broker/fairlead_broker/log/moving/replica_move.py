@@ -166,7 +166,7 @@ class ReplicaMove:
         elif step is Step.SWITCH:
             self._switch()
         elif step is Step.DISCARD:
-            return MoveJob(partial(move_jobs.unlink_all, self.target.disk, self._discard()))
+            return self._begin_discard()
         elif step is Step.SYNC:
             return MoveJob(partial(move_jobs.sync, self._old, self._new, self._begin_rest()))
         else:
@@ -253,6 +253,17 @@ class ReplicaMove:
             for base, copy in self._copies.items()
             if there.get(base) is not copy.segment or copy.is_beyond
         ]
+
+    def _begin_discard(self) -> MoveJob:
+        """Remove what the log has no more; all of the copy if the log was cut.
+
+        A snapshot of before the cut may have the name and the size of one that was written since.
+        """
+        was_cut = self.log.flush_state.generation != self._generation
+        paths = self._discard()
+        if was_cut:
+            return MoveJob(partial(move_jobs.wipe, self._new))
+        return MoveJob(partial(move_jobs.unlink_all, self.target.disk, paths))
 
     def _discard(self) -> list[str]:
         strange = self._strange()
