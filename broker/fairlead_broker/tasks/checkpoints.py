@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from fairlead_broker.broker import Broker
+    from fairlead_broker.log.directory.checkpoints import CheckpointJob
     from fairlead_broker.log.directory.log_directory import LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -60,8 +61,19 @@ class CheckpointWriter:
         for directory in self._directories.live:
             job = directory.begin_checkpoint(high_watermarks(self._broker, directory))
             if job is not None:
-                await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
-                directory.complete_checkpoint(job)
+                await self._carry_out(directory, job)
+
+    async def _carry_out(self, directory: LogDirectory, job: CheckpointJob) -> None:
+        """Have a thread write; to its end also where a stop cancels this.
+
+        The stop writes once more, which it cannot while this one counts as under way.
+        """
+        writing = asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+        try:
+            await asyncio.shield(writing)
+        finally:
+            await writing
+            directory.complete_checkpoint(job)
 
 
 def high_watermarks(broker: Broker, directory: LogDirectory) -> dict[tuple[str, int], int]:

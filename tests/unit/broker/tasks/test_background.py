@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -301,6 +302,28 @@ def test_checkpoints_hold_the_marks_of_all_replicas(stage: Any) -> None:
         "replication-offset-checkpoint": ["t 0 3"],
         "log-start-offset-checkpoint": ["t 0 2"],
     }
+
+
+def test_a_stop_in_the_middle_of_a_checkpoint_writes_the_last_one(stage: Any) -> None:
+    """What counts as under way for ever would keep it from that: deleted records came back."""
+    stage.topic("t")
+    stage.append("t", b"a", b"b", b"c")
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        is_held = threading.Event()
+        executor.submit(is_held.wait)
+        writing = asyncio.create_task(CheckpointWriter(stage.broker, executor).write())
+        await asyncio.sleep(0)
+        stage.partition("t").delete_records(2)
+        writing.cancel()
+        is_held.set()
+        await asyncio.gather(writing, return_exceptions=True)
+
+    in_executor(stage, story)
+    (directory,) = stage.broker.log_directories.live
+    assert directory.flush_all(NOW_MS)
+    starts = (stage.directory / "log-start-offset-checkpoint").read_text()
+    assert starts.splitlines()[2:] == ["t 0 2"]
 
 
 def test_how_far_the_metadata_has_come_is_written_where_the_disk_takes_it(
