@@ -33,15 +33,17 @@ logger = logging.getLogger(__name__)
 class TruncatedLog:
     """A cut that a checkpoint job makes durable, as of one truncation of one log."""
 
-    __slots__ = ("_flush", "_is_start_known", "_log")
+    __slots__ = ("_flush", "_has_run", "_is_start_known", "_log")
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log
         self._flush = FlushJob(log)
+        self._has_run = False
         self._is_start_known = log.start_before_cut is None
 
     def run(self) -> None:
         """In a thread. OSError."""
+        self._has_run = True
         self._flush.run()
         if self._flush.error is None and self._is_start_known:
             # Not before: a power cut could bring back the log as it was before it began anew.
@@ -50,6 +52,8 @@ class TruncatedLog:
     def complete(self, now_ms: int, *, is_written: bool) -> None:
         """Let the log take appends again, unless it was truncated once more meanwhile."""
         log = self._log
+        if not self._has_run:
+            return  # An error of another log came first: nothing of this one is durable.
         complete_flush(log, self._flush, now_ms)
         is_latest = log.flush_state.generation == self._flush.generation
         if is_written and is_latest and log.refusal == AWAITS_CHECKPOINT:

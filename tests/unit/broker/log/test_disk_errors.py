@@ -5,6 +5,7 @@ A full one only keeps it from taking records: `test_full_disk.py`.
 
 import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 from log_batches import TOPIC_ID, LogBench, all_headers, append, as_leader_sent, batch, flush
@@ -217,6 +218,23 @@ def test_a_log_refuses_appends_until_a_truncation_is_durable(disk):
     assert log.refusal is not None, "that job began before the truncation"
     directory.write_checkpoints()
     assert append(log, batch()) == [5]
+
+
+def test_an_error_of_one_truncated_log_lets_no_other_count_as_durable(disk):
+    directory, first = started_log(disk)
+    second = directory.create_log("u", 0, TOPIC_ID, CONFIG, 0)
+    for log in (first, second):
+        append(log, *(batch() for _ in range(40)))
+        log.truncate_to(35)
+    disk.fail("unlink")
+    directory.write_checkpoints()
+    assert second.recovery_point == 0, "none of its files was synced"
+    disk.failures.clear()
+    directory.write_checkpoints()
+    assert second.recovery_point == 35
+    directory = start(disk.after_power_cut(Random(1)))[0]
+    assert directory.log("u", 0).log_end_offset == 35
+    assert len(all_headers(directory.log("u", 0))) == 35
 
 
 def damage(disk, log, number):
