@@ -88,18 +88,18 @@ def replayed(
         found = segment.find_batch(start)
         if found is None:
             continue
+        # A log's first batch may begin below the offset (R17): it counts, too.
         for position, header in segment.headers(found[0]):
-            if header.base_offset >= start:
-                aborted = replay_batch(
-                    disk,
-                    segment.file.read_fd,
-                    position,
-                    header,
-                    producers=producers,
-                    now_ms=now_ms,
-                )
-                if aborted is not None:
-                    yield aborted
+            aborted = replay_batch(
+                disk,
+                segment.file.read_fd,
+                position,
+                header,
+                producers=producers,
+                now_ms=now_ms,
+            )
+            if aborted is not None:
+                yield aborted
 
 
 def restore_snapshot(

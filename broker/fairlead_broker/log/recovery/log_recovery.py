@@ -215,7 +215,8 @@ class LogRecovery:
             fd = self._disk.open_read(self._path(base, LOG_SUFFIX))
             try:
                 for position, header in walk_headers(self._disk, fd, 0, self._disk.size(fd)):
-                    if header.base_offset >= start:
+                    # A log's first batch may begin below (R17).
+                    if header.last_offset >= start:
                         self._replay(fd, position, header, now_ms)
             except CorruptSegmentError as error:
                 # Below the recovery point: damage of the device, which readers will be told of.

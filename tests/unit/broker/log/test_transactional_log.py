@@ -1,7 +1,7 @@
 """Transactions in the files of a log: what cutting, crashing and damage leave of them."""
 
 import pytest
-from log_batches import LogBench, append, batch, flush, record_batch
+from log_batches import LogBench, append, as_leader_sent, batch, flush, patched, record_batch
 
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.producer_loading import snapshot_offsets
@@ -59,6 +59,45 @@ def test_a_marker_that_is_cut_off_opens_its_transaction_again(bench):
     end(log, 1, commits=True)
     assert stable(log, log.log_end_offset) == log.log_end_offset
     assert told(log) == []
+
+
+def opened_below_start(bench):
+    """A follower's log whose start lies inside its first batch (R17), which opens a transaction."""
+    log = bench.create(**CONFIG)
+    log.restart_at(5)
+    log.refusal = None
+    opening = record_batch(
+        *(Record(at, 1_000, b"k", b"v") for at in range(5)),
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    log.append_as_follower(patched(opening, base_offset=3, partition_leader_epoch=0), now_ms=0)
+    assert stable(log, 8) == 3
+    return log
+
+
+def test_a_cut_forgets_no_transaction_that_began_below_the_logs_start(bench):
+    log = opened_below_start(bench)
+    log.append_as_follower(as_leader_sent(8), now_ms=0)
+    log.truncate_to(8)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 8)
+    assert stable(log, 8) == 3
+
+
+def test_recovery_forgets_no_transaction_that_began_below_the_logs_start(bench):
+    log = opened_below_start(bench)
+    log.roll(1_000)
+    log.append_as_follower(as_leader_sent(8), now_ms=0)
+    log.write_epochs()
+    log.close()
+    for snapshot in log.directory.glob("*.snapshot"):
+        # Its name was durable before its content was.
+        snapshot.write_bytes(b"")
+    order = RecoveryOrder(bench.directory, 8, 5, CONFIG["index_interval_bytes"])
+    assert not recover_log(bench.disk, order, now_ms=1_000).reason
+    assert stable(bench.load(log_start_offset=5, **CONFIG), 9) == 3
 
 
 def test_what_was_cut_off_whole_holds_nothing_back(bench):
