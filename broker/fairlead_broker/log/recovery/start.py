@@ -70,12 +70,12 @@ def is_untouched(disk: Disk, order: RecoveryOrder, last_base: int) -> bool:
 
 def _segment_end(disk: Disk, order: RecoveryOrder, base: int) -> int | None:
     """Return the offset behind a segment's last batch, by its index; None if it is damaged."""
-    sizes = {}
+    sizes, is_lost = {}, False
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         try:
             fd = disk.open_read(f"{order.directory}/{offset_name(base)}{suffix}")
         except FileNotFoundError:
-            sizes[suffix] = 0
+            sizes[suffix], is_lost = 0, True
             continue
         sizes[suffix] = disk.size(fd)
         disk.close(fd)
@@ -91,6 +91,7 @@ def _segment_end(disk: Disk, order: RecoveryOrder, base: int) -> int | None:
         index_bytes_max=sizes[INDEX_SUFFIX],
     )
     try:
-        return segment.end_offset()
+        # Where they are missing, so may be that of aborts: loading the log derives all of them.
+        return segment.next_offset_after(0) if is_lost else segment.end_offset()
     except CorruptSegmentError:
         return None
