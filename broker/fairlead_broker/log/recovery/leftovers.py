@@ -11,10 +11,12 @@ from fairlead_broker.log.batches.batch_scan import CorruptSegmentError, walk_hea
 from fairlead_broker.log.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LOG_SUFFIX,
     RETENTION_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_name,
     parse_offset_name,
 )
@@ -39,6 +41,7 @@ def settle_leftovers(disk: Disk, directory: str, names: set[str]) -> bool:
     for name in swaps:
         _finish_swap(disk, directory, name, names)
         changed = True
+    _lose_indexes(disk, directory, names)
     for name in names:
         if name.endswith(SWAP_SUFFIX) and name not in swaps:
             # Indexes are rebuilt from the log that was swapped in.
@@ -98,6 +101,19 @@ def _finish_swap(disk: Disk, directory: str, name: str, names: set[str]) -> None
     # First the old segments are gone for good: beside the new one they would hold offsets twice.
     disk.fsync_directory(directory)
     disk.rename(path, path.removesuffix(SWAP_SUFFIX))
+
+
+def _lose_indexes(disk: Disk, directory: str, names: set[str]) -> None:
+    """Have the indexes derived anew where that of aborts still has its working name.
+
+    A power cut may undo that rename and keep the others: nobody would miss it beside these.
+    """
+    for name in names:
+        base_offset = parse_offset_name(name, TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX)
+        if base_offset is not None:
+            unlink_if_present(disk, f"{directory}/{offset_name(base_offset)}{INDEX_SUFFIX}")
+            # Before the name goes that tells of it.
+            disk.fsync_directory(directory)
 
 
 def _end_offset(disk: Disk, path: str, base_offset: int) -> int:

@@ -151,6 +151,24 @@ def test_a_swap_that_a_start_finishes_hides_what_was_aborted(bench, is_recovered
     assert not list(log.directory.glob("*.swap"))
 
 
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_a_power_cut_that_undoes_one_name_of_a_swap_hides_what_was_aborted(bench, is_recovered):
+    """Only that of the index of aborts: nothing else misses it, as the other indexes are there."""
+    log, aborted, _ = half_cleanable(bench)
+    before = told(log)
+    compact(log, 1_000, dedupe_buffer_bytes=SMALL_MAP)
+    assert told(log) == before
+    log.close()
+    (index,) = log.directory.glob("*.txnindex")
+    index.rename(f"{index}.swap")
+    if is_recovered:
+        recover(log, bench)
+    log = bench.load(**CONFIG)
+    assert aborted in records(log)
+    assert told(log) == before
+    assert not list(log.directory.glob("*.swap"))
+
+
 def markers(log):
     return [
         header.base_offset
