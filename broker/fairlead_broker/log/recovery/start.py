@@ -13,9 +13,11 @@ from fairlead_broker.log.files.file_names import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
 from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.index.transaction_index import TransactionIndex
 from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
 from fairlead_broker.log.segment import Segment
 
@@ -65,7 +67,21 @@ def is_untouched(disk: Disk, order: RecoveryOrder, last_base: int) -> bool:
         decode_snapshot(read_file(disk, snapshot, size_max=SMALL_FILE_BYTES_MAX))
     except (FileNotFoundError, ValueError):
         return False
+    if _tells_of_aborts_above(disk, order, stem + TRANSACTION_INDEX_SUFFIX):
+        return False
     return _segment_end(disk, order, last_base) == order.recovery_point
+
+
+def _tells_of_aborts_above(disk: Disk, order: RecoveryOrder, path: str) -> bool:
+    """Tell whether a truncation has cut the records, and not come to the index of aborts."""
+    try:
+        fd = disk.open_read(path)
+    except FileNotFoundError:
+        return False
+    size = disk.size(fd)
+    disk.close(fd)
+    index = TransactionIndex(disk, ReadCache(disk), path, size)
+    return next(index.entries_from(order.recovery_point), None) is not None
 
 
 def _segment_end(disk: Disk, order: RecoveryOrder, base: int) -> int | None:

@@ -8,8 +8,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from log_batches import TOPIC_ID, LogBench, all_headers, append, as_leader_sent, batch, flush
-from simulated_disk import SimulatedDisk
+from log_batches import (
+    TOPIC_ID,
+    LogBench,
+    all_headers,
+    append,
+    as_leader_sent,
+    batch,
+    flush,
+    record_batch,
+)
+from simulated_disk import PowerCut, SimulatedDisk
 from simulated_logs import CONFIG, start, started_log
 
 from fairlead_broker.log.compaction.log_cleaning import CleanedGroup
@@ -17,6 +26,7 @@ from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.records import Record
 
 
 @pytest.fixture
@@ -164,6 +174,32 @@ def test_a_second_kill_finds_nothing_to_do_where_nothing_was_appended(disk):
     append(log, batch())
     _, report = start(disk.after_kill())
     assert report.recovered["t", 0].scanned_bytes > 0
+
+
+def test_a_kill_in_the_middle_of_a_cut_leaves_no_aborted_transaction_of_what_is_gone(disk):
+    """The log is as it was when its active segment was rolled, but for that index."""
+    directory, log = started_log(disk)
+    append(log, batch(), batch(), batch())
+    log.roll(0)
+    flush(log)
+    directory.write_checkpoints()
+    guard = log.producers.begin_verification(1, 0, 0, supports_epoch_bump=False)
+    opening = record_batch(
+        Record(0, 1_000, b"k", b"v"),
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    log.append_as_leader(opening, leader_epoch=0, now_ms=0, guard=guard)
+    log.append_end_marker(EndMarker(1, 0, 0, False, 1), leader_epoch=0, now_ms=0)
+    # After the records, before the index.
+    disk.cut_before = disk.operations + 2
+    with pytest.raises(PowerCut):
+        log.truncate_to(3)
+    log = start(disk.after_kill())[0].log("t", 0)
+    assert log.log_end_offset == 3
+    assert log.aborted_transactions(0, 10) == []
 
 
 def test_no_flush_moves_the_recovery_point_over_an_unwritten_epoch(disk):
