@@ -43,19 +43,20 @@ PartitionValues = Mapping[TopicPartition, int]
 class StreamOffset:
     """Where a stream stands: the next offset of each partition, and the id of each topic.
 
-    `begun`: where the query began, if its first batch ends here.
+    `begun`: where the query began, if its first batch ends here, else None. It is empty where the
+    query found no partition then.
     """
 
     positions: PartitionValues
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
-    begun: PartitionValues = field(default_factory=dict)
+    begun: PartitionValues | None = None
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """As Spark stores it; equal offsets give equal text."""
         nested: dict[str, dict[str, Any]] = _nest(self.positions)
         known = {topic: self.topic_ids.get(topic, NO_TOPIC_ID) for topic in nested}
         ids = {topic: _id_text(each) for topic, each in known.items() if each != NO_TOPIC_ID}
-        if self.begun:
+        if self.begun is not None:
             nested = {BEGUN: _nest(self.begun), **nested}
         return {TOPIC_IDS: ids, **nested} if ids else nested
 
@@ -67,7 +68,7 @@ class StreamOffset:
             positions = _flatten(
                 {name: each for name, each in nested.items() if name not in (TOPIC_IDS, BEGUN)}
             )
-            begun = _flatten(nested.get(BEGUN, {}))
+            begun = _flatten(nested[BEGUN]) if BEGUN in nested else None
         except (AttributeError, TypeError, ValueError) as error:
             raise SourceError(
                 f"the checkpoint's offset cannot be read ({error}): {json.dumps(nested)[:500]}; "
@@ -77,7 +78,7 @@ class StreamOffset:
 
     def is_at(self, other: "StreamOffset") -> bool:
         """Tell whether there is nothing between the two, wherever they began."""
-        return replace(self, begun={}).to_json() == replace(other, begun={}).to_json()
+        return replace(self, begun=None).to_json() == replace(other, begun=None).to_json()
 
 
 def parse_offsets(text: str, *, option: str) -> PartitionValues:

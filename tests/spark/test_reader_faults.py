@@ -37,10 +37,10 @@ class Query:
 
     opened: ClassVar[list["Query"]] = []
 
-    def __init__(self, bootstrap: str, topic: str, **options: str) -> None:
+    def __init__(self, bootstrap: str, topic: str = "", **options: str) -> None:
         self._options = {
             "kafka.bootstrap.servers": bootstrap,
-            "subscribe": topic,
+            **({"subscribe": topic} if topic else {}),
             "startingOffsets": "earliest",
             "fetchOffset.retryIntervalMs": "10",
             "kafka.fetch.max.wait.ms": "50",
@@ -231,6 +231,18 @@ def test_a_topic_that_was_made_again(topics: Topics) -> None:
     query.start_run(failOnDataLoss="false")
     query.run()
     assert sorted(query.values) == [*range(20), *range(100, 130)]
+
+
+def test_a_first_batch_of_a_pattern_that_matched_nothing_is_run_again(topics: Topics) -> None:
+    """Its topic came after the query, so all of it is read, also by the next driver."""
+    query = Query(topics.bootstrap, subscribePattern="awaited-.*", startingOffsets="latest")
+    query.run()
+    topics.fill(topics.create("awaited-1"), 0, 20)
+    _, end = query.plan()
+    query.start_run()
+    query.run_batch(query.reader.initialOffset(), json.loads(json.dumps(end)))
+    query.run()
+    assert sorted(query.values) == list(range(20))
 
 
 def test_a_topic_made_again_between_plan_and_read(

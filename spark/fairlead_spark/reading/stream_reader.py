@@ -120,7 +120,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A driver that runs the first batch again is asked anew where the query begins, and the log
         # goes on meanwhile: records in between would be in no batch.
         is_first = self._initial is not None and done.is_at(self._initial)
-        return replace(end, begun=done.positions if is_first else {}).to_json()
+        return replace(end, begun=done.positions if is_first else None).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return what the topics hold, for the progress report."""
@@ -129,7 +129,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch: the same for the same offsets, while the log keeps them."""
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
-        if until.begun:
+        if until.begun is not None:
             begin = StreamOffset(until.begun, until.topic_ids)
         cluster = keep_cluster(self._options.client)
         new = frozenset(
@@ -146,7 +146,8 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions,
             until.positions,
             topic_ids=until.topic_ids,
-            from_earliest=new | begins_earliest(self._options.starting, frozenset(until.begun)),
+            from_earliest=new
+            | begins_earliest(self._options.starting, frozenset(until.begun or ())),
         )
         pieces = split_ranges(
             ranges,

@@ -38,6 +38,14 @@ def test_the_end_of_a_first_batch_says_where_that_began() -> None:
     assert not read.is_at(StreamOffset({A0: 5}, {"a": b"0123456789abcdef"}))
 
 
+@pytest.mark.parametrize("begun", [None, {}])
+def test_a_first_batch_that_began_at_no_partition_is_told_from_a_later_batch(
+    begun: dict[TopicPartition, int] | None,
+) -> None:
+    end = StreamOffset({A0: 7}, {}, begun)
+    assert StreamOffset.from_json(json.loads(json.dumps(end.to_json()))) == end
+
+
 def test_a_checkpoint_of_sparks_kafka_source_is_understood() -> None:
     assert StreamOffset.from_json({"a": {"0": 7}}) == StreamOffset({A0: 7})
 
