@@ -233,6 +233,19 @@ def test_a_topic_that_was_made_again(topics: Topics) -> None:
     assert sorted(query.values) == [*range(20), *range(100, 130)]
 
 
+def test_a_topic_made_again_before_a_querys_first_batch(topics: Topics) -> None:
+    """The query waits for its first record, and the topic's new records have lower offsets."""
+    topics.fill(topics.create("early"), 0, 20)
+    query = Query(topics.bootstrap, "early", startingOffsets="latest", failOnDataLoss="false")
+    query.run()
+    assert query.batches == []
+    topics.delete("early")
+    topics.create_when_gone("early")
+    topics.fill("early", 100, 30)
+    query.run()
+    assert sorted(query.values) == list(range(100, 130))
+
+
 def test_a_first_batch_of_a_pattern_that_matched_nothing_is_run_again(topics: Topics) -> None:
     """Its topic came after the query, so all of it is read, also by the next driver."""
     query = Query(topics.bootstrap, subscribePattern="awaited-.*", startingOffsets="latest")

@@ -119,8 +119,11 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batch_at = time.monotonic()
         # A driver that runs the first batch again is asked anew where the query begins, and the log
         # goes on meanwhile: records in between would be in no batch.
-        is_first = self._initial is not None and done.is_at(self._initial)
-        return replace(end, begun=done.positions if is_first else None).to_json()
+        if self._initial is None or not done.is_at(self._initial):
+            return end.to_json()
+        # Not where `done` is: a topic that was made again since then begins anew.
+        begun = {each: positions[each] for each in done.positions if each in positions}
+        return replace(end, begun=begun).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return what the topics hold, for the progress report."""
