@@ -42,12 +42,13 @@ class Driver:
         self._spark: SparkSession | None = None
         self._queries: list[dict[str, Any]] = []
         self._problem: Exception | None = None
+        self._is_asked_to_end = False
         self._is_over = threading.Event()
         self._page = ProgressPage(self._describe, port=job.progress_port, host=_page_host())
 
     def run(self) -> int:
         """Run until the job ends, fails, or is asked to end; give the exit code."""
-        signal.signal(signal.SIGTERM, _raise_terminated)
+        signal.signal(signal.SIGTERM, self._raise_terminated)
         os.environ[DOCUMENT_VARIABLE] = str(self._document)
         self._page.start()
         print(f"progress at port {self._page.port}", flush=True)
@@ -57,16 +58,17 @@ class Driver:
             self._run_application(spark)
             self._wait_for_queries(spark)
             self._raise_problem()
-        except _TerminatedError:
-            _log.info("asked to end: stopping the queries, their checkpoints stay")
-            return TERMINATED
         except SystemExit as exit:
+            if self._is_asked_to_end:
+                return _end_as_asked()
             if self._problem is not None:
                 # The program ended because its queries were stopped: that was not well.
                 _leave_word(self._problem)
                 return 1
             return _exit_code(exit)
         except Exception as error:
+            if self._is_asked_to_end:
+                return _end_as_asked()
             problem = self._problem or error
             _log.exception("the job has failed")
             _leave_word(problem)
@@ -151,7 +153,15 @@ class Driver:
             "error": "" if self._problem is None else str(self._problem),
         }
 
+    def _raise_terminated(self, _number: int, _frame: FrameType | None) -> None:
+        # Py4J, in which programs wait, makes another error of what is raised here, and a program
+        # may catch it. An error that passes Py4J by would leave it an answer to be misread.
+        self._is_asked_to_end = True
+        raise _TerminatedError
+
     def _raise_problem(self) -> None:
+        if self._is_asked_to_end:
+            raise _TerminatedError
         if self._problem is not None:
             raise self._problem
 
@@ -188,8 +198,9 @@ class _TerminatedError(Exception):
     """Raised in the main thread by SIGTERM, also out of a call that waits."""
 
 
-def _raise_terminated(_number: int, _frame: FrameType | None) -> None:
-    raise _TerminatedError
+def _end_as_asked() -> int:
+    _log.info("asked to end: stopping the queries, their checkpoints stay")
+    return TERMINATED
 
 
 def _exit_code(exit: SystemExit) -> int:

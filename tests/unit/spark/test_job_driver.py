@@ -137,6 +137,22 @@ def test_a_query_that_failed_before_anybody_looked_has_failed(
     assert run(program, tmp_path, monkeypatch) == (1, "ValueError: no such topic")
 
 
+@pytest.mark.parametrize(
+    "how", ["raise OSError('an error of Py4J') from error", "sys.exit(1)", "pass"]
+)
+def test_a_job_that_is_asked_to_end_says_so_whatever_becomes_of_the_error(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Py4J makes another error of what is raised while it waits; programs catch many."""
+    program = (
+        "import os, signal, sys\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGTERM)\n    query.awaitTermination()\n"
+        f"except Exception as error:\n    {how}"
+    )
+    without_state = {**STATEFUL, "stateOperators": []}
+    assert run(program, tmp_path, monkeypatch, progress=without_state) == (driver.TERMINATED, "")
+
+
 def test_state_is_fine_where_executors_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
