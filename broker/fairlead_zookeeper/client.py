@@ -23,6 +23,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -269,7 +270,7 @@ class ZooKeeperClient:
     def _watcher(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
         if watch is None:
             return None
-        return lambda event: self._hand_over(watch)
+        return _Watcher(self._hand_over, watch)
 
     async def _ask(self, path: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Issue a request of kazoo and wait for its answer."""
@@ -328,6 +329,21 @@ class ZooKeeperClient:
         except KazooException as error:
             logger.warning("the session with ZooKeeper could not be ended: %r", error)
         self._hand_over(on_stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watcher:
+    """A watch as kazoo is given it.
+
+    Equal for the same callable: kazoo keeps each until its znode changes, which may be never, while
+    a controller looks at it every few seconds.
+    """
+
+    hand_over: Callable[..., None]
+    watch: Callable[[], None]
+
+    def __call__(self, event: object) -> None:
+        self.hand_over(self.watch)
 
 
 class _NoNodeError(ZooKeeperError):
