@@ -322,6 +322,7 @@ class SessionServer:
                 session.on_fault_reply(message)
             case MessageType.GOODBYE:
                 session.has_said_goodbye = True
+                self._liveness.forget(session.broker_id)
                 self._begin(self._fence(session.broker_id, session.broker_epoch))
             case str() as optional if optional.startswith(OPTIONAL_MARK):
                 _log.note(
@@ -403,7 +404,7 @@ class SessionServer:
         broker_epoch: BrokerEpoch,
         reason: FenceReason = FenceReason.STOPPED,
     ) -> None:
-        self._liveness.forget(broker_id)
+        """Fence a broker, which `liveness` has forgotten: it may be back and watched by now."""
         started = time.monotonic()
         with suppress(RefusedError):
             await self._controller.submit(FenceBroker(broker_id, broker_epoch, reason))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import aiohttp
@@ -14,6 +15,9 @@ from fairlead_controller.decisions.events import (
     RegisterBroker,
     UnregisterBroker,
 )
+from fairlead_controller.sessions import liveness
+from fairlead_controller.sessions import server as session_server
+from fairlead_controller.sessions.server import SessionServer
 from fairlead_model.broker import Endpoint
 from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
 from fairlead_wire.errors import KafkaError
@@ -318,3 +322,34 @@ def test_a_broker_that_is_unregistered_while_it_registers_asks_again(
         assert sessions._sessions[1].broker_epoch == watcher.image.brokers[1].broker_epoch == 4
 
     play(story)
+
+
+def test_a_broker_that_is_back_in_the_turn_of_its_verdict_is_watched_again(
+    play, wait_until, monkeypatch
+) -> None:
+    """Its grace ended just before it was let in; it is fenced and serves again, and may die."""
+    admit = SessionServer._admit
+    verdicts: list[int] = []
+
+    def judge_and_admit(server: SessionServer, *arguments: Any) -> Any:
+        watched = server._liveness._watched.get(2)
+        if watched is not None and not verdicts:
+            now_ms = watched.deadline_ms = time.monotonic_ns() // 1_000_000
+            server._fence_dead(now_ms)
+            verdicts.append(now_ms)
+        return admit(server, *arguments)
+
+    async def story(cluster: Cluster) -> None:
+        server = cluster.stage.server.sessions
+        with monkeypatch.context() as patch:
+            for module in (liveness, session_server):
+                patch.setattr(module, "RECONNECT_GRACE_MS", 3_600_000)
+            patch.setattr(SessionServer, "_admit", judge_and_admit)
+            server._sessions[2].abort()
+            await wait_until(lambda: sum(server.fencings.values()) == 1)
+            await wait_until(lambda: cluster.stage.controller.committed.image.is_live(2))
+        assert len(verdicts) == 1
+        await cluster.end_session(2)
+        await cluster.fenced_after(2, watcher=0)
+
+    scene(play, wait_until, story)
