@@ -133,6 +133,19 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def format_moment(timestamp_ms: int) -> str:
+    """UTC with milliseconds; behind the year 9999 as `consume --from` takes it, `@MILLISECONDS`."""
+    from datetime import UTC, datetime
+
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    try:
+        moment = datetime.fromtimestamp(seconds, tz=UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"@{timestamp_ms}"
+    shown = moment.replace(microsecond=1000 * milliseconds).isoformat(timespec="milliseconds")
+    return shown.replace("+00:00", "Z")
+
+
 def format_bytes(size: int) -> str:
     """Decimal units, as disks and networks are sold."""
     amount = float(size)

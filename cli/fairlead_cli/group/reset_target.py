@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from fairlead_cli.output import format_count
+from fairlead_cli.output import format_count, format_moment
 from fairlead_cli.records.start import AGO, UNIT_MS, within_timestamps
 
 # ISO 8601, as Kafka's own tool takes it: P1DT2H30M. Months and years have no fixed length.
@@ -94,5 +94,4 @@ def describe_target(target: Target) -> str:
             way = "forward" if count > 0 else "back"
             return f"{format_count(abs(count), 'record')} {way}"
         case ToTime(timestamp_ms):
-            moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
-            return "to " + moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            return f"to {format_moment(timestamp_ms)}"

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairlead_cli.output import escape_controls
+from fairlead_cli.output import escape_controls, format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,13 +103,8 @@ def format_text(record: ConsumedRecord, options: SinkOptions) -> bytes:
 
 
 def format_timestamp(record: ConsumedRecord) -> str:
-    """UTC with milliseconds."""
-    from datetime import UTC, datetime
-
-    if record.timestamp_type is None:
-        return "-"
-    moment = datetime.fromtimestamp(record.timestamp_ms / 1000, tz=UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return its moment; `-` for a record that has none."""
+    return "-" if record.timestamp_type is None else format_moment(record.timestamp_ms)
 
 
 def show_bytes(data: bytes | None, options: SinkOptions) -> str:

@@ -138,6 +138,7 @@ def test_a_time_has_a_zone_or_is_local() -> None:
         (ShiftBy(2), "2 records forward"),
         (ShiftBy(1), "1 record forward"),
         (ToTime(1000), "to 1970-01-01T00:00:01.000Z"),
+        (parse_datetime("9999-12-31T23:59:59-05:00"), "to @253402318799000"),
         (ToOffset(7), "to offset 7"),
     ],
 )

@@ -47,6 +47,16 @@ def test_text_shows_what_is_asked_for() -> None:
     assert line == b"2:7 2013-01-01T10:00:00.000Z h=1 k v\n"
 
 
+def test_a_time_after_the_last_year_of_a_calendar_is_shown_as_its_number() -> None:
+    """A producer may write any, such as microseconds where milliseconds were meant."""
+    format_record = build_formatter("text", SinkOptions(timestamps=True))
+    last = format_record(record(timestamp_ms=253_402_300_799_999))
+    assert last == b"9999-12-31T23:59:59.999Z\tv\n"
+    for timestamp_ms in (253_402_300_800_000, 1_357_034_400_000_000, 2**63 - 1):
+        shown = format_record(record(timestamp_ms=timestamp_ms))
+        assert shown == f"@{timestamp_ms}\tv\n".encode()
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
