@@ -283,10 +283,15 @@ class ClusterSupervisor:
         self.save()
 
     def watch_signals(self) -> None:
-        """Stop on the first signal; kill everything on the second."""
+        """Stop on the first signal; kill everything on Ctrl-C behind it.
+
+        The others come twice without anybody being in a hurry: SIGHUP of a terminal that closes, by
+        its shell and by the kernel, SIGTERM of two `fairlead down`.
+        """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.on_signal)
+        loop.add_signal_handler(signal.SIGINT, self.on_signal)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.stop_asked.set)
 
     def on_signal(self) -> None:
         if self.stop_asked.is_set():

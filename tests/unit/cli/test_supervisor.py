@@ -264,6 +264,23 @@ def test_what_ignores_the_request_is_killed(
     run(scenario())
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_only_ctrl_c_is_in_a_hurry(plan: LaunchPlan, number: signal.Signals) -> None:
+    """A terminal that closes sends SIGHUP twice, by its shell and by the kernel."""
+
+    async def scenario() -> None:
+        audience = Audience()
+        running = asyncio.create_task(build(plan, audience).run())
+        await until(lambda: audience.cluster is not None)
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        await running
+        assert ("fairlead", "killing everything at once") not in audience.said
+
+    run(scenario())
+    assert sorted(read_notes(plan)[3:5]) == ["stop broker-0", "stop broker-1"]
+
+
 def test_a_second_supervisor_is_told_who_holds_the_data(plan: LaunchPlan) -> None:
     async def scenario() -> None:
         audience = Audience()
