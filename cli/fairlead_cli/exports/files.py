@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -29,12 +30,22 @@ def write_document(file: str, document: dict[str, Any]) -> None:
         address = parse_file(file)
         ObjectStore(address.bucket).write(address.key, text.encode())
     else:
-        # An export is often a backup.
         try:
-            write_whole(Path(file), text)
+            write_to(Path(file), text)
         except OSError as error:
             raise CliError(f"cannot write {file}: {error.strerror}") from error
     click.echo(f"Exported {describe(document)} to {file}.")
+
+
+def write_to(path: Path, text: str) -> None:
+    """Replace a file as a whole, for an export is often a backup; write to a device or a pipe.
+
+    These would be replaced, too: who exports to /dev/null as root would have a file there.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_whole(Path(os.path.realpath(path)), text)
 
 
 def read_document(file: str) -> object:
