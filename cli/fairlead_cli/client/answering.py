@@ -167,7 +167,11 @@ def look_up(host: str, port: int) -> list[Any]:
 
     OSError if there is neither.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        # Of Python's codec for names, for a part that is empty or too long.
+        raise OSError("it is no name of a host") from error
     return [each for each in found if each[0] == socket.AF_INET] or found
 
 

@@ -122,6 +122,16 @@ def test_a_name_that_nobody_knows_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.reason == "nowhere:9092: Name or service not known"
 
 
+@pytest.mark.parametrize("host", ["broker..example", f"{'a' * 64}.example"])
+def test_what_cannot_be_a_name_is_said_at_once(host: str) -> None:
+    """Python refuses it with an error of its codec for names, before anybody is asked."""
+    began = time.monotonic()
+    found = find_answering([Address(host, 9092)], patience_s=60)
+    assert time.monotonic() - began < 30
+    assert found.reason == f"{host}:9092: it is no name of a host"
+    assert connection.address_family(f"{host}:9092") == "v4"
+
+
 def test_where_all_refuse_nobody_waits(gone: Address) -> None:
     began = time.monotonic()
     assert find_answering([gone], patience_s=60).answering == ()
