@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 BOOTSTRAP: Final = "bootstrap.servers"
 _JAVA_ONLY: Final = ("sasl.jaas.config", "ssl.truststore.location", "ssl.keystore.location")
 # librdkafka takes "probe" for the CA's place, and finds it by itself.
+_PROBE: Final = "probe"
+# As librdkafka reads a setting that is true or false.
+_NO: Final = ("false", "f", "0")
 _NAMED_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
 _settings: dict[str, str] = {}
@@ -44,8 +47,8 @@ def note_client_file(path: Path) -> None:
                 hint="Name the file with librdkafka's settings, such as admin.librdkafka.",
             )
     for name in _NAMED_FILES:
-        named = settings.get(name, "probe")
-        if named != "probe" and not Path(named).exists():
+        named = settings.get(name, _PROBE)
+        if named != _PROBE and not Path(named).exists():
             raise InputError(f"{path}: there is no {named}, which {name} names")
     _settings.clear()
     _settings.update(settings)
@@ -112,14 +115,26 @@ def build_context() -> ssl.SSLContext | None:
     """Return how connections are encrypted; None where they are not."""
     if not is_tls():
         return None
-    context = ssl.create_default_context(cafile=_settings.get("ssl.ca.location"))
+    context = build_verifying_context(_settings.get("ssl.ca.location", _PROBE))
     certificate = _settings.get("ssl.certificate.location")
     if certificate is not None:
         key, password = _settings.get("ssl.key.location"), _settings.get("ssl.key.password")
         context.load_cert_chain(certificate, key, password)
-    if _settings.get("ssl.endpoint.identification.algorithm") == "none":
+    is_unverified = _settings.get("enable.ssl.certificate.verification", "").lower() in _NO
+    if is_unverified or _settings.get("ssl.endpoint.identification.algorithm") == "none":
         context.check_hostname = False
+    if is_unverified:
+        context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def build_verifying_context(authorities: str) -> ssl.SSLContext:
+    """Return a context that trusts the certificates of a file, of a folder, or the system's."""
+    if authorities == _PROBE:
+        return ssl.create_default_context()
+    if Path(authorities).is_dir():
+        return ssl.create_default_context(capath=authorities)
+    return ssl.create_default_context(cafile=authorities)
 
 
 def read_client_config(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,3 +71,31 @@ def test_a_setting_that_librdkafka_does_not_know_is_wrong_usage(tmp_path) -> Non
     for build in (build_admin, build_consumer, lambda at: build_producer(at, {})):
         with pytest.raises(InputError, match=r'mine.librdkafka: .*"securty.protocol"'):
             build("127.0.0.1:1")
+
+
+def encrypted(folder: Path, *settings: str) -> ssl.SSLContext:
+    file = folder / "mine.librdkafka"
+    file.write_text("\n".join(("security.protocol=sasl_ssl", *settings)))
+    access.note_client_file(file)
+    context = access.build_context()
+    assert context is not None
+    return context
+
+
+def test_authorities_are_where_librdkafka_looks_for_them(tmp_path) -> None:
+    """In the system's places, which it calls `probe`, too, or in a folder."""
+    default = encrypted(tmp_path)
+    probed = encrypted(tmp_path, "ssl.ca.location=probe")
+    assert probed.cert_store_stats() == default.cert_store_stats()
+    in_folder = encrypted(tmp_path, f"ssl.ca.location={tmp_path}")
+    assert in_folder.cert_store_stats()["x509"] == 0
+    for context in (default, probed, in_folder):
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+@pytest.mark.parametrize("no", ["false", "F", "0"])
+def test_whoever_asks_for_no_verification_gets_none(tmp_path, no: str) -> None:
+    context = encrypted(tmp_path, f"enable.ssl.certificate.verification={no}")
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
+    context = encrypted(tmp_path, "enable.ssl.certificate.verification=true")
+    assert context.verify_mode == ssl.CERT_REQUIRED
