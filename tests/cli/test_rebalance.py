@@ -73,6 +73,17 @@ def assert_brokers_tell_what_they_hold(cli: Cli, assigned: list[list[int]]) -> N
         assert 0 < told["freeBytes"] < told["totalBytes"]
 
 
+def test_a_cluster_that_a_file_names_is_not_measured_by_another_one(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """That of the data directory beside it, whose brokers have the same ids."""
+    assert cli.up("--brokers", "1").code == 0
+    file = tmp_path / "theirs.librdkafka"
+    file.write_text(f"bootstrap.servers=127.0.0.1:{cli.port}\n")
+    plan = cli.ok("rebalance", "--client-config", str(file), "-o", "json").json
+    assert any("Bytes in and out are not known here" in each for each in plan["notes"])
+
+
 def test_a_new_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path) -> None:
     assert cli.up().code == 0
     fill(cli)

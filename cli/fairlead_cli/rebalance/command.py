@@ -75,6 +75,7 @@ def command(
     output: str,
 ) -> int:
     """Plan how to make brokers even; carry a plan out only when asked."""
+    from fairlead_cli.client.access import configured_bootstrap
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import format_count, note, note_if_interrupted, print_json
     from fairlead_cli.rebalance import progress
@@ -87,6 +88,7 @@ def command(
     if is_waiting and not chosen:
         raise click.UsageError("--wait is for --execute, --status or --cancel")
     document = find_plan(chosen[0]) if chosen else None
+    bootstrap = bootstrap or configured_bootstrap()
     addresses = resolve_bootstrap(bootstrap, data)
     if document is None:
         document = make_plan(addresses, data, is_local=bootstrap is None)

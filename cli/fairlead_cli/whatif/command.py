@@ -61,6 +61,7 @@ def command(
     *, target: str | None, added_count: int, data: Path, bootstrap: str | None, output: str
 ) -> int:
     """Tell what the loss of brokers would do, and whether it is safe now."""
+    from fairlead_cli.client.access import configured_bootstrap
     from fairlead_cli.client.cluster_state import read_cluster
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import note, print_json
@@ -71,6 +72,7 @@ def command(
         check_form(target)
     elif not added_count:
         raise click.UsageError("name what is lost, or --add-brokers")
+    bootstrap = bootstrap or configured_bootstrap()
     reading = read_cluster(resolve_bootstrap(bootstrap, data))
     document: dict[str, Any] = {}
     notes: list[str] = []
