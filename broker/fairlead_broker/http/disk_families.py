@@ -33,10 +33,13 @@ class DiskMeter:
                 self.asked[directory.path] = loop.run_in_executor(
                     None, measure_disk, directory.path
                 )
-        await asyncio.wait(self.asked.values(), timeout=DISK_WAIT_S)
-        answered = {path: asked for path, asked in self.asked.items() if asked.done()}
-        for path in answered:
-            del self.asked[path]
+        # Others may ask meanwhile, and have the same answers: whoever comes first clears them away.
+        waiting = dict(self.asked)
+        await asyncio.wait(waiting.values(), timeout=DISK_WAIT_S)
+        answered = {path: asked for path, asked in waiting.items() if asked.done()}
+        for path, asked in answered.items():
+            if self.asked.get(path) is asked:
+                del self.asked[path]
         return {
             path: asked.result()
             for path, asked in answered.items()

@@ -158,6 +158,22 @@ def test_the_session_with_the_controller_is_told(stage: Any) -> None:
     assert 0 < samples[("fairlead_disk_available_bytes",)] <= samples[("fairlead_disk_size_bytes",)]
 
 
+def test_all_who_ask_at_a_time_are_told_of_the_disks(stage: Any) -> None:
+    """Two Prometheus servers, and the operator, which reads /load."""
+    page = MetricsPage(Readiness(phase=Phase.SERVING))
+    page.broker = stage.broker
+
+    async def ask_together() -> tuple[Any, ...]:
+        return await asyncio.gather(page.text(), page.text(), page.capacity(), page.capacity())
+
+    *texts, first, second = stage.run(ask_together())
+    for text in texts:
+        assert parse(text)[("fairlead_disk_size_bytes",)] > 0
+    assert first is not None
+    assert second is not None
+    assert page._disks.asked == {}
+
+
 def test_a_disk_that_hangs_hides_only_itself(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead_broker.http.disk_families.DISK_WAIT_S", 0.01)
     page = MetricsPage(Readiness(phase=Phase.SERVING))
