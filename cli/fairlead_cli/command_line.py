@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.errors import CliError, ExitCode, InputError, ReaderGoneError
+from fairlead_cli.output import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +105,11 @@ def forget_output() -> None:
 
 
 def print_error(error: CliError) -> None:
-    """To stderr, so that a failing verb never pollutes what a script reads."""
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    """To stderr, so that a failing verb never pollutes what a script reads.
+
+    Names that clients have chosen stand in it, and must not rewrite a terminal.
+    """
+    label = click.style("error:", fg="red", bold=True)
+    click.echo(f"{label} {escape_controls(error.message)}", err=True)
     if error.hint:
-        click.echo(error.hint, err=True)
+        click.echo(escape_controls(error.hint), err=True)

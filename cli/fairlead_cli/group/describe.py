@@ -144,7 +144,7 @@ def build_offset_document(lag: PartitionLag) -> dict[str, Any]:
 def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
     """Print the state first: whether the group has members, and its lag."""
     from fairlead_cli.group.lag import total_lag
-    from fairlead_cli.output import format_count
+    from fairlead_cli.output import escape_controls, format_count
 
     node = group.coordinator
     lag = total_lag(lags)
@@ -152,7 +152,8 @@ def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
     problems = sum(1 for each in lags if each.problem is not None)
     click.echo(click.style(f"Group {group.group}", bold=True))
     kind = "simple" if group.is_simple else group.kind
-    click.echo(f"  state        {group.state} ({', '.join(filter(None, (kind, group.assignor)))})")
+    how = escape_controls(", ".join(filter(None, (kind, group.assignor))))
+    click.echo(f"  state        {group.state} ({how})")
     if group.progress is not None:
         made_for = group.progress.assignment_epoch
         click.echo(f"  epoch        {group.progress.group_epoch}, assigned for {made_for}")

@@ -128,3 +128,11 @@ def test_tables_of_classic_groups_are_as_they_were(capsys: Any) -> None:
     lines = shown(group, capsys)
     assert [*["member", "client", "host", "count", "partitions"]] in lines
     assert not [line for line in lines if line[:1] == ["epoch"]]
+
+
+def test_the_name_of_an_assignor_cannot_rewrite_a_terminal(
+    reconciling: GroupDescription, capsys: Any
+) -> None:
+    """Members of a classic group may call it whatever they like."""
+    print_state(replace(reconciling, assignor="\x1b]0;title\x07"), [])
+    assert r"(consumer, \x1b]0;title\x07)" in capsys.readouterr().out

@@ -7,6 +7,8 @@ import pytest
 from rich.text import Text
 
 from fairlead_cli import output
+from fairlead_cli.command_line import print_error
+from fairlead_cli.errors import CliError
 from fairlead_cli.main import run
 from fairlead_cli.output import note_if_interrupted, print_table
 from fairlead_cli.spark.job_progress import job_progress
@@ -149,3 +151,12 @@ def test_a_log_gets_no_bar_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_name_in_a_table_cannot_rewrite_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["group"], [["\x1b]0;title\x07\x9b2J"]])
     assert r"\x1b]0;title\x07\x9b2J" in capsys.readouterr().out
+
+
+def test_a_name_in_an_error_cannot_rewrite_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Client ids stand in a refusal, and the name of another group as the nearest one."""
+    hint = "  client \x1b]0;title\x07\nStop it."
+    print_error(CliError("group 'g\x1b[2J' has members", hint=hint))
+    told = capsys.readouterr().err
+    assert r"group 'g\x1b[2J' has members" in told
+    assert "  client \\x1b]0;title\\x07\nStop it.\n" in told
