@@ -108,7 +108,8 @@ def decide_registration(
         # After its removal above, which went by the minimum that held until now.
         spread_minimum(draft)
         draft.explain("the brokers' settings have another min.insync.replicas")
-    draft.add(*holdings)
+    # Anew, because other records hold meanwhile where the minimum is another one.
+    draft.add(*holders_found(draft.state, known, event))
     if holdings:
         draft.explain(
             f"broker {asking.broker_id} holds {len(holdings)} partitions that the restored "

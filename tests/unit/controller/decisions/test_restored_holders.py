@@ -95,6 +95,14 @@ def test_the_new_holders_of_a_partition_that_moved_become_replicas_and_lead(rest
     assert cluster.leader == 3
 
 
+def test_a_new_holder_whose_settings_have_another_minimum_registers(restored: Any) -> None:
+    """`min.insync.replicas` was raised in the brokers' settings since the copy was made."""
+    cluster = restored()
+    cluster.register(2, holds=True, min_insync_replicas=2)
+    partition = cluster.world.partition()
+    assert (partition.replicas, partition.min_insync_replicas) == ((0, 1, 2), 2)
+
+
 def test_who_comes_first_does_not_lead_before_all_have_said_what_they_hold(restored: Any) -> None:
     """The replicas of the copy are back and empty before the new holders ask."""
     cluster = restored()
