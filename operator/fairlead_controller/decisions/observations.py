@@ -150,6 +150,8 @@ class _Edits:
 
     def _note_partition(self, key: PartitionKey, partition: PartitionRegistration) -> None:
         is_misplaced = partition.has_leader and partition.leader != partition.preferred_leader
+        # A store that is loaded tells of partitions after the deletion of their topic.
+        is_misplaced = is_misplaced and self._image.topic_by_id(key[0]) is not None
         if is_misplaced != (key in self._before.misplaced) or key in self._misplaced:
             self._misplaced[key] = True if is_misplaced else None
         if partition.has_leader and (key in self._before.logs or key in self._logs):

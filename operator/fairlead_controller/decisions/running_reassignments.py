@@ -34,9 +34,11 @@ class Moves:
         queued: dict[PartitionKey, bool | None] = {}
         for change in changes:
             if isinstance(change, PartitionChanged):
-                key = (change.topic_id, change.index)
-                _note(self.running, running, key, change.partition.is_being_reassigned)
-                _note(self.queued, queued, key, bool(change.partition.queued_target))
+                key, partition = (change.topic_id, change.index), change.partition
+                # A store that is loaded tells of partitions after the deletion of their topic.
+                is_kept = image.topic_by_id(change.topic_id) is not None
+                _note(self.running, running, key, is_kept and partition.is_being_reassigned)
+                _note(self.queued, queued, key, is_kept and bool(partition.queued_target))
             elif (
                 self
                 and isinstance(change, TopicChanged)

@@ -316,6 +316,7 @@ class ControllerState:
 
     def _apply_to_collisions(self, changes: list[Change]) -> ShardedMap[str, str]:
         edits: dict[str, str | None] = {}
+        has_name: dict[bytes, bool] = {}
         for change in changes:
             if isinstance(change, TopicRemoved):
                 topic = self.image.topics_by_id.get(change.topic_id)
@@ -324,9 +325,13 @@ class ControllerState:
                     continue  # the name was given up when the deletion began
             elif isinstance(change, TopicChanged):
                 name, is_gone = change.header.name, change.header.state is TopicState.DELETING
-                known = self.image.topics_by_id.get(change.header.topic_id)
-                if is_gone and known is not None and known.header.state is TopicState.DELETING:
-                    continue
+                topic_id = change.header.topic_id
+                known = self.image.topics_by_id.get(topic_id)
+                was_live = known is not None and known.header.state is not TopicState.DELETING
+                had_name = has_name.get(topic_id, was_live)
+                has_name[topic_id] = not is_gone
+                if is_gone and not had_name:
+                    continue  # the deletion goes on, or is told of by a store that is loaded
             else:
                 continue
             if "." in name or "_" in name:

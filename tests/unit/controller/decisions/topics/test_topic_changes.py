@@ -1,11 +1,13 @@
 import pytest
 
 from fairlead_controller.decisions.events import (
+    AlterReassignments,
     ConfirmDeletions,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
 )
+from fairlead_controller.decisions.state import initial_state
 from fairlead_model.ids import CONSUMER_OFFSETS, ZERO_TOPIC_ID
 from fairlead_model.session.calls import (
     CreatableTopic,
@@ -66,6 +68,42 @@ def test_a_deletion_waits_for_every_broker_that_holds_data(world) -> None:
     assert topic_id not in world.state.image.topics_by_id
     assert world.state.image.topic_name(again["topic_id"]) == "t"
     assert {load.replicas for load in world.state.loads.values()} == {1}
+
+
+def take_over(world) -> None:
+    """Go on as the next controller, which has only what is durable."""
+    state = world.state
+    world.state = initial_state(state.image, controller_epoch=2, counters=state.counters)
+
+
+def test_what_is_being_deleted_does_not_move_and_misses_no_leader_for_the_next_controller(
+    make_world,
+) -> None:
+    world = make_world(4)
+    by_hand = {"partitions": -1, "replication_factor": -1}
+    world.create("t", **by_hand, assignments={0: [0, 1], 1: [1, 2]})
+    world.fence(1)
+    wanted = [{"topic": "t", "index": 0, "replicas": [0, 3]}]
+    call = {"partitions": wanted, "allow_replication_factor_change": False}
+    world.do(AlterReassignments(call))
+    assert world.state.moves
+    assert world.state.observations.misplaced
+    world.do(deletion("t"))
+    take_over(world)
+    assert not world.state.moves
+    assert not world.state.observations.misplaced
+
+
+def test_names_that_collide_are_refused_by_the_next_controller_too(world) -> None:
+    """Also where a topic of the same name is still being deleted."""
+    names = [f"a.{number}" for number in range(8)]
+    for name in names:
+        world.create(name)
+        world.do(deletion(name))
+        world.create(name)
+    take_over(world)
+    codes = {world.create(name.replace(".", "_"))["error_code"] for name in names}
+    assert codes == {RefusalCode.INVALID_TOPIC_EXCEPTION}
 
 
 def test_a_topic_grows_where_it_has_least(world) -> None:
