@@ -18,6 +18,7 @@ from simulated_disk import PowerCut, SimulatedDisk
 from fairlead_broker.log.directory import log_directories, log_loader, switched_logs
 from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.files.cut_start import note_cut_start
 from fairlead_broker.log.moving import move_jobs, move_plan, replica_move
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.log.moving.replica_move import ReplicaMove
@@ -505,6 +506,20 @@ def test_a_log_is_compacted_on_its_way(when: Step) -> None:
     again = start(disks).log(*KEY)
     assert again is not None
     assert [(record.key, record.value) for record in read_records(again)] == left
+
+
+def test_that_a_log_lacks_its_beginning_moves_with_it() -> None:
+    """It leads, so it could not begin anew yet; once it follows it has to, also after a start."""
+    story = Story()
+    story.create()
+    story.append(20)
+    log = story.log
+    note_cut_start(log.disk, log.path, 3)
+    log.start_before_cut = 3
+    story.move(1)
+    moved = start([disk.after_kill() for disk in story.shared.disks]).log(*KEY)
+    assert moved is not None
+    assert (moved.path, moved.start_before_cut) == ("/1/t-0", 3)
 
 
 def test_transactions_move_with_their_log() -> None:

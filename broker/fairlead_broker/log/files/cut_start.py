@@ -13,7 +13,12 @@ from fairlead_broker.log.files.file_names import CUT_START
 
 def note_cut_start(disk: Disk, directory: str, known_start: int) -> None:
     """Note where the log began by the checkpoints; durable at once. OSError."""
-    replace_file(disk, f"{directory}/{CUT_START}", f"{known_start}\n".encode(), durable=True)
+    replace_file(disk, f"{directory}/{CUT_START}", encode_cut_start(known_start), durable=True)
+
+
+def encode_cut_start(known_start: int) -> bytes:
+    """Return what the file holds."""
+    return f"{known_start}\n".encode()
 
 
 def read_cut_start(disk: Disk, directory: str) -> int | None:

@@ -6,9 +6,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fairlead_broker.disk import replace_file, unlink_if_present
+from fairlead_broker.log.files.cut_start import encode_cut_start
 from fairlead_broker.log.files.deferred_files import SyncJob
 from fairlead_broker.log.files.file_names import (
     CHECKPOINTED_MARK,
+    CUT_START,
     HOLES_MARK,
     LEADER_EPOCH_CHECKPOINT,
     MOVED_MARK,
@@ -96,6 +98,8 @@ def small_files(log: SegmentedLog) -> dict[str, bytes]:
     }
     if log.has_holes:
         files[HOLES_MARK] = b""
+    if log.start_before_cut is not None:
+        files[CUT_START] = encode_cut_start(log.start_before_cut)
     return files
 
 
