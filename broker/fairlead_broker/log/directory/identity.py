@@ -59,6 +59,8 @@ class StartRecord:
     """Epoch of the start that stopped cleanly, else of the last one that registered; -1: none."""
     is_same_boot: bool
     """True if the last registered start ran under the same kernel: the page cache lived on."""
+    marked_broker_epoch: int = NO_BROKER_EPOCH
+    """Epoch of the start that stopped cleanly, if the last one did, or has appended nothing."""
 
 
 def kernel_boot_id() -> str:
@@ -126,6 +128,7 @@ class DirectoryIdentity:
             # A marker beside the record of a later start: that one has not appended anything.
             previous_broker_epoch=max(_epoch(clean or {}), _epoch(boot)),
             is_same_boot=bool(boot_id) and boot.get("bootId") == boot_id,
+            marked_broker_epoch=_epoch(clean or {}),
         )
 
     def note_start(self, *, broker_epoch: int, boot_id: str) -> None:

@@ -64,8 +64,12 @@ def join_starts(starts: Sequence[DirectoryStart]) -> JointStart:
             unclean=sorted(start.damaged),
         )
     newest = max(start.record.previous_broker_epoch for start in starts)
+    last_used = max(_last_used_epoch(start.record) for start in starts)
     fresh = [
-        start for start in starts if start.record.previous_broker_epoch == newest != NO_BROKER_EPOCH
+        start
+        for start in starts
+        if start.record.previous_broker_epoch == newest != NO_BROKER_EPOCH
+        or _last_used_epoch(start.record) == last_used != NO_BROKER_EPOCH
     ]
     was_clean = any(start.record.was_clean for start in fresh)
     trusted = [start for start in fresh if _is_trusted(start, has_marker_beside=was_clean)]
@@ -84,6 +88,11 @@ def join_starts(starts: Sequence[DirectoryStart]) -> JointStart:
         unclean=sorted(unclean),
         directory_ids=directory_ids,
     )
+
+
+def _last_used_epoch(record: StartRecord) -> int:
+    """Return the epoch of the last start that may have appended something."""
+    return record.marked_broker_epoch if record.was_clean else record.previous_broker_epoch
 
 
 def _is_trusted(start: DirectoryStart, *, has_marker_beside: bool) -> bool:

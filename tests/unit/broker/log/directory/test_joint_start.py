@@ -12,13 +12,23 @@ def directory(
     name: str,
     *,
     epoch: int = 7,
+    marked: int | None = None,
     was_clean: bool = True,
     is_whole: bool = True,
     is_same_boot: bool = True,
     damaged: Any = (),
 ) -> DirectoryStart:
     """One with a log that is called like it."""
-    record = StartRecord(f"id-{name}", f"start-{name}", "boot", was_clean, epoch, is_same_boot)
+    marked_epoch = epoch if marked is None else marked
+    record = StartRecord(
+        f"id-{name}",
+        f"start-{name}",
+        "boot",
+        was_clean,
+        epoch,
+        is_same_boot,
+        marked_epoch if was_clean else -1,
+    )
     return DirectoryStart(record, is_whole, [(name, 0)], damaged)
 
 
@@ -59,6 +69,17 @@ def test_an_older_epoch_makes_its_logs_unclean() -> None:
     assert said(directory("a"), directory("b", epoch=6)) == (True, 7, False, ["b"])
     assert said(killed("a", epoch=6), killed("b")) == (False, 7, True, ["a"])
     assert said(directory("a", epoch=6), killed("b")) == (False, 7, True, ["a"])
+
+
+def test_a_start_that_not_all_have_noted_has_appended_nothing() -> None:
+    noted = directory("a", marked=6)
+    assert said(noted, directory("b", epoch=6)) == (True, 7, False, [])
+    assert said(noted, killed("b", epoch=6)) == (True, 7, False, [])
+    assert said(noted, killed("b", epoch=6, is_same_boot=False)) == (True, 7, False, ["b"])
+    assert said(noted, directory("b", epoch=5)) == (True, 7, False, ["b"])
+    # The other has lost its marker by then: all had noted it.
+    assert said(noted, killed("b")) == (True, 7, False, [])
+    assert said(noted, killed("b"), directory("c", epoch=6)) == (True, 7, False, ["c"])
 
 
 def test_a_new_directory_says_nothing() -> None:

@@ -98,6 +98,22 @@ def test_a_killed_process_comes_back_whole(paths: Any) -> None:
     assert (start.record.was_clean, start.is_recovered_whole, start.unclean) == (False, True, [])
 
 
+def test_a_kill_while_a_start_is_noted_costs_no_directory_its_logs(paths: Any) -> None:
+    """One has noted the start, and the other has not: nothing was appended in it."""
+    directories = started(*paths)
+    for topic in "ab":
+        append(create(directories, topic), batch())
+    assert directories.close(clean=True, broker_epoch=1)
+    again = opened(*paths)
+    again.directories[0].note_start(2)
+    again.close(clean=False)
+    again = opened(*paths)
+    start = again.start
+    assert (start.record.was_clean, start.record.previous_broker_epoch) == (True, 2)
+    assert start.unclean == []
+    again.close(clean=False)
+
+
 def test_a_copy_that_was_put_back_makes_its_logs_unclean(paths: Any) -> None:
     directories = started(*paths)
     for topic in "ab":
