@@ -61,7 +61,11 @@ class CheckpointedOffsets:
     def forget_strangers(self, disk: Disk, directories: dict[TopicPartition, str]) -> None:
         """Drop what is said of logs whose directories do not say that it is of them."""
         for key, directory in directories.items():
-            if not disk.exists(f"{directory}/{CHECKPOINTED_MARK}"):
+            try:
+                is_marked = disk.exists(f"{directory}/{CHECKPOINTED_MARK}")
+            except OSError:
+                is_marked = True  # It cannot be opened; a start that can asks again.
+            if not is_marked:
                 for by_partition in (
                     self.recovery_points,
                     self.log_start_offsets,

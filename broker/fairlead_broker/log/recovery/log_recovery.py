@@ -421,10 +421,17 @@ def recover_log(
 
 
 def bytes_to_scan(disk: Disk, order: RecoveryOrder) -> int:
-    """Return what recovery will read: all segments from the one that holds the recovery point."""
+    """Return what recovery will read: all segments from the one that holds the recovery point.
+
+    Nothing of a log whose directory cannot be read; recovery says what is wrong.
+    """
+    try:
+        entries = disk.list_directory(order.directory)
+    except OSError:
+        return 0
     sizes = {
         base: entry.size
-        for entry in disk.list_directory(order.directory)
+        for entry in entries
         if (base := parse_offset_name(entry.name, LOG_SUFFIX)) is not None
     }
     bases = sorted(sizes)

@@ -224,19 +224,20 @@ def test_a_failed_flush_outweighs_a_clean_shutdown_marker(disk):
     assert not report.recovered
 
 
-def test_a_log_that_cannot_be_opened_does_not_stop_the_others(disk):
+@pytest.mark.parametrize("operation", ["open_write", "list_directory", "exists"])
+def test_a_log_that_cannot_be_opened_does_not_stop_the_others(disk, operation):
     directory, _ = started_log(disk)
     directory.create_log("u", 0, TOPIC_ID, CONFIG, 0)
     directory.begin_sync().run()
     disk = disk.after_kill()
-    open_write = disk.open_write
+    original = getattr(disk, operation)
 
-    def failing_open(path):
+    def failing(path):
         if path.startswith("/d/t-0"):
             raise OSError(errno.EIO, "Input/output error")
-        return open_write(path)
+        return original(path)
 
-    disk.open_write = failing_open
+    setattr(disk, operation, failing)
     directory, report = start(disk)
     assert set(report.offline) == {("t", 0)}
     assert directory.log("u", 0) is not None
