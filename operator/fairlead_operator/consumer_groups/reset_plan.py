@@ -21,6 +21,13 @@ from fairlead_operator.resources.consumer_group import RESET_PARTITIONS_MAX, Off
 
 MEMBERS_NAMED_MAX: Final = 5
 PLACES_NAMED_MAX: Final = 5
+RECORD_BYTES_MAX: Final = 1_000_000
+"""Of the 1.5 MiB that the API server takes; the rest is for the spec and the rest of the status."""
+TOPIC_BYTES: Final = 130
+"""Of a topic's entry in a record, and of what the API server notes of its fields; both have its
+name."""
+PARTITION_BYTES: Final = 44
+"""Of a partition's two offsets at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,13 @@ def choose_places(
             f"{len(places)} partitions are to be set, and one reset takes {RESET_PARTITIONS_MAX}: "
             "name fewer in offsetReset.topics and set the others with a second ConsumerGroup",
         )
+    topics = {topic for topic, _ in places}
+    if not has_room(topics, len(places)):
+        return Refusal(
+            "TooManyPartitions",
+            f"partitions of {len(topics)} topics are to be set, and a resource has no room for so "
+            "many: name fewer in offsetReset.topics and set the others with a second ConsumerGroup",
+        )
     if wish.to == "ShiftBy":
         lacking = [place for place in places if place not in committed]
         if lacking:
@@ -167,6 +181,12 @@ def choose_places(
                 "committed no offset there",
             )
     return places
+
+
+def has_room(topics: Collection[str], partitions: int) -> bool:
+    """Tell whether the API server takes a resource with the record of a reset."""
+    names = sum(len(name) for name in topics)
+    return 2 * names + TOPIC_BYTES * len(topics) + PARTITION_BYTES * partitions <= RECORD_BYTES_MAX
 
 
 def settle_targets(

@@ -1,5 +1,6 @@
 """What is to be done about a reset of offsets, by what is known."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -198,6 +199,21 @@ def test_the_largest_record_fits_the_store() -> None:
     (topic,) = build_reset_status(record("Committing", targets=targets, before=targets))["topics"]
     assert len(topic["offsets"]) < 262_144
     assert len(topic["offsets"]) + len(topic["before"]) < 700_000
+
+
+def test_a_record_of_many_topics_that_does_not_fit_the_store_is_refused() -> None:
+    """The API server keeps 1.5 MiB, in which are also the names of all fields of the record."""
+
+    def topics(count: int) -> dict[Place, int]:
+        return {(f"{number:05d}" + "t" * 60, 0): 2**53 for number in range(count)}
+
+    many = topics(RESET_PARTITIONS_MAX)
+    status = build_reset_status(record("Committing", targets=many, before=many))
+    assert len(json.dumps(status)) > 1_000_000
+    refused = choose_places(wish(), many, {})
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, "10000 topics" in refused.message) == ("TooManyPartitions", True)
+    assert choose_places(wish(), topics(3_000), {}) == sorted(topics(3_000))
 
 
 def test_ids_that_are_over_are_remembered_the_oldest_not_for_ever() -> None:
