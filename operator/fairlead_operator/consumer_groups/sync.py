@@ -31,7 +31,7 @@ from fairlead_operator.consumer_groups.renewed_client import RenewedClient, conn
 from fairlead_operator.consumer_groups.reset_record import read_reset_record
 from fairlead_operator.consumer_groups.status_writer import GroupStatusWriter
 from fairlead_operator.events import EventWriter
-from fairlead_operator.specs.views import is_going
+from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,8 @@ class GroupSync:
             self.scope.clusters.pop(change.key, None)
             self._end(change.key)
         has_more = _ready_brokers(change.new) > _ready_brokers(change.old)
-        if is_there != was_there or has_more:
+        goes_on = is_cluster_paused(change.old or {}) and not is_cluster_paused(change.new or {})
+        if is_there != was_there or has_more or goes_on:
             self._route_all(change.key[0])
 
     def _route_all(self, namespace: str | None = None) -> None:
