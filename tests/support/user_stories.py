@@ -315,6 +315,19 @@ async def a_user_that_is_made_anew_at_once_keeps_its_rights(world: Bench) -> Non
     assert verifies(world.credentials["app"], (await world.data("app"))["password"])
 
 
+async def a_user_that_is_replaced_without_its_cluster_keeps_its_rights(world: Bench) -> None:
+    """As by `kubectl replace` of the file that it was made from: the operator named the cluster."""
+    await world.create("app")
+    item = await world.until("app", "Ready")
+    told = len(world.remote.requests)
+    del item["spec"]["clusterName"]
+    await world.kube.replace(USER, world.namespace, "app", item)
+    await world.until("app", "Ready")
+    assert not [each["forget"] for each in world.remote.requests[told:] if each.get("forget")]
+    item = await world.get("app")
+    assert item is not None and item["spec"]["clusterName"] == CLUSTER
+
+
 async def hundreds_of_users_take_few_calls(world: Bench) -> None:
     gate = asyncio.Semaphore(16)
 
@@ -428,6 +441,7 @@ STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] =
     a_user_gives_no_more_than_the_cluster_allows: {"authorization": {"superUsers": ["root"]}},
     a_new_reign_is_told_which_users_there_are: {},
     a_user_that_is_made_anew_at_once_keeps_its_rights: {},
+    a_user_that_is_replaced_without_its_cluster_keeps_its_rights: {},
     hundreds_of_users_take_few_calls: {},
     a_certificate_is_of_the_clusters_authority: {},
     a_damaged_secret_holds_up_no_other_user: {},

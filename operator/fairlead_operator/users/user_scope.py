@@ -35,9 +35,13 @@ class UserScope:
         new = None if manifest is None else read_user_resource(manifest)
         if new is not None and manifest is not None:
             self.manifests[key], self.resources[key] = manifest, new
-        if old is not None and (new is None or new.cluster_key != old.cluster_key):
-            self.note_gone(old.cluster_key, old.name)
+        if old is not None and (new is None or self._meant(new) != self._meant(old)):
+            self.note_gone(self._meant(old), old.name)
         return self.claims.update(old, new)
+
+    def _meant(self, resource: UserResource) -> ClusterKey:
+        """Return the cluster that a resource names, or that is about to be written into it."""
+        return resource.namespace, resource.cluster or self.only_cluster(resource.namespace)
 
     def presence(self, cluster: ClusterKey) -> ClusterPresence:
         """Return the state of a LogCluster."""
