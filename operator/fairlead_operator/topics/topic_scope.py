@@ -69,14 +69,21 @@ class TopicScope:
         recounted = self._recount(old) | self._recount(new)
         if new is not None and manifest is not None:
             self.manifests[key], self.resources[key] = manifest, new
-        is_same = old is not None and new is not None and old.uid == new.uid
-        if not is_same:
+        if old is None or new is None or old.uid != new.uid:
             self.results.pop(key, None)
-            if old is not None and not old.is_mirror:
-                self.note_gone(old.cluster_key, old.reference)
-        elif old is not None and new is not None and new.is_mirror and not old.is_mirror:
-            self.note_gone(old.cluster_key, old.reference)
+        if old is not None and not old.is_mirror and not self._is_still_there(old, new):
+            self.note_gone(self._meant(old), old.reference)
         return (self.claims.update(old, new) | recounted) - {key}
+
+    def _is_still_there(self, old: TopicResource, new: TopicResource | None) -> bool:
+        """Tell whether a resource is one that declares, and means the cluster that it meant."""
+        if new is None or new.is_mirror or old.uid != new.uid:
+            return False
+        return self._meant(new) == self._meant(old)
+
+    def _meant(self, resource: TopicResource) -> ClusterKey:
+        """Return the cluster that a resource names, or that is about to be written into it."""
+        return resource.cluster_namespace, resource.cluster or self.only_cluster(resource)
 
     def set_cluster(self, cluster: ClusterKey, manifest: Mapping[str, Any] | None) -> None:
         """Note a LogCluster as it is now, or that it is gone."""

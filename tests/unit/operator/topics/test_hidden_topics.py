@@ -61,3 +61,19 @@ def test_nobody_takes_over_a_topic_of_a_namespace_that_may_not_be_read() -> None
     assert scope.unentitled_holder(mine) == ""
     hidden.clear()
     assert scope.unentitled_holder(mine) == "team/c"
+
+
+def test_a_topic_that_means_its_cluster_no_more_is_released_there() -> None:
+    """Of two clusters of a namespace it means neither then, and is deleted, or names another."""
+    scope = scope_where(set())
+    nameless = topic("a")
+    del nameless["spec"]["clusterName"]
+    scope.take(("shop", "a"), nameless)
+    assert scope.gone == {}, "the operator is about to write the only one into it"
+    scope.take(("shop", "a"), topic("a"))
+    scope.set_cluster(("shop", "other"), {"metadata": {"name": "other"}, "spec": {}})
+    scope.take(("shop", "a"), nameless)
+    assert scope.gone == {CLUSTER: {"a"}}
+    scope.gone_told(CLUSTER, ["a"])
+    scope.take(("shop", "a"), topic("a", clusterName="other"))
+    assert scope.gone == {}
