@@ -5,9 +5,12 @@ Drivers are instances of their own within this process; two real ones are in `te
 
 import asyncio
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -374,6 +377,29 @@ def test_a_driver_whose_commit_took_too_long_goes_on_where_nobody_else_was(
     until_done(only, {FIRST: 30, SECOND: 30})
     assert drivers.offsets() == {FIRST: 30, SECOND: 30}
     only.leave()
+
+
+def test_a_client_file_that_is_away_while_the_coordinator_is_called_anew_ends_no_query(
+    make_drivers: Callable[[str], Drivers], tmp_path: Path
+) -> None:
+    """It is being replaced, with another password, and not in one step."""
+    drivers = make_drivers("file-away")
+    file = tmp_path / "client.librdkafka"
+    file.write_text("security.protocol=plaintext\n")
+    drivers.settings = replace(drivers.settings, config_file=str(file))
+    progress = drivers.begin("one")
+    assert progress.maybe_commit({FIRST: 20, SECOND: 20})
+    file.rename(tmp_path / "aside")
+    for each in progress._member._cluster._connections.values():
+        each._socket.shutdown(socket.SHUT_RDWR)
+    assert not progress.maybe_commit({FIRST: 30, SECOND: 30})
+    (tmp_path / "aside").rename(file)
+
+    def is_shown() -> bool:
+        progress.maybe_commit({FIRST: 30, SECOND: 30})
+        return drivers.offsets() == {FIRST: 30, SECOND: 30}
+
+    wait_until(is_shown)
 
 
 def test_sources_of_one_query_share_a_group(make_drivers: Callable[[str], Drivers]) -> None:

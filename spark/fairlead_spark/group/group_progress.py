@@ -15,7 +15,7 @@ from typing import Final
 from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import CONNECTION_ERRORS, PassingError
-from fairlead_spark.errors import FencedError, SourceError
+from fairlead_spark.errors import FencedError, OptionError, SourceError
 from fairlead_spark.group.group_member import GroupMember
 from fairlead_spark.group.group_membership import Instance
 from fairlead_spark.offsets import PartitionValues
@@ -123,7 +123,9 @@ class GroupProgress:
             except (PassingError, *CONNECTION_ERRORS) as error:
                 self._note(error)
                 delay_s, backoff_s = backoff_s, min(2 * backoff_s, limits.RETRY_BACKOFF_S_MAX)
-            except SourceError as error:
+            except (SourceError, OptionError) as error:
+                # An option, too: the file of clientConfig is read for each connection, and may be
+                # about to be replaced.
                 self._note(error, is_refusal=True)
                 delay_s, refused_s = refused_s, min(2 * refused_s, limits.GROUP_BACKOFF_S_MAX)
             else:
