@@ -44,6 +44,19 @@ def test_columns_and_types_are_those_of_sparks_kafka_source(source: Source, orde
     assert rows.where("key IS NULL").count() == 100
 
 
+def test_times_are_the_same_where_a_session_means_another_type_by_timestamp(
+    source: Source, orders: str
+) -> None:
+    setting = "spark.sql.timestampType"
+    source.spark.conf.set(setting, "TIMESTAMP_NTZ")
+    try:
+        rows = source.read(subscribe=orders).where("partition = 1 AND offset = 1")
+        assert dict(rows.dtypes)["timestamp"] == "timestamp"
+        assert rows.selectExpr("unix_millis(timestamp)").first()[0] == START_MS + 3
+    finally:
+        source.spark.conf.unset(setting)
+
+
 def test_offsets_for_each_partition(source: Source, orders: str) -> None:
     rows = source.read(
         subscribe=orders,

@@ -13,12 +13,14 @@ _COLUMNS: Final = (
     ("timestamp", "timestamp"),
     ("timestampType", "int"),
 )
+# In DDL `timestamp` alone means what the session's spark.sql.timestampType says.
+_DDL: Final = {"timestamp": "timestamp_ltz"}
 _HEADERS: Final = ("headers", "array<struct<key:string,value:binary>>")
 
 
 def spark_schema(*, include_headers: bool) -> str:
     """As a DDL string."""
-    return ", ".join(f"{name} {kind}" for name, kind in _columns(include_headers))
+    return ", ".join(f"{name} {_DDL.get(kind, kind)}" for name, kind in _columns(include_headers))
 
 
 def check_schema(schema: Any, *, include_headers: bool) -> None:
