@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import WSCloseCode, web
@@ -102,6 +103,8 @@ class SessionServer:
         self._deltas = DeltaLog(controller.committed.controller_epoch)
         self._tasks: set[asyncio.Task[None]] = set()
         self._hearing = Hearing(controller)
+        self._registering: dict[BrokerId, str] = {}
+        """Start ids of those whose registration is being decided."""
         self._heartbeat = asyncio.Event()
         """Is set by each heartbeat, for those who wait for one."""
         self.refused: dict[BrokerId, str] = {}
@@ -230,17 +233,31 @@ class SessionServer:
         if registration_problem(self._controller.committed, event) is None:
             # What a broker of another cluster has seen says nothing of these tables.
             await self._hearing.hear(asking, testimony)
-        try:
-            answer = await self._controller.submit(event)
-        except RefusedError as refusal:
-            self._note_refused(asking.broker_id, refusal.message)
-            raise
+        answer = await self._submit_registration(event)
         self.refused.pop(asking.broker_id, None)
         if socket.closed:
             raise SessionProtocolError("the connection closed during the registration")
         if asking.broker_id not in self._controller.committed.image.brokers:
             raise SessionProtocolError("it was unregistered while it registered; it asks again")
         return self._admit(socket, request, asking.broker_id, answer["broker_epoch"], position)
+
+    async def _submit_registration(self, event: RegisterBroker) -> Mapping[str, Any]:
+        """Have a registration decided; RefusedError.
+
+        All are let in at the same moment after the hearing: another process of this id may have
+        been before this one, and have no session yet.
+        """
+        broker_id, start_id = event.registration.broker_id, event.registration.start_id
+        first = self._registering.setdefault(broker_id, start_id)
+        is_alive = first != start_id or self._liveness.is_alive(broker_id)
+        try:
+            return await self._controller.submit(replace(event, is_predecessor_alive=is_alive))
+        except RefusedError as refusal:
+            self._note_refused(broker_id, refusal.message)
+            raise
+        finally:
+            if first == start_id:
+                self._registering.pop(broker_id, None)
 
     def _note_refused(self, broker_id: BrokerId, why: str) -> None:
         """Remember why a broker was refused; who knows the secret may ask under any id."""

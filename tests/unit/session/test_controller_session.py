@@ -192,6 +192,42 @@ def test_a_duplicate_id_is_refused_while_the_first_lives(play, wait_until) -> No
     play(story)
 
 
+def test_a_duplicate_id_is_refused_by_a_new_controller_that_has_heard_the_first_before(
+    play, wait_until, monkeypatch
+) -> None:
+    """Both wait until all brokers were heard, and are let in at the same moment."""
+    asked: list[str] = []
+    hear = hearing.Hearing.hear
+
+    async def note_and_hear(self, asking, testimony) -> None:
+        asked.append(asking.start_id)
+        await hear(self, asking, testimony)
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        first, other = [await stage.start_node(number) for number in range(2)]
+        await stage.stop_controller()
+        # Not before: the tables have to show it in service, so that it is waited for.
+        for task in other.session._tasks():
+            task.cancel()
+        monkeypatch.setattr(hearing, "HEARING_S", 30.0)
+        monkeypatch.setattr(hearing, "NEWCOMERS_S", 30.0)
+        monkeypatch.setattr(hearing.Hearing, "hear", note_and_hear)
+        await stage.start_controller()
+        await wait_until(lambda: "start-0" in asked)
+        double = stage.node(0, start_id="double", directory_id="elsewhere", host_name="there")
+        await double.session.start()
+        await wait_until(lambda: "double" in asked)
+        await stage.node(1).session.start()
+        with pytest.raises(SessionRefusedError, match="in use") as refused:
+            await double.session.wait_registered(30)
+        assert refused.value.code == RefusalCode.DUPLICATE_BROKER_REGISTRATION
+        await wait_until(lambda: first.session.is_connected)
+        assert stage.controller.committed.image.brokers[0].directory_id == "disk-0"
+
+    play(story)
+
+
 def test_the_kernel_notices_a_controllers_machine_that_is_gone(play) -> None:
     """No FIN comes from a machine without power, and not every wait on a link ends by itself."""
 
