@@ -46,34 +46,35 @@ class TopicFeed:
         """Return what has changed since a position; wait for a change if nothing has."""
         start = self._read_position(since)
         if start is None:
-            return self._everything()
+            return await self._everything()
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while self._sequence == start:
                     await self._news.wait()
         if start < self._forgotten:
-            return self._everything()
+            return await self._everything()
         image = self._controller.committed.image
         topics = [
-            build_topic_entry(image.topics_by_id[topic_id])
+            image.topics_by_id[topic_id]
             for topic_id in _newer(self._changed, start)
             if topic_id in image.topics_by_id and image.topic_by_id(topic_id) is not None
         ]
         removed = [name for name in _newer(self._removed, start) if image.topic(name) is None]
-        return self._answer(topics, removed, is_full=False)
+        return await self._answer(topics, removed, is_full=False)
 
-    def _everything(self) -> dict[str, Any]:
-        topics = [build_topic_entry(topic) for topic in self._controller.committed.image.topics()]
-        return self._answer(topics, [], is_full=True)
+    async def _everything(self) -> dict[str, Any]:
+        return await self._answer(list(self._controller.committed.image.topics()), [], is_full=True)
 
-    def _answer(
-        self, topics: list[dict[str, Any]], removed: list[str], *, is_full: bool
+    async def _answer(
+        self, topics: list[TopicImage], removed: list[str], *, is_full: bool
     ) -> dict[str, Any]:
-        epoch = self._controller.committed.controller_epoch
+        """Return an answer as of now; built in a thread, because it may visit all partitions."""
+        position = f"{self._controller.committed.controller_epoch}.{self._sequence}"
+        entries = await asyncio.to_thread(lambda: list(map(build_topic_entry, topics)))
         return {
-            "position": f"{epoch}.{self._sequence}",
+            "position": position,
             "isFull": is_full,
-            "topics": sorted(topics, key=lambda topic: str(topic["name"])),
+            "topics": sorted(entries, key=lambda topic: str(topic["name"])),
             "removed": sorted(removed),
         }
 

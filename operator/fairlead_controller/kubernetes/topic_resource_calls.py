@@ -18,6 +18,7 @@ it showed a topic that was made over Kafka.
 Large requests are decided in slices, so that the sessions of brokers are served in between.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -69,7 +70,8 @@ async def apply_topics(
     TopicRequestError if the request is malformed; RefusedError when the controller is overloaded or
     ends.
     """
-    wanted = read_topic_request(request)
+    # In a thread: a request with all resources may have very many manifests.
+    wanted = await asyncio.to_thread(read_topic_request, request)
     decided = await submit_slices(controller, _slices(wanted, defaults, waits_for))
     return {"results": dict(wanted.results) | decided}
 

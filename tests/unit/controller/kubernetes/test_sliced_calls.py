@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +11,18 @@ from controller_bench import running_controller
 
 from fairlead_controller import controller as shell
 from fairlead_controller.decisions.tables.stored_table import StoreError
-from fairlead_controller.kubernetes.topic_resource_calls import TopicDefaults, apply_topics
+from fairlead_controller.kubernetes import topic_resource_calls
+from fairlead_controller.kubernetes.topic_resource_calls import (
+    TopicDefaults,
+    TopicRequest,
+    apply_topics,
+    read_topic_request,
+)
 from fairlead_controller.kubernetes.user_resource_calls import apply_users
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from fairlead_controller.controller import Controller
@@ -54,5 +62,25 @@ def test_a_controller_with_too_much_to_do_says_so(
             with pytest.raises(RefusedError) as refused:
                 await call(controller)
             assert refused.value.code is RefusalCode.REQUEST_TIMED_OUT
+
+    asyncio.run(play())
+
+
+def test_many_manifests_are_read_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticked = threading.Event()
+
+    def wait_for_the_loop(request: Mapping[str, Any]) -> TopicRequest:
+        assert ticked.wait(5), "the loop stands still"
+        return read_topic_request(request)
+
+    async def play() -> None:
+        async with running_controller(tmp_path) as controller:
+            monkeypatch.setattr(topic_resource_calls, "read_topic_request", wait_for_the_loop)
+            applying = asyncio.create_task(forget_topics(controller))
+            await asyncio.sleep(0)
+            ticked.set()
+            await applying
 
     asyncio.run(play())

@@ -1,6 +1,7 @@
 """The stream of topics: only what changed, everything where that is not known."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.kubernetes import topic_feed
 from fairlead_controller.kubernetes.drains import Drains
-from fairlead_controller.kubernetes.topic_feed import TopicFeed
+from fairlead_controller.kubernetes.topic_feed import TopicFeed, build_topic_entry
 from fairlead_controller.stores.file import open_file_store
+from fairlead_model.cluster import TopicImage
 from fairlead_model.session.calls import DeletableTopic, DeleteTopicsCall
 
 Story = Callable[[Controller, TopicFeed], Awaitable[None]]
@@ -130,6 +132,32 @@ def test_what_is_not_remembered_is_told_whole(
         assert (answer["isFull"], names(answer)) == (True, ["c"])
         for strange in ("7.1", "1.99", "nonsense", "1.", ".1"):
             assert (await feed.changes(strange, 60))["isFull"], strange
+
+    play(story)
+
+
+def test_topics_are_described_beside_the_loop(
+    play: Any, make_create: Any, make_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator asks for all of them right after a takeover; what comes then is not lost."""
+    ticked = threading.Event()
+
+    def wait_for_the_loop(topic: TopicImage) -> dict[str, Any]:
+        assert ticked.wait(5), "the loop stands still"
+        return build_topic_entry(topic)
+
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        await controller.submit(make_create(make_topic("a")))
+        start = (await feed.changes("", 0))["position"]
+        await controller.submit(make_create(make_topic("b")))
+        monkeypatch.setattr(topic_feed, "build_topic_entry", wait_for_the_loop)
+        reading = [asyncio.create_task(feed.changes(since, 0)) for since in ("", start)]
+        await asyncio.sleep(0)
+        await controller.submit(make_create(make_topic("c")))
+        ticked.set()
+        for answer, wanted in zip(await asyncio.gather(*reading), (["a", "b"], ["b"]), strict=True):
+            assert names(answer) == wanted
+            assert names(await feed.changes(answer["position"], 0)) == ["c"]
 
     play(story)
 
