@@ -180,7 +180,8 @@ def build_routes(cluster: ClusterFile) -> list[Route]:
     routes = [Route("controller", ports.session, ports.hidden_session, True)]
     for broker_id, entry in enumerate(cluster.brokers):
         public, hidden = ports.of_broker(broker_id), ports.hidden(broker_id)
-        routes.append(Route(entry.name, public.kafka, hidden.kafka, False))
+        # Another one in a secure cluster, which the entry knows.
+        routes.append(Route(entry.name, entry.port, hidden.kafka, False))
         routes.append(Route(entry.name, public.internal, hidden.internal, True))
     return routes
 

@@ -10,6 +10,7 @@ import pytest
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry, write_cluster_file
+from fairlead_cli.local.cluster_supervisor import build_cluster
 from fairlead_cli.local.fault_proxy import (
     OUTSIDE,
     FaultProxy,
@@ -19,6 +20,8 @@ from fairlead_cli.local.fault_proxy import (
     find_owner,
     parse_route,
 )
+from fairlead_cli.local.layout import Ports
+from fairlead_cli.local.plan import LaunchPlan
 from fairlead_cli.local.process_table import identify
 
 DEADLINE_S = 10.0
@@ -26,7 +29,7 @@ SILENCE_S = 0.15
 
 
 def cluster(*, broker_pid: int | None = None) -> ClusterFile:
-    entry = ProcessEntry("broker-0", "127.0.0.1", 1, 2, id=0)
+    entry = ProcessEntry("broker-0", "127.0.0.1", 1000, 2, id=0)
     if broker_pid is not None:
         process = identify(broker_pid)
         assert process is not None
@@ -146,6 +149,13 @@ def test_routes_stand_in_front_of_every_listener() -> None:
         "broker-0:1100:1200:peers",
     ]
     assert [parse_route(str(route)) for route in routes] == routes
+
+
+def test_clients_of_a_secure_cluster_are_met_at_its_port_of_tls(tmp_path: Path) -> None:
+    ports = Ports(1000, 2000, is_secure=True)
+    served = build_cluster(LaunchPlan(tmp_path, 1, ports, {}, (), fault_proxy=True))
+    (clients,) = [route for route in build_routes(served) if not route.has_peers]
+    assert (clients.port, clients.target_port) == (ports.of_broker(0).kafka, ports.hidden(0).kafka)
 
 
 def test_a_proxy_that_is_gone_is_an_error_for_people(free_port: int) -> None:
