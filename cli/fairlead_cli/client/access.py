@@ -11,7 +11,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fairlead_cli.errors import InputError
+from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.client_files import read_client_file
 
 if TYPE_CHECKING:
@@ -56,13 +56,27 @@ def note_client_file(path: Path) -> None:
 
 
 def note_local_cluster(data: Path) -> None:
-    """Log in as the super user where the cluster of a folder is secure and nothing else is said."""
+    """Log in as the super user where the cluster of a folder is secure and nothing else is said.
+
+    CliError where the folder does not let us see that.
+    """
     from fairlead_cli.local.layout import Layout
     from fairlead_cli.local.secure_files import admin_file
 
     path = admin_file(Layout(data))
-    if not _settings and path.exists():
-        note_client_file(path)
+    if _settings:
+        return
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except PermissionError as error:
+        raise CliError(
+            f"cannot read {path}: {error.strerror}",
+            hint="Only who started this secure cluster logs in as its super user. Everybody else "
+            "names settings of his own:  --client-config FILE",
+        ) from error
+    note_client_file(path)
 
 
 def client_settings() -> dict[str, Any]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import ssl
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from fairlead_cli.client import access
 from fairlead_cli.client.connection import build_admin, build_consumer, build_producer
-from fairlead_cli.errors import InputError
+from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.secure_files import admin_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,20 @@ def test_the_administrators_file_of_a_secure_local_cluster_is_taken(tmp_path) ->
     file = written(admin_file(Layout(tmp_path)))
     access.note_local_cluster(tmp_path)
     assert access.configured_file() == file
+
+
+def test_a_secure_cluster_of_somebody_else_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder of clients is for its owner alone, who may be another one than we are."""
+
+    def forbid(path: Path, *_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "stat", forbid)
+    with pytest.raises(CliError, match=r"/admin.librdkafka: Permission denied") as refused:
+        access.note_local_cluster(tmp_path)
+    assert "--client-config FILE" in (refused.value.hint or "")
 
 
 def test_a_file_that_was_named_stands_above_it(tmp_path) -> None:
