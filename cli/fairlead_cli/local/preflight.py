@@ -46,6 +46,13 @@ def hold_data_directory(layout: Layout) -> Iterator[None]:
             hint="Brokers could not be told about it. Choose another one with --data DIR.",
         )
     try:
+        str(layout.root).encode()
+    except UnicodeEncodeError as error:
+        raise CliError(
+            f"the name of the data directory is not UTF-8 text: {str(layout.root)!r}",
+            hint="Brokers could not be told about it. Choose another one with --data DIR.",
+        ) from error
+    try:
         layout.root.mkdir(parents=True, exist_ok=True)
         layout.log_directory.mkdir(exist_ok=True)
         layout.config_directory.mkdir(exist_ok=True)

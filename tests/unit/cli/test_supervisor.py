@@ -358,6 +358,15 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
         run(build(plan, Audience()).run())
 
 
+def test_a_name_that_is_no_text_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    """Settings are UTF-8, and a name of a folder may be any bytes."""
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    plan = LaunchPlan(folder, 1, Ports(*take_cluster_ports()), {}, ())
+    with pytest.raises(CliError, match=r"is not UTF-8 text: .*/d\\udcff'"):
+        run(build(plan, Audience()).run())
+    assert not folder.exists()
+
+
 def refuse(*_: object) -> NoReturn:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
