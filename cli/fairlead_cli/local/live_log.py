@@ -61,7 +61,7 @@ def read_child_line(name: str, line: str) -> LogLine | None:
 
 def format_addresses(cluster: ClusterFile) -> str:
     """Return who listens where, and what to try first. Plain text: it is also what a log shows."""
-    rows = [("process", "pid", "Kafka", "HTTP")]
+    rows = [("process", "pid", "Kafka", "health, metrics")]
     for broker in cluster.brokers:
         rows.append(
             (
@@ -118,6 +118,9 @@ def format_first_steps(cluster: ClusterFile, data_option: str) -> str:
     ]
     if not is_secure(cluster):
         steps.append((f"kcat -b {address} -L", "or any Kafka client"))
+        rest = cluster.brokers[0].rest
+        if rest is not None:
+            steps.append((f"curl -s {rest}/v3/clusters", "or HTTP"))
     width = max(len(command) for command, _ in steps)
     lines = [f"  {command:<{width}}  {click.style('# ' + why, dim=True)}" for command, why in steps]
     return "\n".join(["Try this:", *lines])

@@ -41,7 +41,18 @@ def build_cluster() -> ClusterFile:
         supervisor_pid=None,
         supervisor_start_time=None,
         controller=ProcessEntry("controller", "127.0.0.1", 9191, 8170),
-        brokers=[ProcessEntry("broker-0", "127.0.0.1", 9092, 8080, id=0, pid=7, start_time=9)],
+        brokers=[
+            ProcessEntry(
+                "broker-0",
+                "127.0.0.1",
+                9092,
+                8080,
+                id=0,
+                pid=7,
+                start_time=9,
+                rest="http://127.0.0.1:8180",
+            )
+        ],
     )
 
 
@@ -103,9 +114,8 @@ def test_the_wait_for_a_processor_is_seen() -> None:
 
 def test_the_holder_of_a_port_is_found(free_port: int) -> None:
     port = free_port
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", port))
-        server.listen()
+    # As servers bind: connections of another one that had the port may still be fading.
+    with socket.create_server(("127.0.0.1", port)):
         assert not is_port_free("127.0.0.1", port)
         assert find_port_holder(port) == os.getpid()
         assert read_command_line(os.getpid())
@@ -175,6 +185,8 @@ def test_the_ready_block_has_addresses_and_first_steps() -> None:
     assert "127.0.0.1:9092" in text
     assert "http://127.0.0.1:8170" in text
     assert "fairlead consume hello --data /data" in text
+    # The ports of the table answer 404 to it.
+    assert "curl -s http://127.0.0.1:8180/v3/clusters" in text
 
 
 def test_a_plan_survives_the_pipe(tmp_path: Path) -> None:
