@@ -10,6 +10,7 @@ disk not before there is room for a roll: what goes before it makes some.
 import logging
 
 from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
+from fairlead_broker.log import full_disk
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.files.file_names import (
     DELETED_SUFFIX,
@@ -119,9 +120,21 @@ def advance_log_start_offset(log: SegmentedLog, offset: int) -> None:
 def remove_segments(
     log: SegmentedLog, segments: list[Segment], now_ms: int, suffix: str = DELETED_SUFFIX
 ) -> None:
-    """Take segments out of the log and rename their files; unlinked after the grace."""
+    """Take segments out of the log and rename their files; unlinked after the grace.
+
+    A longer name may need room in the directory. On a full disk a segment goes at once, which makes
+    some; between two syncs, so that no power cut brings back only what was before or behind it.
+    """
     for segment in segments:
-        paths = segment.mark_deleted(suffix)
+        try:
+            paths = segment.mark_deleted(suffix)
+        except OSError as error:
+            if not full_disk.is_lack_of_room(error):
+                raise
+            log.disk.fsync_directory(log.path)
+            segment.remove(suffix)
+            log.disk.fsync_directory(log.path)
+            continue
         log.deletions.add(paths, now_ms + log.config.file_delete_delay_ms)
     log.deferred.note_directory(log.path)
 

@@ -439,6 +439,13 @@ class Segment:
                 deleted.append(path + suffix)
         return deleted
 
+    def remove(self, suffix: str) -> None:
+        """Remove all files now, also those that `mark_deleted` has renamed already."""
+        stem = self.path.removesuffix(LOG_SUFFIX)
+        for kind in SEGMENT_SUFFIXES:
+            for path in (stem + kind, stem + kind + suffix):
+                unlink_if_present(self._disk, path)
+
     def close(self) -> None:
         """Let go of every descriptor; the files stay as they are."""
         self._writer, self._write_fd, self._reader = None, -1, None

@@ -5,7 +5,7 @@ import random
 
 import pytest
 from log_batches import all_headers, append, as_leader_sent, batch, flush, record_batch
-from simulated_disk import SimulatedDisk
+from simulated_disk import PowerCut, SimulatedDisk
 from simulated_logs import start, started_log
 
 from fairlead_broker.log import full_disk
@@ -228,6 +228,57 @@ def test_retention_makes_room_on_a_full_disk(disk):
     assert not log.is_offline
     log.begin_deletions(2_000_000).run()
     assert [name for name in disk.names if name.endswith(".log")] == [log.active.path]
+
+
+class FullFolder(SimulatedDisk):
+    """A directory whose block has no room for a longer name, until something goes."""
+
+    def __init__(self):
+        super().__init__()
+        self.free_names = 0
+
+    def rename(self, source, target):
+        if self.free_names <= 0 and target.endswith(".deleted"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.free_names -= target.endswith(".deleted")
+        super().rename(source, target)
+
+
+def forgotten_segments(free_names):
+    """A log whose segments but the last may go, in such a directory; its disk is returned, too."""
+    disk = FullFolder()
+    directory, log = started_log(disk)
+    append(log, *(batch() for _ in range(40)))
+    flush(log)
+    directory.write_checkpoints()
+    directory.begin_sync().run()
+    log.advance_log_start_offset(log.bases[-1])
+    disk.free_names = free_names
+    return disk, log
+
+
+@pytest.mark.parametrize("free_names", [0, 1, 3, 4])
+def test_retention_needs_no_room_for_names(free_names):
+    """They are longer than those before. Nothing else may ever make room."""
+    disk, log = forgotten_segments(free_names)
+    assert log.delete_segments_below_start(0, 40) == 3
+    assert log.refusal is None
+    log.begin_deletions(log.config.file_delete_delay_ms).run()
+    assert [name for name in disk.names if ".log" in name] == [log.active.path]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_a_power_cut_leaves_no_gap_where_there_is_no_room_for_names(seed):
+    disk, log = forgotten_segments(3)
+    first = disk.operations + 1
+    log.delete_segments_below_start(0, 40)
+    for at in range(first, disk.operations + 1):
+        cut, log = forgotten_segments(3)
+        cut.cut_after = at
+        with pytest.raises(PowerCut):
+            log.delete_segments_below_start(0, 40)
+        log = start(cut.after_power_cut(random.Random(seed)))[0].log("t", 0)
+        assert log.log_end_offset == 40
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT])
