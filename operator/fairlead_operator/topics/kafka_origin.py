@@ -7,8 +7,9 @@ the showing resource is deleted.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from fairlead_model.resources.resource_shape import ConfigMap
 from fairlead_model.resources.topic_manifest import API_VERSION, TOPIC_KIND
 from fairlead_operator.drills.agent_pod import TOPIC_PREFIX as DRILL_TOPIC_PREFIX
 from fairlead_operator.topics.topic_resource import (
@@ -18,6 +19,9 @@ from fairlead_operator.topics.topic_resource import (
     ClusterKey,
     mirror_name,
 )
+
+SETTING_LENGTH_MAX: Final = ConfigMap().text_maximum
+"""Of a setting in the definition of Topics."""
 
 
 def is_shown(entry: Mapping[str, Any] | None, *, is_claimed: bool) -> bool:
@@ -59,10 +63,14 @@ def build_mirror(cluster: ClusterKey, entry: Mapping[str, Any]) -> dict[str, Any
 
 
 def _followed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    configs: Mapping[str, str] = entry["configs"]
     return {
         "partitions": entry["partitions"],
         "replicationFactor": entry["replicationFactor"],
-        "config": dict(entry["configs"]),
+        # A throttle may name all replicas. What the API server refuses would end the resource.
+        "config": {
+            name: value for name, value in configs.items() if len(value) <= SETTING_LENGTH_MAX
+        },
     }
 
 

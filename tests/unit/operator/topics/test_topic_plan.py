@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from fairlead_operator.resources.crd import build_crd
+from fairlead_operator.resources.topic import TOPIC
 from fairlead_operator.topics.claims import Claims
 from fairlead_operator.topics.kafka_origin import build_mirror, build_mirror_patch, is_shown
 from fairlead_operator.topics.plan import ClusterPresence, Plan, plan_topic
@@ -142,6 +144,19 @@ def test_only_topics_of_kafka_that_nobody_declares_are_shown() -> None:
     assert not is_shown(None, is_claimed=False)
     for fields in ({"origin": "resource"}, {"resource": "x"}, {"isInternal": True}):
         assert not is_shown({**ENTRY, **fields}, is_claimed=False)
+
+
+def test_a_mirror_leaves_out_a_setting_that_is_too_long_for_the_definition() -> None:
+    """`kafka-reassign-partitions --throttle` names every replica of a topic in one."""
+    root = build_crd(TOPIC)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    longest = root["properties"]["spec"]["properties"]["config"]["additionalProperties"]
+    fits, throttle = "x" * longest["maxLength"], "leader.replication.throttled.replicas"
+    entry = ENTRY | {"configs": {throttle: fits}}
+    assert build_mirror(("ns", "demo"), entry)["spec"]["config"] == {throttle: fits}
+    entry = ENTRY | {"configs": ENTRY["configs"] | {throttle: f"{fits}x"}}
+    shown = build_mirror(("ns", "demo"), entry)
+    assert shown["spec"]["config"] == ENTRY["configs"]
+    assert build_mirror_patch(shown, entry) == {}
 
 
 def test_a_mirror_follows_its_topic_and_keeps_what_is_the_users() -> None:
