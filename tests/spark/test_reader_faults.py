@@ -287,6 +287,27 @@ def test_a_topic_deleted_between_plan_and_read(
     assert query.values == []
 
 
+def test_a_topic_that_was_new_to_a_batch_and_deleted_before_that_is_run_again(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver died. The checkpoint holds the batch's end, so each later driver runs it."""
+    monkeypatch.setattr(limits, "MISSING_TOPIC_S", 0.5)
+    topics.fill(topics.create("brief-1"), 0, 20)
+    query = Query(topics.bootstrap, subscribePattern="brief-.*")
+    query.run()
+    topics.fill("brief-1", 20, 10)
+    topics.fill(topics.create("brief-2"), 100, 10)
+    start, end = query.plan()
+    topics.delete("brief-2")
+    query.start_run()
+    with pytest.raises(DataLossError, match=r"brief-2-0, .* no longer exists.*failOnDataLoss"):
+        query.run_batch(start, end)
+    query.start_run(failOnDataLoss="false")
+    query.run_batch(start, end)
+    query.run()
+    assert sorted(query.values) == list(range(30))
+
+
 def test_a_worker_that_remembers_the_old_topic_looks_again(topics: Topics) -> None:
     topics.fill(topics.create("remembered"), 0, 20)
     Query(topics.bootstrap, "remembered").run()

@@ -140,14 +140,18 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for each in until.positions
             if each not in begin.positions or _is_other_topic(each.topic, begin, until.topic_ids)
         )
-        earliest = read_earliest(cluster, self._options, new)
+        gone = self._find_gone(cluster, new)
+        if gone:
+            where = min(gone)
+            self._lose(f"{where}, planned up to offset {until.positions[where]}, no longer exists")
+        earliest = read_earliest(cluster, self._options, new - gone)
+        ends = {each: at for each, at in until.positions.items() if each not in gone}
         positions = {
-            each: earliest[each] if each in new else begin.positions[each]
-            for each in until.positions
+            each: earliest[each] if each in new else begin.positions[each] for each in ends
         }
         ranges = build_ranges(
             positions,
-            until.positions,
+            ends,
             topic_ids=until.topic_ids,
             from_earliest=new
             | begins_earliest(self._options.starting, frozenset(until.begun or ())),
@@ -189,6 +193,27 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(self._options.offset_retry_interval_ms / 1000)
             topics = cluster.find_topics(self._options.subscription)
         return cluster, topics, find_partitions(self._options.subscription, topics)
+
+    def _find_gone(
+        self, cluster: Cluster, partitions: frozenset[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Return those that do not exist: of a batch that is run again they may be deleted since.
+
+        They are looked up again, as in `_look`.
+        """
+        gone = partitions
+        for attempt in range(1 + self._options.offset_retries):
+            if not gone:
+                break
+            if attempt:
+                time.sleep(self._options.offset_retry_interval_ms / 1000)
+            topics = cluster.read_topics(sorted({each.topic for each in gone}))
+            gone = frozenset(
+                each
+                for each in gone
+                if each.topic not in topics or each.partition not in topics[each.topic].leaders
+            )
+        return gone
 
     def _show_progress(self, done: StreamOffset) -> None:
         if self._progress is not None:
