@@ -117,6 +117,9 @@ class FakeApiServer:
         if old is None:
             return _status(404, "NotFound")
         if request.method == "DELETE":
+            expected = (body.get("preconditions") or {}).get("uid")
+            if expected not in {None, old["metadata"]["uid"]}:
+                return _status(409, "Conflict")
             await self.remove(path, name)
             return web.json_response({"kind": "Status", "status": "Success"})
         if body["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]:

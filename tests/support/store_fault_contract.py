@@ -17,8 +17,11 @@ import pytest
 from api_fault_proxy import Fault, FaultProxy, is_read, is_write
 from watched_store import TABLE, WatchedStore
 
+from fairlead_controller.decisions.tables.security_lines import security_table_name
 from fairlead_controller.decisions.tables.stored_table import StoreError
-from fairlead_controller.stores.kubernetes import KubernetesStore
+from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
+from fairlead_controller.stores.kubernetes import KubernetesStore, delete_tables
+from fairlead_controller.stores.kubernetes_tables import object_name
 from fairlead_controller.stores.metadata_store import (
     SealedError,
     StoreUnavailableError,
@@ -27,10 +30,13 @@ from fairlead_controller.stores.metadata_store import (
 )
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
+from fairlead_kube.errors import ApiUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
+
+    from aiohttp import web
 
 CHECK_INTERVAL_S = 0.1
 DEADLINE_S = 30.0
@@ -180,6 +186,35 @@ class StoreFaultContract(ABC):
             for fault in stuck:
                 await fault.happened.wait()
             assert (await world.table()).lines == {"a": "1"}
+
+        self.run(story)
+
+    def test_a_deletion_that_lands_late_takes_nothing_of_the_next_cluster(self) -> None:
+        """Somebody has made a LogCluster of that name again, and its controller its tables."""
+        names = (CLUSTER_TABLE, TABLE, security_table_name(0))
+
+        async def story(world: World) -> None:
+            async def make_tables() -> None:
+                results = await world.witness.write([TableWrite(name, None, 1) for name in names])
+                assert {result.outcome for result in results} == {WriteOutcome.WRITTEN}
+
+            def deletes(name: str) -> Callable[[web.Request], bool]:
+                end = f"/{object_name(CLUSTER, name)}"
+                return lambda request: request.method == "DELETE" and request.path.endswith(end)
+
+            await make_tables()
+            go = asyncio.Event()
+            stuck = [world.proxy.add(Fault(matches=deletes(name), lands_late=go)) for name in names]
+            client, namespace = world.store._client, world.store._namespace
+            for _ in names:
+                with pytest.raises(ApiUnavailableError):
+                    await delete_tables(client, namespace, CLUSTER)
+            assert await delete_tables(client, namespace, CLUSTER) == 1
+            await make_tables()
+            go.set()
+            for fault in stuck:
+                await fault.happened.wait()
+            assert (await world.witness.load()).keys() == set(names)
 
         self.run(story)
 

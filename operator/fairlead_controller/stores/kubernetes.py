@@ -304,28 +304,30 @@ async def delete_tables(client: KubeClient, namespace: str, cluster: str) -> int
     """
     slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
 
-    async def delete(kind: ResourceKind, name: str) -> bool:
+    async def delete(kind: ResourceKind, found: Manifest) -> bool:
         async with slots:
-            return await _ensure_deleted(client, namespace, kind, name)
+            return await _ensure_deleted(client, namespace, kind, found)
 
     deleted: list[bool] = []
     for kind, label in ((PARTITION_TABLE, CLUSTER_LABEL), (SECRET, SECURITY_LABEL)):
         listing = await client.list(
             kind, namespace, label_selector=f"{label}={cluster}", limit=PAGE_SIZE
         )
-        names = [manifest["metadata"]["name"] for manifest in listing.items]
-        deleted += await asyncio.gather(*(delete(kind, name) for name in names))
-    is_cluster_deleted = await _ensure_deleted(client, namespace, CLUSTER_STATE, cluster)
+        deleted += await asyncio.gather(*(delete(kind, found) for found in listing.items))
+    state = await client.find(CLUSTER_STATE, namespace, cluster)
+    is_cluster_deleted = state is not None and await delete(CLUSTER_STATE, state)
     return sum(deleted) + is_cluster_deleted
 
 
 async def _ensure_deleted(
-    client: KubeClient, namespace: str, kind: ResourceKind, name: str
+    client: KubeClient, namespace: str, kind: ResourceKind, found: Manifest
 ) -> bool:
+    """Delete an object, and none that has its name since: a deletion may land late."""
+    metadata = found["metadata"]
     try:
-        await client.delete(kind, namespace, name)
+        await client.delete(kind, namespace, metadata["name"], uid=metadata["uid"])
     except ApiError as error:
-        if not error.is_not_found:
+        if not (error.is_not_found or error.is_conflict):
             raise
         return False
     return True
