@@ -125,12 +125,15 @@ def test_znodes_of_topics_that_are_gone_are_removed_and_others_are_left(
     znodes.create("/brokers/topics/gone/partitions/0/state", b"{}", makepath=True)
     znodes.set("/brokers/topics/gone", json.dumps(left).encode())
     znodes.create("/brokers/topics/tool", b'{"version":1,"partitions":{"0":[1]}}')
+    for name in ("gone", "half-gone", "tool"):
+        znodes.create(f"/config/topics/{name}", b'{"version":1,"config":{}}')
     first = cluster.active()
     first.kill()
     second = cluster.active(other_than=first)
     wait_until(lambda: not is_there(znodes, "/brokers/topics/gone"))
     wait_until(lambda: "/brokers/topics/tool was made by a tool" in second.said())
     assert is_there(znodes, "/brokers/topics/tool")
+    wait_until(lambda: sorted(znodes.get_children("/config/topics")) == sorted([TOPIC, "tool"]))
 
 
 def test_metadata_is_exported_and_restored_where_it_was_lost(

@@ -63,6 +63,7 @@ from fairlead_zookeeper.client import (
 from fairlead_zookeeper.operations import Delete, Operation, Stat
 from fairlead_zookeeper.znodes import (
     BROKER_TOPICS,
+    CONFIG_TOPICS,
     CONTROLLER_EPOCH,
     TABLES,
     decode,
@@ -210,6 +211,23 @@ class ZooKeeperStore(RemoteStore):
                     self._strangers.add(path)
                     logger.warning("%s was made by a tool: it is no topic of this cluster", path)
                 continue
+            await self._delete_tree(path)
+            logger.warning("removed %s, whose topic is gone", path)
+            removed += 1
+        return removed + await self._remove_leftover_configs()
+
+    async def _remove_leftover_configs(self) -> int:
+        """Remove configs of topics that have no other znode any more; count them.
+
+        They go last where a topic does, so a crash may have left them alone.
+        """
+        removed = 0
+        configs = await self._client.children(CONFIG_TOPICS) or []
+        topics = await self._client.children(BROKER_TOPICS) or []
+        for name in sorted(set(configs) - set(topics)):
+            if await self.knows_topic(name):
+                continue
+            path = f"{CONFIG_TOPICS}/{name}"
             await self._delete_tree(path)
             logger.warning("removed %s, whose topic is gone", path)
             removed += 1
