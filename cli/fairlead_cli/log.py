@@ -71,9 +71,9 @@ def log() -> None:
 @output_option("table", "json")
 def dump(path: Path, verify: bool, records: bool, output: str) -> int:
     """Show the batches of a segment, or every file of a partition or a log directory."""
-    if not path.exists():
-        raise InputError(f"there is no {path}", hint="Name a segment file or a directory.")
     try:
+        if not path.exists():
+            raise InputError(f"there is no {path}", hint="Name a segment file or a directory.")
         if verify:
             return verify_path(path, output)
         return dump_path(path, output, records=records)

@@ -104,8 +104,12 @@ def require_place(_ctx: click.Context, _parameter: click.Parameter, value: Any) 
     """Refuse a file that cannot be written, before long work whose outcome goes there."""
     if value is None:
         return value
-    place = value if value.exists() else value.parent
-    if not place.exists():
+    try:
+        place = value if value.exists() else value.parent
+        is_there = place.exists()
+    except OSError as error:
+        raise click.BadParameter(f"{value}: {error.strerror}") from error
+    if not is_there:
         raise click.BadParameter(f"there is no folder {place}")
     if not os.access(place, os.W_OK):
         raise click.BadParameter(f"{place} may not be written")

@@ -48,7 +48,11 @@ def note_client_file(path: Path) -> None:
             )
     for name in _NAMED_FILES:
         named = settings.get(name, _PROBE)
-        if named != _PROBE and not Path(named).exists():
+        try:
+            is_there = named == _PROBE or Path(named).exists()
+        except OSError as error:
+            raise InputError(f"{path}: cannot read {named}: {error.strerror}") from error
+        if not is_there:
             raise InputError(f"{path}: there is no {named}, which {name} names")
     _settings.clear()
     _settings.update(settings)

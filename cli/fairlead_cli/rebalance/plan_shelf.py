@@ -39,9 +39,9 @@ def keep_plan(document: dict[str, Any]) -> None:
 def find_plan(name: str) -> dict[str, Any]:
     """Return a plan by its id, or out of a file that `-o json` was written to. InputError."""
     path = shelf() / f"{name}.json" if name.isalnum() else Path(name)
-    if not path.exists():
-        path = Path(name)
     try:
+        if not path.exists():
+            path = Path(name)
         document = json.loads(path.read_text())
     except OSError as error:
         raise InputError(

@@ -47,6 +47,39 @@ def test_a_folder_that_may_not_be_read_is_refused(
     assert "Choose another one with --data DIR." in told
 
 
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [
+        (["log", "dump", "{place}"], 1),
+        (["log", "dump", "{place}", "--verify"], 1),
+        (["topic", "list", "--client-config", "{settings}"], 2),
+        (["drill", "--target", "broker:0", "--fault", "kill", "--report", "{place}"], 2),
+        (["rebalance", "--execute", "{place}"], 2),
+    ],
+)
+def test_what_is_in_a_folder_without_rights_is_said(
+    arguments: list[str],
+    exit_code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Logs and keys often belong to the user of a service."""
+    place, settings = tmp_path / "private" / "file", tmp_path / "settings"
+    settings.write_text(f"security.protocol=ssl\nssl.key.location={place}\n")
+    look = Path.stat
+
+    def forbid(path: Path, **named: bool) -> os.stat_result:
+        if place.parent in path.parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return look(path, **named)
+
+    monkeypatch.setattr(Path, "stat", forbid)
+    words = [each.format(place=place, settings=settings) for each in arguments]
+    assert run_command(words) == exit_code
+    assert str(place) in capsys.readouterr().err
+
+
 def test_a_process_of_another_user_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     own = identify(os.getpid())
     assert own is not None
