@@ -52,6 +52,7 @@ def down(data: Path, timeout_s: float) -> None:
         )
     if cluster.supervisor is not None and cluster.supervisor.send(signal.SIGTERM):
         supervisor = cluster.supervisor
+        supervisor.send(signal.SIGCONT)  # Ctrl-Z pauses it: it would never hear of the other one.
         if not wait_until(lambda: not supervisor.is_alive, timeout_s):
             click.echo("Still stopping; killing what is left.", err=True)
             supervisor.send(signal.SIGKILL)

@@ -122,6 +122,15 @@ def test_ctrl_c_stops_a_foreground_cluster_in_order(cli: Cli) -> None:
     assert cli.status()["state"] == "stopped"
 
 
+def test_down_stops_a_cluster_whose_supervisor_is_paused_in_order(cli: Cli) -> None:
+    """As Ctrl-Z leaves one that runs in the foreground."""
+    assert cli.up("--brokers", "1").code == 0
+    os.kill(cli.status()["supervisor"]["pid"], signal.SIGSTOP)
+    outcome = cli.ok("down", "--timeout-s", "20")
+    assert outcome.err == ""
+    assert "stopped cleanly" in (cli.data / "logs" / "broker-0.log").read_text()
+
+
 def test_down_cleans_up_after_a_killed_supervisor(cli: Cli) -> None:
     assert cli.up("--brokers", "1").code == 0
     status = cli.status()
