@@ -47,8 +47,13 @@ class FullDisks:
     def __init__(self, directories: Sequence[Path]) -> None:
         """CliError unless all are filled."""
         command = [sys.executable, "-m", "fairlead_cli.drill.full_disks", *map(str, directories)]
+        # In a session of its own: Ctrl-C is for the drill, which then closes its input.
         self._keeper = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         said = self._keeper.stdout.readline().strip() if self._keeper.stdout is not None else ""
         if said != _FILLED:
