@@ -174,9 +174,12 @@ def up(
     check_manifests(manifests)
     option = data_arguments(data)
     if detach:
+        from fairlead_cli.client.stop_signals import ends_as_interrupts
         from fairlead_cli.local.detached import start_detached
 
-        start_detached(plan, data_option=option, say=click.echo)
+        # Who is told that it did not start, by `timeout` for one, must not find it running later.
+        with ends_as_interrupts():
+            start_detached(plan, data_option=option, say=click.echo)
     else:
         from fairlead_cli.local.live_log import TerminalReporter
 

@@ -1,10 +1,12 @@
 """`up`, `down`, `status` with real processes: what is refused, what is restarted, what stays."""
 
+import json
 import os
 import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from local_cluster import TOPICS, Cli
 from waiting import wait_until
 
@@ -129,6 +131,21 @@ def test_down_stops_a_cluster_whose_supervisor_is_paused_in_order(cli: Cli) -> N
     outcome = cli.ok("down", "--timeout-s", "20")
     assert outcome.err == ""
     assert "stopped cleanly" in (cli.data / "logs" / "broker-0.log").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_detached_start_that_is_ended_leaves_nothing_behind(
+    cli: Cli, number: signal.Signals
+) -> None:
+    """By `timeout`, say: what did not return must not serve later, all the same."""
+    ports = ("--port", str(cli.port), "--http-port", str(cli.http_port))
+    process = cli.spawn("up", "--detach", "--brokers", "1", *ports)
+    assert process.stdout is not None
+    assert "controller ready" in process.stdout.readline()
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert json.loads((cli.data / "cluster.json").read_text())["state"] == "stopped"
 
 
 def test_down_cleans_up_after_a_killed_supervisor(cli: Cli) -> None:
