@@ -291,7 +291,8 @@ class ClusterSupervisor:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.on_signal)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.stop_asked.set)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+                loop.add_signal_handler(number, self.stop_asked.set)
 
     def on_signal(self) -> None:
         if self.stop_asked.is_set():
