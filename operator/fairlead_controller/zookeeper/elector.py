@@ -29,6 +29,7 @@ from fairlead_controller.stores.zookeeper_projections import CONTAINERS
 from fairlead_controller.zookeeper.beats import HolderWatch, monotonic_ms
 from fairlead_controller.zookeeper.memory import CandidateMemory
 from fairlead_controller.zookeeper.tree_check import Tree, check_tree
+from fairlead_model.host_address import join_address
 from fairlead_tls.followed_certificate import FollowedPeer
 from fairlead_zookeeper.client import (
     ConnectionState,
@@ -194,8 +195,25 @@ class Elector:
         )
         if cluster_id:
             await asyncio.to_thread(self._memory.remember, cluster_id, known.epoch)
+        await self._require_number()
         await self._ensure_entry()
         return Sight(controller, known, cluster_id)
+
+    async def _require_number(self) -> None:
+        """Raise StoreError if a controller on another host, which is alive, has this one's number.
+
+        The lock that says that a predecessor is gone is that of a folder of this host.
+        """
+        found = await self._client.get(candidate_path(self._record.identity))
+        other = None if found is None else read_candidate(found.data)
+        if found is None or other is None or found.stat.owner == self._client.session_id:
+            return
+        if other.host != self._record.host:
+            raise StoreError(
+                f"node.id={self._record.node_id} is in use by the controller at "
+                f"{join_address(other.host, other.session_port)}, which is alive; give this one "
+                "another node.id"
+            )
 
     async def _ensure_entry(self) -> None:
         """Keep this candidate's znode; one of its predecessor, whose lock it holds, is replaced."""
