@@ -343,6 +343,14 @@ class LiveCluster:
 
 
 @pytest.fixture
+def counted_hangups() -> Iterator[None]:
+    """SIGHUP ends processes as usual, also where the tests were started with `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LiveCluster]]:
     """Clusters for one test, killed at its end."""
     made: list[LiveCluster] = []

@@ -133,6 +133,7 @@ def test_down_stops_a_cluster_whose_supervisor_is_paused_in_order(cli: Cli) -> N
     assert "stopped cleanly" in (cli.data / "logs" / "broker-0.log").read_text()
 
 
+@pytest.mark.usefixtures("counted_hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_detached_start_that_is_ended_leaves_nothing_behind(
     cli: Cli, number: signal.Signals

@@ -264,6 +264,7 @@ def test_what_ignores_the_request_is_killed(
     run(scenario())
 
 
+@pytest.mark.usefixtures("counted_hangups")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_only_ctrl_c_is_in_a_hurry(plan: LaunchPlan, number: signal.Signals) -> None:
     """A terminal that closes sends SIGHUP twice, by its shell and by the kernel."""
