@@ -85,11 +85,13 @@ class MirrorWriter:
             await self._remove(resource)
 
     async def _remove(self, resource: TopicResource) -> None:
-        """Delete what shows a topic, and never a topic of its name.
+        """Delete what shows a topic, unless it is protected, and never a topic of its name.
 
         Its policy is for people who delete it. This is no such deletion: the topic has been made
         anew since, or somebody declares it.
         """
+        if resource.is_protected:
+            return  # an admission policy would refuse it again and again
         if resource.reclaim_policy == "Delete":
             patch = {"metadata": {"uid": resource.uid}, "spec": {"reclaimPolicy": "Retain"}}
             await self._client.patch(TOPIC, *resource.key, patch)

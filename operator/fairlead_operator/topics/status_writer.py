@@ -159,6 +159,7 @@ class TopicStatusWriter:
             refusal=self._scope.refusal(resource),
             is_paused=self._scope.is_paused(resource),
             is_asleep=self._scope.is_asleep(resource),
+            knows_topics=self._scope.is_started(resource.cluster_key),
         )
         return verdict, entry if presence is ClusterPresence.PRESENT else None
 

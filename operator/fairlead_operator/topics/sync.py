@@ -191,9 +191,11 @@ class TopicSync:
             place = (*cluster, name)
             owner = self.scope.claims.owner(place)
             self._notice_orphan(cluster, name)
+            mirror = (cluster[0], mirror_name(cluster[1], name))
+            if mirror in self.scope.resources:
+                self._statuses.add(mirror)
             if owner is None:
                 self._places.add(place)
-                self._statuses.add((cluster[0], mirror_name(cluster[1], name)))
                 continue
             self._statuses.add(owner)
             entry = self.scope.entry(cluster, name)

@@ -31,6 +31,12 @@ PAUSED_MESSAGE: Final = (
 
 Verdict = tuple[bool, str, str]
 """Whether it is ready, the reason and the message."""
+TOPIC_GONE: Final[Verdict] = (
+    False,
+    "TopicGone",
+    "the topic made over Kafka is gone, or a Topic declares it now: set spec.deletionProtection to "
+    "false to let this resource go, which only shows it",
+)
 
 
 def judge(
@@ -43,11 +49,12 @@ def judge(
     refusal: Refusal | None = None,
     is_paused: bool = False,
     is_asleep: bool = False,
+    knows_topics: bool = False,
 ) -> Verdict | None:
     """Return what `Ready` says; None while there is nothing to say yet.
 
     `result` is the controller's answer to this generation of the spec, `entry` what it shows of the
-    topic.
+    topic, once it `knows_topics`.
     """
     if not resource.cluster and resource.is_foreign:
         message = "spec.clusterName: name the LogCluster of namespace {}"
@@ -80,7 +87,9 @@ def judge(
             return False, reason, str(result["message"])
     if is_asleep:
         return False, HIBERNATED, ASLEEP_MESSAGE
-    return None if entry is None else _judge_entry(entry)
+    stays = resource.is_mirror and resource.is_protected
+    gone = TOPIC_GONE if stays and knows_topics else None
+    return gone if entry is None else _judge_entry(entry)
 
 
 def _judge_entry(entry: Mapping[str, Any]) -> Verdict:

@@ -57,9 +57,7 @@ async def declare(world: Bench, **spec: Any) -> None:
 async def smaller_topic_of_the_name(world: Bench) -> None:
     before = await world.get(MIRROR)
     assert before is not None
-    await world.remote.controller.submit(
-        DeleteTopics({"topics": [{"name": "orders", "topic_id": bytes(16)}]})
-    )
+    await delete_over_kafka(world)
     await create_over_kafka(world, "orders", partitions=2)
 
     async def is_another() -> bool:
@@ -70,13 +68,52 @@ async def smaller_topic_of_the_name(world: Bench) -> None:
     assert len(world.topic("orders").partitions) == 2
 
 
+async def delete_over_kafka(world: Bench) -> None:
+    topics = [{"name": "orders", "topic_id": bytes(16)}]
+    await world.remote.controller.submit(DeleteTopics({"topics": topics}))
+
+
 @pytest.mark.parametrize(
     "happen", [own_topic_that_waits, own_topic_that_is_refused, smaller_topic_of_the_name]
 )
 def test_the_operator_takes_what_shows_a_topic_away_and_never_the_topic(
     tmp_path: Path, happen: Callable[[Bench], Awaitable[None]]
 ) -> None:
-    async def story() -> None:
+    async def story(world: Bench) -> None:
+        await world.patch(MIRROR, reclaimPolicy="Delete")
+
+        async def is_held() -> bool:
+            item = await world.get(MIRROR)
+            return item is not None and FINALIZER in item["metadata"].get("finalizers", ())
+
+        await eventually(is_held, lambda: "a finalizer")
+        await happen(world)
+
+    play(tmp_path, story)
+
+
+def test_what_is_protected_stays_and_says_that_its_topic_is_gone(tmp_path: Path) -> None:
+    async def story(world: Bench) -> None:
+        await world.patch(MIRROR, deletionProtection=True)
+        await world.until(MIRROR, "Ready")
+        await delete_over_kafka(world)
+        item = await world.until(MIRROR, "TopicGone")
+        assert "deletionTimestamp" not in item["metadata"], "as an admission policy has it"
+        assert "partitions" not in item["status"]
+        await create_over_kafka(world, "orders")
+        await world.until(MIRROR, "Ready")
+        await world.create("mine", topicName="orders")
+        await world.until(MIRROR, "TopicGone")
+        await world.patch(MIRROR, deletionProtection=False)
+        await world.until_gone(MIRROR)
+
+    play(tmp_path, story)
+
+
+def play(tmp_path: Path, story: Callable[[Bench], Awaitable[None]]) -> None:
+    """Play a story that begins with a topic made over Kafka, and with what shows it."""
+
+    async def played() -> None:
         server = GrowingServer()
         await server.start()
         kube = KubeClient(
@@ -86,16 +123,9 @@ def test_the_operator_takes_what_shows_a_topic_away_and_never_the_topic(
             async with bench(kube, "shop", tmp_path) as world:
                 await create_over_kafka(world, "orders")
                 await world.until(MIRROR, "Ready")
-                await world.patch(MIRROR, reclaimPolicy="Delete")
-
-                async def is_held() -> bool:
-                    item = await world.get(MIRROR)
-                    return item is not None and FINALIZER in item["metadata"].get("finalizers", ())
-
-                await eventually(is_held, lambda: "a finalizer")
-                await happen(world)
+                await story(world)
         finally:
             await kube.close()
             await server.stop()
 
-    asyncio.run(story())
+    asyncio.run(played())
