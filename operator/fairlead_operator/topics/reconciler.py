@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
@@ -55,6 +55,9 @@ class TopicReconciler:
         self._queue = queue
         self._statuses = statuses
         self._writes = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self._let_go: dict[ResourceKey, str] = {}
+        """Uids of deleted resources that the controller has forgotten, until they are gone. By its
+        name a topic could be deleted again that was made anew meanwhile."""
 
     async def run(self) -> None:
         """Work until cancelled; a ControllerStandbyError ends it."""
@@ -76,7 +79,9 @@ class TopicReconciler:
                 requests[cluster] = _Request(forget=dict(forget))
         for key in keys:
             resource = self._scope.resources.get(key)
-            if resource is not None and self._scope.may_act(resource):
+            if resource is None:
+                self._let_go.pop(key, None)
+            elif self._scope.may_act(resource):
                 if self._plan(resource).names_cluster:
                     nameless.append(resource)
                 else:
@@ -99,6 +104,8 @@ class TopicReconciler:
         resource: TopicResource,
     ) -> None:
         plan = self._plan(resource)
+        if resource.is_deleting and self._let_go.get(resource.key) == resource.uid:
+            plan = replace(plan, forget=None)
         if plan.adds_finalizer:
             writes.append((resource, True))
         if plan.drops_finalizer and plan.forget is None:
@@ -163,6 +170,7 @@ class TopicReconciler:
             for resource in request.deleting
             if (results.get(resource.reference) or {}).get("state") == "ok"
         ]
+        self._let_go |= {each.key: each.uid for each in dropped if each.is_deleting}
         await asyncio.gather(*(self._set_finalizer(resource, False) for resource in dropped))
 
     def _take_result(self, resource: TopicResource, result: Mapping[str, Any] | None) -> None:
