@@ -4,7 +4,8 @@ What a crash left unfinished becomes a repair: topics that never became live, an
 their topic's count. They were never acknowledged, so it is safe to drop them; the new controller's
 first write removes their lines. A crash leaves such lines only for topics that the table of the
 cluster calls unfinished, or that are being deleted. If any other topic has them, a table has gone
-back in time, and nothing is dropped.
+back in time, and nothing is dropped. A line of rules and users that is in two tables was on its way
+from one to the other; it stays in one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from fairlead_controller.decisions.tables.security_lines import (
     is_security_table,
     read_declarations,
     read_security_lines,
+    security_table_name,
 )
 from fairlead_controller.decisions.tables.stored_table import (
     StoreCorruptError,
@@ -75,7 +77,7 @@ def load_state(tables: Mapping[str, StoredTable], *, controller_epoch: int) -> L
     partitions = _Partitions(tables)
     changes = [
         *_cluster_changes(cluster, partitions.layout),
-        *_security_changes(tables, partitions.layout),
+        *_security_changes(tables, partitions.layout, partitions.repairs),
         *partitions.changes(),
     ]
     cluster_id = lines.parse_line(
@@ -97,7 +99,7 @@ def load_state(tables: Mapping[str, StoredTable], *, controller_epoch: int) -> L
         intents=_intents(cluster, partitions.layout),
         users=[
             each
-            for name, table in tables.items()
+            for name, table in sorted(tables.items())
             if is_security_table(name)
             for each in read_declarations(table.lines)
         ],
@@ -149,10 +151,17 @@ def _cluster_changes(cluster: Mapping[str, str], layout: TableLayout) -> Iterato
             yield FeaturesChanged(_parse_cluster_line(key, line, lines.build_features, layout))
 
 
-def _security_changes(tables: Mapping[str, StoredTable], layout: TableLayout) -> Iterator[Change]:
+def _security_changes(
+    tables: Mapping[str, StoredTable], layout: TableLayout, repairs: Stage
+) -> Iterator[Change]:
     for name in sorted(filter(is_security_table, tables)):
-        layout.security.load(table_number(name), tables[name].lines)
-        yield from read_security_lines(tables[name].lines)
+        held, known = tables[name].lines, layout.security.numbers
+        for key in sorted(held.keys() & known.keys()):
+            # A crash has left it in two tables: once removed from one, it would come back.
+            repairs.setdefault(security_table_name(known[key]), {})[key] = None
+            layout.security.place(key, None)
+        layout.security.load(table_number(name), held)
+        yield from read_security_lines(held)
 
 
 def _intents(cluster: Mapping[str, str], layout: TableLayout) -> dict[str, Intent]:

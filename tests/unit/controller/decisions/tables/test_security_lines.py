@@ -183,6 +183,29 @@ def test_tables_fill_one_after_another_and_what_is_freed_is_filled_again() -> No
     assert layout.security.sizes == tables.layout().security.sizes
 
 
+def test_a_rule_that_a_crash_left_in_two_tables_is_gone_once_it_is_removed() -> None:
+    """It was removed and added again in one batch, and found room in another table."""
+    tables = Tables()
+    many = [rule(f"{number:05d}{'x' * 700}") for number in range(400)]
+    tables.write(tables.layout(), map(AclChanged, many))
+    tables.write(tables.layout(), [AclChanged(many[0], is_removed=True)])
+    layout = tables.layout()
+    moving = many[-1]
+    before = security_table_name(layout.security.numbers[acl_key(moving)])
+    plan = WritePlan(layout)
+    plan.add([AclChanged(moving, is_removed=True), AclChanged(moving)])
+    (stage,) = plan.stages()
+    after = security_table_name(0)
+    assert set(stage) == {before, after}
+    tables.write_stage({after: stage[after]})  # A crash: the other table is not written.
+
+    loaded = load_state(tables.stored(), controller_epoch=2)
+    tables.write_stage(loaded.repairs)
+    tables.write(loaded.layout, [AclChanged(moving, is_removed=True)])
+    assert moving not in tables.loaded()[0]
+    assert loaded.layout.security.sizes == tables.layout().security.sizes
+
+
 def test_a_table_is_named_before_it_is_made_and_missed_once_it_was() -> None:
     tables = Tables()
     stages = tables.write(tables.layout(), [AclChanged(rule("t"))])
