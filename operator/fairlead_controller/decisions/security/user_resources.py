@@ -131,7 +131,8 @@ def _apply(draft: Draft, wanted: UserDeclaration, rights: _Rights) -> Result:
         *rights.changes_of_rules(principal, wanted.rules),
         *changes_of_declared_quotas(draft.state, before, declared, rights.quotas_of_clients),
     ]
-    if declared != held:
+    # A crash had left it to another resource, too, and with that one went the note whose it is.
+    if declared != held or owner is None:
         had_quotas = before is not None and before.quotas is not None
         lets_go = had_quotas and declared.quotas is None
         draft.add(UserDeclared(resource, declared, lets_go), *changes)

@@ -14,7 +14,7 @@ from fairlead_controller.decisions.events import (
     CreateAcls,
     DeleteAcls,
 )
-from fairlead_controller.decisions.state import DeclaredUser
+from fairlead_controller.decisions.state import DeclaredUser, UserDeclared
 from fairlead_model.codec import CodecError, encode_acl
 from fairlead_model.resources.user_declaration import (
     UserDeclaration,
@@ -161,6 +161,18 @@ def test_a_complete_set_revokes_what_vanished_resources_declared(world) -> None:
     apply(world, DECLARED, UserDeclaration("b", "User:b", frozenset({rule("User:b")})))
     assert apply(world, complete=frozenset({"b"})) == {"orders-app": "Revoked"}
     assert rules(world) == {BY_HAND, rule("User:b")}
+
+
+@pytest.mark.parametrize("names", [("old", "orders-app"), ("orders-app", "old")])
+def test_a_principal_that_a_crash_left_to_two_resources_is_still_declared(world, names) -> None:
+    """The line of the new one was written, and that of the one before it was still there."""
+    declared = DeclaredUser(ORDERS, "1")
+    world.state = world.state.apply([UserDeclared(name, declared) for name in names])
+    apply(world, complete=frozenset({"orders-app"}))
+    apply(world, DECLARED)
+    reply = world.do(CreateAcls((WRITE,), "User:admin"))
+    assert reply["acls"][0]["error_code"] == RefusalCode.POLICY_VIOLATION
+    assert rules(world) == {READ}
 
 
 def test_others_cannot_change_what_a_resource_declares(world) -> None:
