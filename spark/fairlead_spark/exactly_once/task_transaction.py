@@ -70,8 +70,9 @@ def read_batch_writer(write: WriteName | None, context: Any = None) -> BatchWrit
         if query_id is None or batch_id is None or run_id is None:
             raise SinkError("exactlyOnce: Spark does not tell the task which batch it writes")
         return BatchWriter(query_id, int(batch_id), run_id, began, execution)
-    # In foreachBatch a query's writes share the ids of its run.
-    run = write.run if query_id is None or run_id is None else run_id
+    # In foreachBatch a query's writes share the ids of its run, or the job group that the program
+    # has set there. Dots part what transactional ids are made of.
+    run = write.run if query_id is None or run_id is None else run_id.replace(".", "-")
     return BatchWriter(write.name, write.batch, run, began, execution, write.run)
 
 

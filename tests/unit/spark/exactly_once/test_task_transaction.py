@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_spark.errors import SinkError
-from fairlead_spark.exactly_once.batch_decision import BatchWriter
+from fairlead_spark.exactly_once.batch_decision import BatchWriter, is_of_write
 from fairlead_spark.exactly_once.task_transaction import (
     Attempt,
     name_write,
@@ -54,6 +54,16 @@ def test_a_batch_write_has_the_users_name_and_in_foreach_batch_the_ids_of_the_ru
     assert read_batch_writer(write, Context(**STREAM)) == BatchWriter(
         "nightly/rows", 20, "r", 1000, 12, write.run
     )
+
+
+def test_what_tasks_leave_open_is_found_where_the_program_has_a_job_group_of_its_own() -> None:
+    """In foreachBatch it stands in place of the run, and may hold dots."""
+    for write in (name_write("nightly", 20, "rows"), name_write(None, None, "rows")):
+        context = Context(**STREAM | {"spark_jobGroup_id": "etl.v2"})
+        writer = read_batch_writer(write, context)
+        left_open = writer.task_transactional_id(3, "0-1")
+        assert writer.may_abort(left_open, ())
+        assert is_of_write(left_open, writer.run)
 
 
 def test_a_batch_write_without_a_name_has_one_of_its_own() -> None:
