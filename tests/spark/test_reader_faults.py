@@ -258,6 +258,32 @@ def test_a_first_batch_of_a_pattern_that_matched_nothing_is_run_again(topics: To
     assert sorted(query.values) == list(range(20))
 
 
+@pytest.mark.parametrize(
+    ("begin", "seen"),
+    [
+        ({"startingOffsets": '{"%s": {"0": 2, "1": 2}}'}, 4),
+        ({"startingTimestamp": "1700000000004"}, 4),
+    ],
+)
+def test_a_first_batch_is_run_again_where_options_say_nothing_of_an_added_partition(
+    topics: Topics, begin: dict[str, str], seen: int
+) -> None:
+    """The checkpoint says where the query began: what a new query would be refused for is past."""
+    (option,) = begin
+    name = f"added-{option.lower()}"
+    topics.fill(topics.create(name), 0, 20)
+    query = Query(topics.bootstrap, name, **{option: begin[option].replace("%s", name)})
+    _, end = query.plan()
+    topics.grow(name, 3)
+    query.start_run()
+    query.run_batch(query.reader.initialOffset(), json.loads(json.dumps(end)))
+    query.run()
+    assert sorted(query.values) == list(range(seen, 20))
+    unknowing = Query(topics.bootstrap, name, **query._options)
+    with pytest.raises((OptionError, SourceError), match=f"{name}-2"):
+        unknowing.plan()
+
+
 def test_a_topic_made_again_between_plan_and_read(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

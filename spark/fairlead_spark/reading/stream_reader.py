@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fairlead_spark.cluster import Cluster, Topic, keep_cluster
-from fairlead_spark.errors import DataLossError
+from fairlead_spark.errors import DataLossError, OptionError, SourceError
 from fairlead_spark.group.driver_identity import read_driver
 from fairlead_spark.group.group_membership import Instance
 from fairlead_spark.group.group_progress import GroupProgress
@@ -63,6 +63,8 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Mapping[TopicPartition, int] | None = None
         self._latest: StreamOffset | None = None
         self._initial: StreamOffset | None = None
+        self._refusal: OptionError | SourceError | None = None
+        """Why a new query cannot begin where its options say."""
         # A new run's first batch waits for nothing, as in Spark's Kafka source: who knows for how
         # long its records have waited already.
         self._batch_at = -math.inf
@@ -79,10 +81,16 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. Spark may ask more than once and expects one answer."""
         if self._initial is None:
             cluster, topics, partitions = self._look()
-            if self._options.starting.offsets:
-                check_start(self._options, read_latest(cluster, self._options, partitions))
-            positions = resolve_start(cluster, self._options, partitions)
-            self._initial = StreamOffset(positions, _ids(topics))
+            try:
+                if self._options.starting.offsets:
+                    check_start(self._options, read_latest(cluster, self._options, partitions))
+                positions = resolve_start(cluster, self._options, partitions)
+            except (OptionError, SourceError) as error:
+                # A driver that runs a first batch again is asked, too, and needs no answer: the
+                # batch knows where it began. A new query looks for its first batch next.
+                self._refusal = error
+                return {}
+            self._initial, self._refusal = StreamOffset(positions, _ids(topics)), None
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -101,6 +109,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; `start` itself when there is nothing to read yet."""
+        self._check_begun(start)
         done = StreamOffset.from_json(start)
         self._show_progress(done)
         cluster, topics, partitions = self._look(done)
@@ -134,6 +143,8 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
         if until.begun is not None:
             begin = StreamOffset(until.begun, until.topic_ids)
+        else:
+            self._check_begun(start)
         cluster = keep_cluster(self._options.client)
         new = frozenset(
             each
@@ -176,6 +187,10 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         keep_cluster(self._options.client).close()
         if self._progress is not None:
             self._progress.close()
+
+    def _check_begun(self, start: dict[str, Any]) -> None:
+        if not start and self._refusal is not None:
+            raise self._refusal
 
     def _look(
         self, done: StreamOffset | None = None
