@@ -69,6 +69,10 @@ class DrillRuns:
         sight: Sight,
     ) -> bool:
         """Do a step; tell whether the status has changed."""
+        if isinstance(step, steps.HealCut):
+            # Without asking the drill's pod: it may be gone, or silent for good.
+            await self._cuts.heal(drill, status)
+            return True
         address, agent = sight.agent_address, sight.seen.agent
         if address is None or agent is None:
             return False
@@ -92,9 +96,6 @@ class DrillRuns:
             case steps.CollectRun(number, problem):
                 ended = await self._agents.tell(address, number, "end")
                 await self._collect(ended, namespace, spec, status, problem)
-                return True
-            case steps.HealCut():
-                await self._cuts.heal(drill, status)
                 return True
             case steps.Verify():
                 await self._agents.verify(address)

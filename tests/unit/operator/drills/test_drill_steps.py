@@ -20,6 +20,7 @@ from fake_drill_world import (
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.controller_client import ControllerRefusedError
 from fairlead_operator.drills import steps
+from fairlead_operator.drills.agent_client import AgentError
 from fairlead_operator.drills.measurement import ControllerTimes, build_run
 from fairlead_operator.drills.observations import (
     ClusterObservation,
@@ -425,6 +426,37 @@ def test_a_drill_that_is_deleted_while_it_cuts_joins_the_network_first() -> None
     asyncio.run(story())
     assert (world.policy, world.labels[CUT_LABEL]) == (None, None)
     assert world.drill["metadata"]["finalizers"] == []
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_cut_ends_although_the_pod_of_the_drill_is_gone_or_silent(is_silent: bool) -> None:
+    world = FakeWorld(manifest(**CUT))
+
+    async def step() -> None:
+        drill = world.drill | {"metadata": dict(world.drill["metadata"])}
+        await new_runner(world)._step(drill)
+
+    async def no_answer(*_: Any) -> Any:
+        raise AgentError("no answer")
+
+    async def story() -> None:
+        for _ in range(100):
+            if world.labels.get(CUT_LABEL):
+                break
+            await step()
+        assert world.policy is not None
+        if is_silent:
+            world.state = no_answer  # type: ignore[method-assign]
+            world.drill["status"]["cut"]["untilMs"] = 0
+        else:
+            world.pod = None
+        for _ in range(3):
+            await step()
+
+    asyncio.run(story())
+    assert (world.policy, world.labels[CUT_LABEL]) == (None, None)
+    assert "cut" not in world.drill["status"]
+    assert world.drill["status"]["phase"] == ("Running" if is_silent else "Finished")
 
 
 PLANNED = {"run": 1, "pods": [{"name": "demo-p-1", "uid": "u"}], "untilMs": 9000}
