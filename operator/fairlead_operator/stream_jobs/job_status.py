@@ -62,8 +62,9 @@ class JobStatus:
         self._enter("Starting", "Starting", f"driver {run} is being made", now)
 
     def stop(self, run: int, reason: str, message: str, now: datetime) -> None:
-        """End a run on purpose, which is no failure."""
-        self.values["stoppedRun"] = max(run, int(self.values.get("stoppedRun") or 0))
+        """End a run on purpose, which is no failure; only the pod goes where it has ended."""
+        if run != self.values.get("endedRun"):
+            self.values["stoppedRun"] = max(run, int(self.values.get("stoppedRun") or 0))
         self._enter("Stopping", reason, message, now)
 
     def end(self, step: RecordEnd, policy: RestartPolicy, now: datetime) -> None:

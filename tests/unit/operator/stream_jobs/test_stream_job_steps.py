@@ -104,6 +104,21 @@ def test_resuming_goes_on_with_the_next_run_without_waiting() -> None:
     assert decide(spec(), status, None) == StartDriver(2)
 
 
+@pytest.mark.parametrize("outcome", ["Succeeded", "Failed"])
+def test_a_run_that_had_ended_before_the_job_was_suspended_is_not_run_again(outcome: str) -> None:
+    ended = RUNNING | {"endedRun": 1, "outcome": outcome}
+    job, due = spec(schedule="0 3 * * *"), NOW + timedelta(hours=15)
+    step = decide(spec(suspend=True), ended, driver(phase=outcome))
+    assert isinstance(step, StopDriver)
+    status = JobStatus({"metadata": {"generation": 1}, "status": ended})
+    status.stop(step.run, step.reason, step.message, NOW)
+    resumed = decide(spec(), status.values, None)
+    assert isinstance(resumed, Hold) and resumed.phase == outcome
+    scheduled = decide(job, status.values, None, next_run_at=due)
+    assert isinstance(scheduled, Hold) and (scheduled.phase, scheduled.until) == ("Waiting", due)
+    assert decide(job, status.values, None, next_run_at=due, now=due) == StartDriver(2)
+
+
 def test_a_job_stops_while_its_cluster_sleeps_and_goes_on_where_it_was() -> None:
     asleep: Any = {"obstacle": ("ClusterHibernated", "x"), "is_cluster_asleep": True}
     step = decide(spec(), RUNNING, driver(), **asleep)
