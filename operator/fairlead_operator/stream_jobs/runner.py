@@ -275,13 +275,7 @@ class StreamJobRunner:
                 await self._events.emit(job, "DriverStopped", message, action="Stop")
                 return WATCH_S
             case steps.RecordEnd():
-                if driver is None and key in self._not_made:
-                    step = replace(step, message=self._not_made[key])
-                step = replace(step, message=advise(step.message, self._account(view)))
-                status.end(step, spec.restart_policy, now)
-                await self._write(key, job, status)
-                await self._tell_end(job, step, status)
-                return 0.0
+                return await self._record_end(key, job, view, step, is_seen=driver is not None)
             case steps.Watch():
                 return await self._watch(key, job, status, driver, now)
 
@@ -320,6 +314,26 @@ class StreamJobRunner:
         if await self._write(key, job, status):
             await self._events.emit(job, "InvalidSpec", message, "Warning")
         return IDLE_S
+
+    async def _record_end(
+        self,
+        key: ObjectKey,
+        job: Manifest,
+        view: manifests.JobView,
+        step: steps.RecordEnd,
+        *,
+        is_seen: bool,
+    ) -> float:
+        if not is_seen and await self._is_unseen(key, job, step.run):
+            return WATCH_S
+        if not is_seen and key in self._not_made:
+            step = replace(step, message=self._not_made[key])
+        step = replace(step, message=advise(step.message, self._account(view)))
+        status = JobStatus(job)
+        status.end(step, view.spec.restart_policy, datetime.now(UTC))
+        await self._write(key, job, status)
+        await self._tell_end(job, step, status)
+        return 0.0
 
     async def _tell_end(self, job: Manifest, step: steps.RecordEnd, status: JobStatus) -> None:
         self._metrics.ended(step.outcome)
@@ -428,6 +442,14 @@ class StreamJobRunner:
         driver = read_driver(pod)
         # One of a job of the same name that was deleted: no run of this one.
         return driver if manifests.owns(job, pod) else replace(driver, run=-1)
+
+    async def _is_unseen(self, key: ObjectKey, job: Manifest, run: int) -> bool:
+        """Tell whether the server has a run's pod of which the watch has not told.
+
+        So it is when the answer to its creation was lost, and the watch is down at the same time.
+        """
+        pod = await self._client.find(POD, key[0], driver_name(key[1]))
+        return pod is not None and manifests.owns(job, pod) and read_driver(pod).run == run
 
     def _count_executors(self, key: ObjectKey) -> int:
         return sum(

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from waiting import until
 
 from fairlead_kube.client import KubeClient
-from fairlead_kube.errors import ApiError
+from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.kinds import LOG_CLUSTER, POD, SECRET
 from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.live_objects import LiveObjects
@@ -329,6 +329,39 @@ def test_a_pod_that_the_watch_told_of_and_that_is_gone_is_lost() -> None:
     assert job["status"]["endedRun"] == 1
     assert told[-1][0] == "DriverFailed"
     assert "the driver's pod is gone" in told[-1][1]
+
+
+class UnansweringClient(NotedClient):
+    """Makes pods, and loses its answer."""
+
+    async def get(self, kind: Any, namespace: str, name: str) -> Mapping[str, Any]:
+        if kind is POD and self.pods:
+            return self.pods[-1]
+        return await super().get(kind, namespace, name)
+
+    async def create(self, kind: Any, namespace: str, manifest: dict[str, Any]) -> None:
+        await super().create(kind, namespace, manifest)
+        if kind is POD:
+            raise ApiUnavailableError("no answer in time", may_have_landed=True)
+
+
+def test_a_pod_whose_making_was_not_answered_is_not_lost_while_the_server_has_it() -> None:
+    job = job_of({})
+    client, events = UnansweringClient(job), NotedEvents()
+
+    async def attend() -> None:
+        runner = runner_of(client, events, clusters_of(True, ()))
+        runner._jobs._objects[KEY] = job
+        await runner._attend(KEY)
+        assert len(client.pods) == 1
+        await runner._attend(KEY)
+        assert "endedRun" not in job["status"], "the watch is late, and the driver runs"
+        client.pods.clear()
+        await runner._attend(KEY)
+        assert job["status"]["endedRun"] == 1, "now it is lost"
+
+    asyncio.run(attend())
+    assert [reason for reason, _ in events.told] == ["DriverFailed"]
 
 
 def test_a_pod_that_cannot_be_made_is_not_called_lost() -> None:
