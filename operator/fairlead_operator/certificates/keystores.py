@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -36,7 +37,7 @@ def may_stay(
     """
     if not pair.fits() or is_due(pair.certificate, now, authority=authority, uri=uri):
         return False
-    return alternative_names(pair.certificate) >= set(hosts)
+    return alternative_names(pair.certificate) >= set(map(_as_certified, hosts))
 
 
 def keystore_problem(pair: KeyPair, now: datetime) -> str:
@@ -62,8 +63,16 @@ def keystore_problem(pair: KeyPair, now: datetime) -> str:
 
 def missing_names(certificate: bytes, hosts: Collection[str]) -> list[str]:
     """Return the names that clients use and a certificate does not have, in their order."""
-    had = alternative_names(certificate)
-    return sorted(host for host in hosts if host not in had and not _is_covered(host, had))
+    had, asked = alternative_names(certificate), set(map(_as_certified, hosts))
+    return sorted(host for host in asked if host not in had and not _is_covered(host, had))
+
+
+def _as_certified(host: str) -> str:
+    """Return a host as `alternative_names` has it: IPv6 addresses can be written in many ways."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host
 
 
 def _is_covered(host: str, names: Collection[str]) -> bool:

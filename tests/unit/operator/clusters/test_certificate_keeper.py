@@ -21,7 +21,7 @@ from fairlead_operator.certificates.authority import (
     issue,
     make_authority,
 )
-from fairlead_operator.certificates.keystores import build_keystore
+from fairlead_operator.certificates.keystores import build_keystore, missing_names
 from fairlead_operator.clusters.broker_trust import (
     TrustAnswer,
     is_issued_everywhere,
@@ -318,6 +318,16 @@ def test_brokers_get_the_names_that_templates_give_them() -> None:
     world.look()
     expected = {f"b{number}-{number}.example.com" for number in range(3)}
     assert alternative_names(world.pem("out.pem")) >= expected
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    world = World(INSIDE, OUTSIDE | {"tls": {"alternativeNames": ["2001:DB8:0:0::1"]}})
+    world.look()
+    first = world.pem("out.pem")
+    assert "2001:db8::1" in alternative_names(first)
+    world.look()
+    assert world.pem("out.pem") == first, "nothing has changed"
+    assert missing_names(first, ["2001:DB8:0:0::1", "2001:db8::2"]) == ["2001:db8::2"]
 
 
 def test_a_secret_of_somebody_else_is_not_overwritten() -> None:
