@@ -337,7 +337,9 @@ class DrillRunner:
         self, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus, sight: Sight
     ) -> None:
         if sight.log_cluster is None:
-            raise TargetError(f"LogCluster {spec.cluster_name} is gone")
+            gone = f"LogCluster {spec.cluster_name} is gone"
+            await self._finish(drill, spec, status, sight, gone)
+            return
         # The status first: a drill that goes on keeps the others of its cluster waiting.
         if status.enter("Preparing", "the load is being prepared", _now()):
             await self._write(drill, status)

@@ -17,6 +17,7 @@ from fake_drill_world import (
     spec_of,
 )
 
+from fairlead_kube.errors import ApiError
 from fairlead_operator.conditions import find_condition
 from fairlead_operator.controller_client import ControllerRefusedError
 from fairlead_operator.drills import steps
@@ -502,6 +503,23 @@ def test_a_drill_of_the_controller_is_refused_with_words_unless_the_operator_all
     ((reason, message),) = world.events
     assert (reason, message) == ("DrillRefused", complete["message"])
     assert world.pod is None
+
+
+def test_a_drill_whose_cluster_is_gone_before_its_pod_is_made_ends() -> None:
+    """Its pod was lost, or brokers did not answer, while the load was being prepared."""
+    world = FakeWorld(manifest() | {"status": {"phase": "Preparing"}})
+    get = world.get
+
+    async def get_others(kind: Any, namespace: str, name: str) -> dict[str, Any]:
+        if kind.kind == "LogCluster":
+            raise ApiError(404, "NotFound", name)
+        return await get(kind, namespace, name)
+
+    world.get = get_others  # type: ignore[method-assign]
+    asyncio.run(new_runner(world)._attend(("ns", "one"), dict(world.drill)))
+    assert world.drill["status"]["phase"] == "Finished"
+    ((reason, message),) = world.events
+    assert (reason, "LogCluster demo is gone" in message) == ("DrillFailed", True)
 
 
 def test_a_limit_that_is_exceeded_fails_the_drill() -> None:
