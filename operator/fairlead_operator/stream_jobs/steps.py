@@ -4,7 +4,7 @@
 |---|---|---|
 | none | never run, or its time has come | StartDriver |
 | none | a run without an end | RecordEnd: the pod was lost |
-| there | suspended, changed, of an older run, or its cluster sleeps | StopDriver |
+| there | suspended, changed, of an older or stopped run, or its cluster sleeps | StopDriver |
 | ended | end not noted | RecordEnd |
 | ended | noted, and another run is due | StopDriver, then as above |
 | runs | | Watch |
@@ -130,6 +130,9 @@ def _with_driver(
             # Without its LogCluster, or the User of it, a job is another one, too.
             why = sight.obstacle or ("SpecChanged", "the job was changed")
             return StopDriver(run, *why)
+        if status.get("stoppedRun") == run:
+            # An operator died before it deleted the pod: of this run no end would be recorded.
+            return StopDriver(run, "Stopping", "the driver was to end, and a new one takes over")
         return Watch()
     if not _is_ended(status, run):
         outcome: Literal["Succeeded", "Failed"] = "Succeeded" if driver.is_success else "Failed"

@@ -119,6 +119,14 @@ def test_a_run_that_had_ended_before_the_job_was_suspended_is_not_run_again(outc
     assert decide(job, status.values, None, next_run_at=due, now=due) == StartDriver(2)
 
 
+def test_a_driver_that_an_operator_did_not_get_to_stop_is_stopped_though_the_job_goes_on() -> None:
+    """It wrote down that it stops the run, and died; then the job was resumed."""
+    stopped = RUNNING | {"stoppedRun": 1}
+    step = decide(spec(), stopped, driver())
+    assert isinstance(step, StopDriver) and step.run == 1
+    assert decide(spec(), stopped, None) == StartDriver(2)
+
+
 def test_a_job_stops_while_its_cluster_sleeps_and_goes_on_where_it_was() -> None:
     asleep: Any = {"obstacle": ("ClusterHibernated", "x"), "is_cluster_asleep": True}
     step = decide(spec(), RUNNING, driver(), **asleep)
