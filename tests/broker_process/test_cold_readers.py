@@ -1,30 +1,22 @@
 """Who reads what has long left the memory moves the latency of nobody who reads and writes now."""
 
-import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from cold_reader import FETCH_VERSION, MIB, ColdReader, fetch
 from confluent_kafka.admin import AdminClient, NewTopic
 from live_broker import FrameClient, batch
 from resident_pages import evict_file
 
-from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 DEADLINE_S = 30.0
-MIB = 1 << 20
-FETCH_VERSION = 11
 OLD, NEW = "old", "new"
 OLD_BATCHES = 256
 """Of a MiB each, about."""
-STEP = 3
-"""The reader goes backwards, and further each time than the kernel has read ahead."""
-READ_EVERY_S = 0.015
 WRITE_EVERY_S = 0.002
 TURN_S = 1.0
 TURNS_MIN, TURNS_MAX = 5, 20
@@ -70,40 +62,6 @@ class Story:
         durations.sort()
         return durations[len(durations) * 99 // 100]
 
-    @contextmanager
-    def cold_reader(self) -> Iterator[None]:
-        """Read old records all the while, none of which is in memory."""
-        self.evict_old()
-        stopped = threading.Event()
-        failed: list[Exception] = []
-
-        def read() -> None:
-            try:
-                with FrameClient(self.port) as client:
-                    self._read_backwards(client, stopped)
-            except Exception as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=read)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopped.set()
-            thread.join(DEADLINE_S)
-        assert failed == []
-
-    def _read_backwards(self, client: FrameClient, stopped: threading.Event) -> None:
-        scratch = memoryview(bytearray(MIB))
-        offset = OLD_BATCHES - 1
-        while not stopped.wait(READ_EVERY_S):
-            client.send(fetch(OLD, offset), FETCH_VERSION)
-            (left,) = struct.unpack(">i", client.receive_exactly(4))
-            assert left > MIB // 2
-            while left:
-                left -= client.socket.recv_into(scratch, min(left, MIB))
-            offset = (offset - STEP) % OLD_BATCHES
-
     def bytes_from_disk(self) -> tuple[int, int]:
         """Return what the thread of the event loop has had read, and all threads together."""
         tasks = Path(f"/proc/{self.broker.pid}/task")
@@ -120,12 +78,6 @@ def write(client: FrameClient, topic: str, data: bytes) -> int:
     return int(answered.base_offset)
 
 
-def fetch(topic: str, offset: int) -> FetchRequest:
-    partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=MIB)
-    topics = [FetchTopic(topic, partitions=[partition])]
-    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=MIB, topics=topics)
-
-
 def read_bytes(task: Path) -> int:
     """Return what one thread has caused to be read from disks (proc_pid_io(5))."""
     counts = dict(line.split(": ") for line in (task / "io").read_text().splitlines())
@@ -136,18 +88,22 @@ def test_a_reader_of_cold_data_moves_neither_the_p99_of_others_nor_the_loop_to_t
     make_cluster: Callable[..., Any],
 ) -> None:
     story = Story(make_cluster())
+    reader = ColdReader(story.port, OLD, OLD_BATCHES)
     ratios: list[float] = []
     loop_bytes = all_bytes = 0
     # By turns, so that what else the machine does meets both. More turns where that is much.
     while len(ratios) < TURNS_MIN or (median(ratios) > RATIO_MAX and len(ratios) < TURNS_MAX):
         alone = story.measure_p99()
         loop_before, all_before = story.bytes_from_disk()
-        with story.cold_reader():
+        # None of what it reads is in memory.
+        story.evict_old()
+        with reader.reading():
             beside = story.measure_p99()
         loop_after, all_after = story.bytes_from_disk()
         loop_bytes += loop_after - loop_before
         all_bytes += all_after - all_before
         ratios.append(beside / alone)
+    assert reader.end() == 0
     assert all_bytes > len(ratios) * 20 * MIB, "it was cold"
     assert loop_bytes < LOOP_SHARE_MAX * all_bytes
     assert median(ratios) <= RATIO_MAX, ratios
