@@ -192,6 +192,13 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not start and self._refusal is not None:
             raise self._refusal
 
+    def _attempts(self) -> Iterator[None]:
+        """Yield once, and then after each pause that `fetchOffset.retryIntervalMs` means."""
+        yield
+        for _ in range(self._options.offset_retries):
+            time.sleep(self._options.offset_retry_interval_ms / 1000)
+            yield
+
     def _look(
         self, done: StreamOffset | None = None
     ) -> tuple[Cluster, dict[str, Topic], frozenset[TopicPartition]]:
@@ -201,12 +208,11 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         started may not know yet what others know.
         """
         cluster = keep_cluster(self._options.client)
-        topics = cluster.find_topics(self._options.subscription)
-        for _ in range(self._options.offset_retries):
+        topics: dict[str, Topic] = {}
+        for _ in self._attempts():
+            topics = cluster.find_topics(self._options.subscription)
             if done is None or _holds_all(topics, done):
                 break
-            time.sleep(self._options.offset_retry_interval_ms / 1000)
-            topics = cluster.find_topics(self._options.subscription)
         return cluster, topics, find_partitions(self._options.subscription, topics)
 
     def _find_gone(
@@ -217,11 +223,9 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         They are looked up again, as in `_look`.
         """
         gone = partitions
-        for attempt in range(1 + self._options.offset_retries):
+        for _ in self._attempts():
             if not gone:
                 break
-            if attempt:
-                time.sleep(self._options.offset_retry_interval_ms / 1000)
             topics = cluster.read_topics(sorted({each.topic for each in gone}))
             gone = frozenset(
                 each
@@ -267,13 +271,12 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         """Return the ends of the logs; ask again if a new leader knows less than was read."""
-        latest = read_latest(cluster, self._options, partitions)
-        for _ in range(self._options.offset_retries):
+        latest: dict[TopicPartition, int] = {}
+        for _ in self._attempts():
+            latest = read_latest(cluster, self._options, partitions)
             if not find_regressions(positions, latest):
                 return latest
-            time.sleep(self._options.offset_retry_interval_ms / 1000)
             cluster.forget_leaders()
-            latest = read_latest(cluster, self._options, partitions)
         for each in find_regressions(positions, latest)[:1]:
             self._lose(
                 f"{each} ends at offset {latest[each]}, before {positions[each]}, which was "
