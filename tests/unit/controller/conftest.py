@@ -8,6 +8,7 @@ import pytest
 
 from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.events import (
+    AlterPartition,
     CreateTopics,
     Decision,
     Event,
@@ -109,6 +110,21 @@ class World:
             is_clean=clean,
             previous_broker_epoch=self.epoch(broker_id),
         )
+
+    def propose(self, *isr: int, name: str = "t") -> Any:
+        """Have the leader of partition 0 propose in-sync replicas; its outcome."""
+        topic = self.state.image.topic(name)
+        assert topic is not None
+        partition = topic.partitions[0]
+        proposal: Any = {
+            "topic_id": topic.topic_id,
+            "index": 0,
+            "leader_epoch": partition.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+            "isr": [[each, self.epoch(each)] for each in isr],
+        }
+        call: Any = {"broker_epoch": self.epoch(partition.leader), "partitions": [proposal]}
+        return self.do(AlterPartition(partition.leader, call))["partitions"][0]
 
     def partition(self, name: str = "t", index: int = 0) -> Any:
         """One partition."""

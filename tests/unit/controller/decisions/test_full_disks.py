@@ -3,7 +3,6 @@
 import pytest
 
 from fairlead_controller.decisions.events import (
-    AlterPartition,
     BalanceLeaders,
     ReportOffline,
 )
@@ -23,20 +22,6 @@ def report(world, broker, *topics) -> None:
     world.do(ReportOffline(broker, call))
 
 
-def propose(world, isr):
-    partition = world.partition()
-    proposal = {
-        "topic_id": world.state.image.topic("t").topic_id,
-        "index": 0,
-        "leader_epoch": partition.leader_epoch,
-        "partition_epoch": partition.partition_epoch,
-        "isr": [[member, world.epoch(member)] for member in isr],
-    }
-    leader = partition.leader
-    call = {"broker_epoch": world.epoch(leader), "partitions": [proposal]}
-    return world.do(AlterPartition(leader, call))["partitions"][0]
-
-
 @pytest.fixture
 def replicated(world):
     """Three replicas, two of them needed; broker 0 leads."""
@@ -47,9 +32,9 @@ def replicated(world):
 def test_a_full_leader_hands_over_and_leads_again_once_it_has_room(replicated) -> None:
     report(replicated, 0, "t")
     assert replicated.sets() == (1, "12", "", "")
-    assert propose(replicated, [0, 1, 2])["error_code"] == RefusalCode.INELIGIBLE_REPLICA
+    assert replicated.propose(0, 1, 2)["error_code"] == RefusalCode.INELIGIBLE_REPLICA
     report(replicated, 0)
-    assert propose(replicated, [0, 1, 2])["error_code"] == RefusalCode.NONE
+    assert replicated.propose(0, 1, 2)["error_code"] == RefusalCode.NONE
     replicated.do(BalanceLeaders(imbalance_percentage_max=0))
     assert replicated.sets() == (0, "012", "", "")
 
@@ -62,7 +47,7 @@ def test_a_full_follower_leaves_the_isr_and_a_full_last_one_leads_on(replicated)
     report(replicated, 0, "t")
     assert replicated.sets() == (0, "0", "2", ""), "whoever wants to read is served"
     report(replicated, 1)
-    assert propose(replicated, [0, 1])["error_code"] == RefusalCode.NONE
+    assert replicated.propose(0, 1)["error_code"] == RefusalCode.NONE
     assert replicated.sets() == (1, "1", "02", ""), "it has room, and all that is acknowledged"
 
 
@@ -72,7 +57,7 @@ def test_where_all_are_full_the_first_to_have_room_leads(replicated) -> None:
     report(replicated, 0)
     assert replicated.sets()[0] == 0
     report(replicated, 2)
-    assert propose(replicated, [0, 2])["error_code"] == RefusalCode.NONE
+    assert replicated.propose(0, 2)["error_code"] == RefusalCode.NONE
     assert replicated.sets() == (0, "02", "", "")
 
 
@@ -80,7 +65,7 @@ def test_the_preferred_leader_is_not_called_back_while_it_is_full(world) -> None
     world.create("t", **CREATE)
     world.fence(0)
     world.restart(0, "again")
-    assert propose(world, [0, 1, 2])["error_code"] == RefusalCode.NONE
+    assert world.propose(0, 1, 2)["error_code"] == RefusalCode.NONE
     report(world, 0, "t")
     assert world.sets() == (1, "12", "", "")
     world.do(BalanceLeaders(imbalance_percentage_max=0))

@@ -7,7 +7,6 @@ import pytest
 from fairlead_controller.decisions.clean_return import clean_return, is_same_start
 from fairlead_controller.decisions.events import (
     AlterConfigs,
-    AlterPartition,
     BalanceLeaders,
     ElectLeaders,
     ElectOnRequest,
@@ -34,20 +33,6 @@ def report_logs(world, broker, last_epoch, end, **fields) -> None:
     } | fields
     call = {"broker_epoch": world.epoch(broker), "partitions": [entry]}
     world.do(ReportLogs(broker, call))
-
-
-def isr_change(world, leader, *isr) -> None:
-    """Have a leader propose other in-sync replicas."""
-    partition = world.partition()
-    proposal = {
-        "topic_id": world.state.image.topic("t").topic_id,
-        "index": 0,
-        "leader_epoch": partition.leader_epoch,
-        "partition_epoch": partition.partition_epoch,
-        "isr": [[each, world.epoch(each)] for each in isr],
-    }
-    call = {"broker_epoch": world.epoch(leader), "partitions": [proposal]}
-    assert world.do(AlterPartition(leader, call))["partitions"][0]["error_code"] == 0
 
 
 def report_offline(world, broker, *, unclean=True) -> None:
@@ -241,7 +226,7 @@ def test_nor_for_an_eligible_one_that_is_fenced_or_starts_anew(make_world, is_fe
     world.create("t", **CREATE, configs=allowed)
     world.fence(2)
     world.restart(2, "again")
-    isr_change(world, 0, 0)
+    assert world.propose(0)["error_code"] == 0
     assert world.sets() == (0, "0", "1", "")
     state = world.state
     world.state = initial_state(state.image, controller_epoch=2, counters=state.counters)
@@ -285,7 +270,7 @@ def test_preferred_elections_by_hand(world) -> None:
     world.fence(0)
     world.restart(0, "again")
     assert elect(world, 0, ("t", 0)) == [("t", 0, RefusalCode.PREFERRED_LEADER_NOT_AVAILABLE)]
-    join_isr(world, "t", 1, [0, 1, 2])
+    assert world.propose(0, 1, 2)["error_code"] == 0
     assert elect(world, 0, everything=True) == [
         ("t", 0, 0),
         ("u", 0, RefusalCode.PREFERRED_LEADER_NOT_AVAILABLE),
@@ -296,23 +281,6 @@ def test_preferred_elections_by_hand(world) -> None:
         elect(world, 2, ("t", 0))
 
 
-def join_isr(world, name, leader, isr) -> None:
-    from fairlead_controller.decisions.events import AlterPartition
-
-    topic = world.state.image.topic(name)
-    partition = topic.partitions[0]
-    proposal = {
-        "topic_id": topic.topic_id,
-        "index": 0,
-        "leader_epoch": partition.leader_epoch,
-        "partition_epoch": partition.partition_epoch,
-        "isr": [[member, world.epoch(member)] for member in isr],
-    }
-    call = {"broker_epoch": world.epoch(leader), "partitions": [proposal]}
-    answer = world.do(AlterPartition(leader, call))
-    assert answer["partitions"][0]["error_code"] == 0
-
-
 def test_leaders_are_balanced_where_too_many_are_out_of_place(world) -> None:
     for number in range(4):
         world.create(f"t{number}", **CREATE)
@@ -321,7 +289,7 @@ def test_leaders_are_balanced_where_too_many_are_out_of_place(world) -> None:
     assert len(world.state.observations.misplaced) == 4
     assert world.do(BalanceLeaders()) == {"moved": 0}, "not in sync yet"
     for number in range(4):
-        join_isr(world, f"t{number}", 1, [0, 1, 2])
+        assert world.propose(0, 1, 2, name=f"t{number}")["error_code"] == 0
     assert world.do(BalanceLeaders(imbalance_percentage_max=100)) == {"moved": 0}
     assert world.do(BalanceLeaders()) == {"moved": 4}
     assert not world.state.observations.misplaced

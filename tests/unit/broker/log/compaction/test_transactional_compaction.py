@@ -121,11 +121,15 @@ def test_readers_of_what_is_not_clean_yet_are_told_all_the_same(bench):
     assert told(log) == []
 
 
-def recover(log, bench):
-    """What a start does after a kill: nothing below the recovery point is scanned."""
-    interval = CONFIG["index_interval_bytes"]
-    order = RecoveryOrder(bench.directory, log.recovery_point, 0, interval, has_page_cache=True)
-    assert not recover_log(bench.disk, order, now_ms=1_000).reason
+def started_again(log, bench, *, is_recovered):
+    """A start finishes the swap; after a kill it recovers first, and scans nothing that is old."""
+    if is_recovered:
+        interval = CONFIG["index_interval_bytes"]
+        order = RecoveryOrder(bench.directory, log.recovery_point, 0, interval, has_page_cache=True)
+        assert not recover_log(bench.disk, order, now_ms=1_000).reason
+    log = bench.load(**CONFIG)
+    assert not list(log.directory.glob("*.swap"))
+    return log
 
 
 @pytest.mark.parametrize("is_recovered", [False, True])
@@ -143,12 +147,9 @@ def test_a_swap_that_a_start_finishes_hides_what_was_aborted(bench, is_recovered
     assert list(log.directory.glob("*.txnindex.swap"))
     for segment in log.segments:
         segment.close()
-    if is_recovered:
-        recover(log, bench)
-    log = bench.load(**CONFIG)
+    log = started_again(log, bench, is_recovered=is_recovered)
     assert aborted in records(log)
     assert told(log) == before
-    assert not list(log.directory.glob("*.swap"))
 
 
 @pytest.mark.parametrize("is_recovered", [False, True])
@@ -161,12 +162,9 @@ def test_a_power_cut_that_undoes_one_name_of_a_swap_hides_what_was_aborted(bench
     log.close()
     (index,) = log.directory.glob("*.txnindex")
     index.rename(f"{index}.swap")
-    if is_recovered:
-        recover(log, bench)
-    log = bench.load(**CONFIG)
+    log = started_again(log, bench, is_recovered=is_recovered)
     assert aborted in records(log)
     assert told(log) == before
-    assert not list(log.directory.glob("*.swap"))
 
 
 def markers(log):
