@@ -13,18 +13,12 @@ nothing of Spark count: librdkafka the topic, pyarrow the files.
 import argparse
 import json
 import random
-import signal
-import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -32,9 +26,9 @@ from fairlead_bench.peers.cluster_state import wait_until_in_sync, wait_until_se
 from fairlead_bench.peers.fairlead_cluster import FairleadCluster
 from fairlead_bench.project import PROJECT
 from fairlead_bench.scenarios.exactly_once_pipeline import run_exactly_once
+from fairlead_bench.scenarios.pipeline_faults import Fault, Target
 from fairlead_bench.scenarios.pipeline_job import (
     DELAYS,
-    EXECUTOR,
     LATE,
     PARTITIONS,
     RESULT,
@@ -42,13 +36,14 @@ from fairlead_bench.scenarios.pipeline_job import (
     fill,
     job_document,
     say,
-    start_driver,
 )
+from fairlead_bench.scenarios.pipeline_run import PipelineFailedError, PipelineRun
 
-KILL_AFTER_S: Final = 60.0
-"""By then a driver has begun with its first batches."""
-BROKER_AWAY_S: Final = 5.0
-JOB_TIMEOUT_S: Final = 1800.0
+BATCHES: Final = 10
+FAULTS: Final = (
+    Fault(Target.EXECUTOR, share=0.1, delay_s=1.0, away_s=0.0, choice=0.0),
+    Fault(Target.SOURCE_LEADER, share=0.4, delay_s=1.0, away_s=5.0, choice=0.0),
+)
 QUIET_S: Final = 5.0
 
 
@@ -66,53 +61,27 @@ class Sums:
         return cls(len(numbers), len(numbers), sum(numbers))
 
 
-@contextmanager
-def faults(cluster: FairleadCluster, driver: subprocess.Popen[bytes]) -> Iterator[list[str]]:
-    """While the body runs: an executor and then a leader die, once each."""
-    done: list[str] = []
-    over = threading.Event()
+def run_job(
+    cluster: FairleadCluster, folder: Path, name: str, sink: dict[str, Any], records: int
+) -> float:
+    """Run a job over all records to its end among faults; return the seconds that it took.
 
-    def act() -> None:
-        if over.wait(KILL_AFTER_S):
-            return
-        children = psutil.Process(driver.pid).children(recursive=True)
-        executors = [child for child in children if EXECUTOR in " ".join(child.cmdline())]
-        if executors:
-            executors[0].kill()
-            done.append(f"an executor of {len(executors)} was killed")
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
-        leader = admin.list_topics(SOURCE, timeout=10).topics[SOURCE].partitions[0].leader
-        cluster.kill_broker(leader)
-        done.append(f"broker {leader}, which led {SOURCE}-0, was killed")
-        over.wait(BROKER_AWAY_S)
-        cluster.start_broker(leader)
-
-    thread = threading.Thread(target=act, name="faults")
-    thread.start()
-    try:
-        yield done
-    finally:
-        over.set()
-        thread.join()
-
-
-def run_job(cluster: FairleadCluster, folder: Path, name: str, sink: dict[str, Any]) -> float:
-    """Run a job to its end among faults; the seconds that it took."""
-    document = job_document(folder, name, cluster.bootstrap, sink)
+    PipelineFailedError if it ended before its faults were due, or if one of them ended its driver.
+    """
+    batch = max(records // BATCHES, PARTITIONS)
+    options = {"maxOffsetsPerTrigger": str(batch)}
+    document = job_document(folder, name, cluster.bootstrap, sink, options)
     started = time.monotonic()
-    driver = start_driver(document, folder / f"{name}.log")
-    with faults(cluster, driver) as done:
-        try:
-            code = driver.wait(JOB_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            driver.send_signal(signal.SIGTERM)
-            raise
+    run = PipelineRun(cluster, name, document, records)
+    try:
+        run.run(FAULTS)
+    finally:
+        run.close()
     took_s = time.monotonic() - started
-    for what in done:
-        say(f"{name}: {what}")
-    if code:
-        tail = (folder / f"{name}.log").read_text(errors="replace")[-3000:]
-        raise RuntimeError(f"{name} ended with {code}:\n{tail}")
+    if run.faults.restarts:
+        raise PipelineFailedError(
+            f"the driver of {name} was started {run.faults.restarts + 1} times"
+        )
     return took_s
 
 
@@ -215,7 +184,7 @@ def run(folder: Path, records: int, padding: int) -> int:
         size = len(f'{{"n":{records},"delay":10,"pad":""}}') + padding
         say(f"{records:,} records of {size} bytes written in {took_s:.0f} s")
 
-        took_s = run_job(cluster, folder, "transform", {"topic": RESULT, "format": None})
+        took_s = run_job(cluster, folder, "transform", {"topic": RESULT, "format": None}, records)
         say(f"topic → topic: {took_s:.0f} s, {records / took_s:,.0f} records/s")
         late = [number for number in range(DELAYS) if number >= LATE]
         numbers = [n for n in range(records) if n % DELAYS in late]
@@ -229,7 +198,7 @@ def run(folder: Path, records: int, padding: int) -> int:
         wait_until_in_sync(cluster, partitions=2 * PARTITIONS, topics=[SOURCE, RESULT])
         target = folder / "parquet"
         sink = {"topic": None, "format": "parquet", "options": {"path": str(target)}}
-        took_s = run_job(cluster, folder, "parquet", sink)
+        took_s = run_job(cluster, folder, "parquet", sink, records)
         say(f"topic → Parquet: {took_s:.0f} s, {records / took_s:,.0f} records/s")
         found = count_parquet(target)
         is_right &= check("topic → Parquet", found, Sums.of(range(records)), exactly_once=True)

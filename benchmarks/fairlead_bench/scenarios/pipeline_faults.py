@@ -1,4 +1,4 @@
-"""Which processes die while an exactly-once pipeline runs, and when. Pure: of a seed the same."""
+"""Which processes die while a pipeline runs, and when. Pure: of a seed the same."""
 
 import random
 from dataclasses import dataclass
@@ -12,12 +12,15 @@ class Target(Enum):
     EXECUTOR = "an executor"
     TASK = "the Python process of a task"
     DRIVER = "the driver"
+    SOURCE_LEADER = "the leader of an input partition"
     RESULT_LEADER = "the leader of an output partition"
     DECISIONS_LEADER = "the leader of the decisions"
     COORDINATOR = "a coordinator of transactions"
 
 
-BROKERS: Final = frozenset({Target.RESULT_LEADER, Target.DECISIONS_LEADER, Target.COORDINATOR})
+BROKERS: Final = frozenset(
+    {Target.SOURCE_LEADER, Target.RESULT_LEADER, Target.DECISIONS_LEADER, Target.COORDINATOR}
+)
 FIRST_SHARE: Final = 0.02
 LAST_SHARE: Final = 0.95
 """Of the input, behind which no fault begins: all of them befall a job at work."""

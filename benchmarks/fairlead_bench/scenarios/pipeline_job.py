@@ -21,8 +21,6 @@ LATE: Final = 10
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 MASTER: Final = "local-cluster[2,1,1024]"
 """Two executors in processes of their own."""
-BATCH_RECORDS: Final = 1_000_000
-"""Of the input, at most."""
 
 
 def say(text: str) -> None:
@@ -64,7 +62,7 @@ def job_document(
     name: str,
     bootstrap: str,
     sink: dict[str, Any],
-    source_options: dict[str, str] | None = None,
+    source_options: dict[str, str],
 ) -> Path:
     """Write a job in SQL as an operator writes it."""
     sql = f"SELECT n, delay FROM {SOURCE}"
@@ -85,8 +83,7 @@ def job_document(
                 "schema": "n BIGINT, delay INT",
                 "options": {
                     "startingOffsets": "earliest",
-                    "maxOffsetsPerTrigger": str(BATCH_RECORDS),
-                    **(source_options or {}),
+                    **source_options,
                 },
             }
         ],
