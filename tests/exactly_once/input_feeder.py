@@ -5,6 +5,7 @@ import time
 from typing import Any, Final
 
 from confluent_kafka import Producer
+from watched_thread import WatchedThread
 from workload import Input, make_inputs
 
 RATE: Final = 150
@@ -25,7 +26,7 @@ class InputFeeder:
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
         )
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._feed)
+        self._thread = WatchedThread(self._feed)
 
     def start(self) -> None:
         self._thread.start()
@@ -33,7 +34,7 @@ class InputFeeder:
     def finish(self) -> None:
         """End it and wait until every record is acknowledged."""
         self._ending.set()
-        if self._thread.ident is not None:
+        if self._thread.was_started:
             self._thread.join()
 
     def _feed(self) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as Place
 from kafka.errors import KafkaError
+from watched_thread import WatchedThread
 
 POLL_MS: Final = 200
 
@@ -48,14 +49,14 @@ class LiveReader:
         self.errors: list[str] = []
         self._bootstrap, self._partitions = bootstrap, partitions
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._read)
+        self._thread = WatchedThread(self._read)
 
     def start(self) -> None:
         self._thread.start()
 
     def finish(self) -> None:
         self._ending.set()
-        if self._thread.ident is not None:
+        if self._thread.was_started:
             self._thread.join()
 
     def _read(self) -> None:

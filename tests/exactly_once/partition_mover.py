@@ -12,6 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from watched_thread import WatchedThread
+
 from fairlead_bench.peers.cluster_state import ask_metadata
 from fairlead_cli.client.reassignment import alter_many, list_all_reassignments
 from fairlead_cli.errors import CliError
@@ -54,7 +56,7 @@ class PartitionMover:
         self._idle = threading.Event()
         self._idle.set()
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._work)
+        self._thread = WatchedThread(self._work)
 
     def start(self) -> None:
         self._free.set()
@@ -70,7 +72,7 @@ class PartitionMover:
 
     def finish(self) -> None:
         """End it, and return when every replica is on every broker again."""
-        if self._thread.ident is None or self._ending.is_set():
+        if not self._thread.was_started or self._ending.is_set():
             return
         self._ending.set()
         self._free.set()
@@ -79,14 +81,16 @@ class PartitionMover:
         self._say(f"{self.moves_count} moves were asked for")
 
     def _work(self) -> None:
-        while not self._ending.is_set():
+        try:
+            while not self._ending.is_set():
+                self._idle.set()
+                self._free.wait()
+                self._idle.clear()
+                if self._free.is_set() and not self._ending.is_set():
+                    self._move_some()
+                    self._ending.wait(self._chance.uniform(*APART_S))
+        finally:
             self._idle.set()
-            self._free.wait()
-            self._idle.clear()
-            if self._free.is_set() and not self._ending.is_set():
-                self._move_some()
-                self._ending.wait(self._chance.uniform(*APART_S))
-        self._idle.set()
 
     def _move_some(self) -> None:
         places = self._places()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
+from watched_thread import WatchedThread
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -57,7 +58,7 @@ class NumberedLoad:
 
     def start(self) -> None:
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = WatchedThread(self._run)
         self._thread.start()
 
     def finish(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from numbered_load import DIGITS, Place, Series
+from watched_thread import WatchedThread
 
 POLL_S: Final = 0.2
 IDLE_TIMEOUT_S: Final = 120
@@ -77,7 +78,7 @@ class NumberedReader:
         """What a client has said to be gone, until it is read again."""
         self._bootstrap, self._places = bootstrap, places
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._read_on)
+        self._thread = WatchedThread(self._read_on)
 
     def start(self, begin_at: Mapping[Series, int]) -> None:
         """Read in a thread."""

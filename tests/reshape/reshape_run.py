@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from numbered_load import Delivery, NumberedLoad, Place
 from numbered_reader import NumberedReader, Progress
 from reshaped_cluster import ReshapedCluster
+from watched_thread import WatchedThread
 
 QUIET_S: Final = 10.0
 """How long latencies are measured before anything moves."""
@@ -80,26 +81,20 @@ class Killer:
     def at_work(self) -> Iterator[None]:
         """For as long as the block lasts; whoever is down at its end is brought back."""
         ending = threading.Event()
-        failures: list[BaseException] = []
 
         def work() -> None:
-            try:
-                ending.wait(self._chance.uniform(*self._cluster.first_kill_s))
-                while not ending.is_set():
-                    self._kill_one(ending)
-                    ending.wait(self._chance.uniform(*self._cluster.kills_apart_s))
-            except BaseException as error:
-                failures.append(error)
+            ending.wait(self._chance.uniform(*self._cluster.first_kill_s))
+            while not ending.is_set():
+                self._kill_one(ending)
+                ending.wait(self._chance.uniform(*self._cluster.kills_apart_s))
 
-        thread = threading.Thread(target=work)
+        thread = WatchedThread(work)
         thread.start()
         try:
             yield
         finally:
             ending.set()
             thread.join()
-        if failures:
-            raise failures[0]
 
     def _kill_one(self, ending: threading.Event) -> None:
         victim = self._chance.choice(self._cluster.victims())

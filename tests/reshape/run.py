@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(PROJECT / "benchmarks")]
+sys.path[:0] = [
+    str(Path(__file__).parent),
+    str(PROJECT / "tests" / "support"),
+    str(PROJECT / "benchmarks"),
+]
 
 from keyed_load import CLEANING, COMPACTED, KeyedLoad, KeyedProgress  # noqa: E402
 from numbered_load import PRELOADED_SIZE, NumberedLoad  # noqa: E402
