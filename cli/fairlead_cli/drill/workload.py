@@ -95,7 +95,12 @@ class Workload:
         self.unanswered_after_flush = int(self.producer.flush(FLUSH_TIMEOUT_S))
 
     def _send(self, history: KeyHistory) -> bool:
-        """Return False when the client's queue is full: its number is not used then."""
+        """Return False when the client does not take the record: its number is not used then.
+
+        Its queue is full, or it refuses all records after an error that it calls fatal.
+        """
+        from confluent_kafka import KafkaException
+
         sequence = history.next_sequence
         try:
             self.producer.produce(
@@ -107,6 +112,9 @@ class Workload:
             )
         except BufferError:
             self.producer.poll(FULL_QUEUE_WAIT_S)
+            return False
+        except KafkaException as error:
+            self.errors[str(error.args[0].name())] += 1
             return False
         history.note_sent()
         return True
