@@ -21,6 +21,7 @@ from fairlead_broker.log.batches.keyed_records import (
     TIMESTAMP_MAX,
     TIMESTAMP_MIN,
     UnreadableRecordsError,
+    timestamp_deltas,
 )
 from fairlead_broker.log.batches.recompression import is_packed_anew
 from fairlead_broker.log.batches.record_walk import RefusedRecordsError, records_outside
@@ -36,17 +37,12 @@ from fairlead_wire.record_batch import (
     BatchHeader,
     batch_crc,
 )
-from fairlead_wire.zigzag import VARLONG_SIZE_MAX, read_varint
 
 HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of `BatchHeader` in order, as `struct` gives them: cheaper than the named tuple."""
 
 _UNPACKED_RATIOS: Final = (1, 1_032, 64, 255, 32_768, 0, 0, 0)
 """To how many times their bytes records can unpack at the very most, by codec."""
-_LENGTH_MIN: Final = 2 * (RECORD_BYTES_MIN - 1)
-"""The shortest record's length, which does not count itself, as zig-zag has it."""
-_DELTA_LIMIT: Final = 2**70
-"""Beyond whatever ten bytes hold."""
 _CRC: Final = slice(17, 21)
 _CODEC_AT: Final = 22
 """The low byte of the attributes."""
@@ -130,7 +126,7 @@ def _walk(header: HeaderFields, batch: memoryview) -> tuple[int, int] | None:
     try:
         if codec:
             body = decompress(body, codec, max_size=RECOMPRESSED_BYTES_MAX)
-        least, largest = _timestamp_deltas(body, count)
+        least, largest = timestamp_deltas(body, count)
     except UnpackedSizeError:
         return None
     except (RemoteProtocolError, UnreadableRecordsError) as error:
@@ -140,45 +136,6 @@ def _walk(header: HeaderFields, batch: memoryview) -> tuple[int, int] | None:
     if least < TIMESTAMP_MIN or largest > TIMESTAMP_MAX:
         raise _broken(f"timestamps {least} to {largest}")
     return least, largest if largest > NO_TIMESTAMP else NO_TIMESTAMP
-
-
-def _timestamp_deltas(body: bytes, count: int) -> tuple[int, int]:
-    """Return the least and the largest timestamp of `count` records, above that of their batch.
-
-    UnreadableRecordsError if these aren't all that is in the body.
-    """
-    position, size = 0, len(body)
-    least, largest = _DELTA_LIMIT, -_DELTA_LIMIT
-    try:
-        for _ in range(count):
-            # Two bytes in place are records of up to 8 KiB; with a call this took twice as long.
-            length = body[position]
-            position += 1
-            if length > 127:
-                byte = body[position]
-                position += 1
-                length += (byte << 7) - 128
-                if byte > 127:
-                    length, position = read_varint(body, position - 2)
-                    length <<= 1
-            if length < _LENGTH_MIN or length & 1:
-                raise UnreadableRecordsError(f"a record of too few bytes before {position}")
-            delta = body[position + 1]
-            if delta > 127:
-                delta, _ = read_varint(body, position + 1, VARLONG_SIZE_MAX)
-            else:
-                delta = (delta >> 1) ^ -(delta & 1)
-            # A call of max and min would take longer than all else here.
-            if delta > largest:  # noqa: PLR1730
-                largest = delta
-            if delta < least:  # noqa: PLR1730
-                least = delta
-            position += length >> 1
-    except (IndexError, RemoteProtocolError) as error:
-        raise UnreadableRecordsError(f"the record at {position} of {size}: {error}") from error
-    if position != size:
-        raise UnreadableRecordsError(f"{size - position} bytes behind {count} records")
-    return least, largest
 
 
 def _check_range(

@@ -19,6 +19,7 @@ from fairlead_broker.log.batches.keyed_records import (
     TIMESTAMP_MIN,
     UnreadableRecordsError,
     keyed_records,
+    timestamp_deltas,
 )
 from fairlead_wire.compression import UnpackedSizeError, decompress
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -26,6 +27,8 @@ from fairlead_wire.record_batch import BATCH_HEADER_SIZE, NO_TIMESTAMP, BatchHea
 from fairlead_wire.segments import Buffer
 
 VARINT_BYTES_MAX: Final = 10
+_COMPACTED_TIMESTAMP_MAX: Final = 2**62
+"""Beyond any date, and by so much below 64 bits that compaction can shift it by a horizon."""
 
 
 class RecordSummary(NamedTuple):
@@ -82,7 +85,7 @@ def walk_records(header: BatchHeader, batch: Buffer, *, max_size: int) -> Iterat
 
 
 def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
-    """Check each record as a compacted log demands: a key, and the offset of its place.
+    """Check each record as a compacted log demands: a key, the offset of its place, a timestamp.
 
     KafkaError INVALID_RECORD, a RefusedRecordsError where keys are missing; MESSAGE_TOO_LARGE for
     more records, or bytes of them, than the loop has time to look at, which makes a Java producer
@@ -109,6 +112,7 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD, f"record {at} of a batch claims offset delta {delta}"
                 )
+        _check_shiftable(header, body)
     except UnreadableRecordsError as error:
         raise _broken(str(error)) from error
     if keyless:
@@ -119,6 +123,14 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
             keyless,
             "a compacted topic takes no record without a key",
         )
+
+
+def _check_shiftable(header: BatchHeader, body: bytes) -> None:
+    """Refuse timestamps at which each compaction of the log would end, whoever stamps them."""
+    least, largest = timestamp_deltas(body, header.records_count)
+    least, largest = header.base_timestamp + least, header.base_timestamp + largest
+    if not -_COMPACTED_TIMESTAMP_MAX <= least <= largest <= _COMPACTED_TIMESTAMP_MAX:
+        raise _broken(f"timestamps {least} to {largest}")
 
 
 def records_outside(header: BatchHeader, batch: Buffer, earliest: int, latest: int) -> list[int]:

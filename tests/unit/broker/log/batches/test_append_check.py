@@ -3,12 +3,17 @@
 import pytest
 from log_batches import LogBench, append, batch, patched, record_batch
 
-from fairlead_broker.limits import LOOKUP_DECOMPRESSED_MAX, WALKED_RECORDS_MAX
+from fairlead_broker.limits import (
+    LOOKUP_DECOMPRESSED_MAX,
+    WALKED_ALWAYS_RECORDS_MAX,
+    WALKED_RECORDS_MAX,
+)
 from fairlead_broker.log.batches.append_check import check_produced_batch
 from fairlead_model.configs.log_config import LogConfig
-from fairlead_wire.compression import Codec
+from fairlead_wire.compression import Codec, compress
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
+from fairlead_wire.zigzag import varint
 
 NOW = 1_000_000
 
@@ -142,6 +147,51 @@ def test_nor_more_bytes_of_them(codec, tmp_path):
     with pytest.raises(KafkaError, match=r"lower batch\.size") as caught:
         append(log, content)
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+ENDLESS = b"\x80" * 11 + b"\0"
+
+
+@pytest.mark.parametrize("stamped_by", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(
+    ("timestamp", "base"),
+    [
+        (ENDLESS, 5),
+        (varint(2**63 - 1), 5),
+        (varint(0), -(2**63) + NOW),
+        (varint(-(2**63)), 5),
+        (varint(0), 2**63 - 1),
+    ],
+)
+def test_compacted_topics_take_no_timestamp_that_compaction_cannot_keep(
+    timestamp, base, codec, stamped_by, tmp_path
+):
+    """One such batch would end every compaction of its log, which would grow for ever."""
+    log = LogBench(f"{tmp_path}/t-0").create(
+        cleanup_policy=frozenset({"compact"}), message_timestamp_type=stamped_by
+    )
+    count = WALKED_ALWAYS_RECORDS_MAX + 1
+    records = []
+    for at in range(count):
+        fields = b"\0" + timestamp + varint(at) + b"\x02k\x01\0"
+        records.append(varint(len(fields)) + fields)
+    packed = compress(b"".join(records), codec)
+    content = patched(
+        batch(count, timestamp=base, body=packed, attributes=codec),
+        max_timestamp=max(base, NOW),
+    )
+    with pytest.raises(KafkaError) as caught:
+        append(log, content)
+    assert caught.value.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+
+
+def test_compacted_topics_take_timestamps_of_all_ages(tmp_path):
+    log = compacted(tmp_path)
+    # What Go's zero time is, and records without a time.
+    for early in (-62_135_596_800_000, -1, 0):
+        append(log, record_batch(Record(0, early, b"a", b"1"), Record(1, NOW, b"b", None)))
+    assert log.log_end_offset == 6
 
 
 def test_only_compaction_sets_a_delete_horizon(tmp_path):
