@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from fairlead_sockets.addresses import FoundAddresses, ipv4_first
+from fairlead_sockets.addresses import FoundAddresses, ipv4_first, no_such_name
 
 
 async def connect_to(
@@ -35,9 +35,11 @@ async def connect_to(
 
 
 async def _look_up(host: str, port: int) -> FoundAddresses:
-    """Return the addresses of a host; an address needs no thread."""
+    """Return the addresses of a host; an address needs no thread. OSError."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         loop = asyncio.get_running_loop()
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise no_such_name(host) from None

@@ -5,7 +5,7 @@ import socket
 from typing import Final
 
 from fairlead_model.host_address import is_every_address, is_ipv6, join_address
-from fairlead_sockets.addresses import SocketAddress, ipv4_first
+from fairlead_sockets.addresses import SocketAddress, ipv4_first, no_such_name
 
 _WITHOUT_IPV6: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """How a kernel without IPv6 answers to a socket, or to its address."""
@@ -43,9 +43,11 @@ def _open(host: str, port: int, backlog: int, receive_buffer_bytes: int) -> sock
         return _listen(socket.AF_INET, every_ipv4, backlog, receive_buffer_bytes)
     if is_ipv6(host):
         return _listen(socket.AF_INET6, (host, port), backlog, receive_buffer_bytes)
-    family, where = ipv4_first(
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    )[0]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError:
+        raise no_such_name(host) from None
+    family, where = ipv4_first(found)[0]
     return _listen(family, where, backlog, receive_buffer_bytes)
 
 

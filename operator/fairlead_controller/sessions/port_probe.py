@@ -22,7 +22,8 @@ async def is_refused(endpoints: Sequence[Endpoint]) -> bool:
                 _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         except ConnectionRefusedError:
             return True
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError, UnicodeError):
+            # The last is what Python says of a host that is no name in DNS.
             return False
         writer.close()
         with suppress(OSError):

@@ -114,3 +114,12 @@ def test_a_port_that_is_taken_in_one_family_is_not_served_in_the_other_alone() -
         pytest.raises(OSError, match="in use"),
     ):
         open_listening_socket("::", bound_port(listening), backlog=5)
+
+
+@pytest.mark.parametrize("host", ["broker-0..svc", f"{'x' * 64}.svc", ".svc"])
+def test_a_host_that_is_no_name_is_an_error_like_any_other(host: str) -> None:
+    """A broker may say so of itself: others have to go on."""
+    with pytest.raises(OSError, match="is no name of a host"):
+        asyncio.run(connect_to(host, 9092, lambda _: None))
+    with pytest.raises(OSError, match=f"{host}:0: '{host}' is no name of a host"):
+        open_listening_socket(host, 0)
