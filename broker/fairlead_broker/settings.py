@@ -288,8 +288,8 @@ _NUMBERS: Final = {
 
 def parse_listeners(texts: Iterable[str], advertised: Iterable[str]) -> tuple[Listener, ...]:
     """`NAME://HOST:PORT` to listeners; a name without an advertised address tells its own."""
-    bound = {name: (host, port) for name, host, port in map(parse_endpoint, texts)}
-    told = {name: (host, port) for name, host, port in map(parse_endpoint, advertised)}
+    bound = _by_name("listeners", texts)
+    told = _by_name("advertised.listeners", advertised)
     for name in told:
         if name not in bound:
             raise ConfigError(
@@ -315,6 +315,16 @@ def parse_listeners(texts: Iterable[str], advertised: Iterable[str]) -> tuple[Li
     if not any(not listener.is_internal for listener in listeners):
         raise ConfigError("listeners", "listeners: no listener is left for clients")
     return tuple(listeners)
+
+
+def _by_name(setting: str, texts: Iterable[str]) -> dict[str, tuple[str, int]]:
+    addresses: dict[str, tuple[str, int]] = {}
+    for text in texts:
+        name, host, port = parse_endpoint(text, setting)
+        if name in addresses:
+            raise ConfigError(setting, f"{setting}: two are named {name}; each needs its own name")
+        addresses[name] = host, port
+    return addresses
 
 
 def _http_address(values: BrokerValues) -> HttpAddress | None:

@@ -4,12 +4,12 @@ from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.host_address import split_address
 
 
-def parse_endpoint(text: str) -> tuple[str, str, int]:
-    """Split `NAME://HOST:PORT`; IPv6 addresses stand in brackets."""
+def parse_endpoint(text: str, setting: str = "listeners") -> tuple[str, str, int]:
+    """Split `NAME://HOST:PORT`; IPv6 addresses stand in brackets. ConfigError names the setting."""
     name, separator, address = text.partition("://")
     if not separator or not name.strip():
-        raise ConfigError("listeners", f"listeners: {text!r} is not NAME://HOST:PORT")
-    host, port = parse_address("listeners", address)
+        raise ConfigError(setting, f"{setting}: {text!r} is not NAME://HOST:PORT")
+    host, port = parse_address(setting, address)
     return name.strip().upper(), host, port
 
 

@@ -107,7 +107,7 @@ def _only(name: str, texts: object) -> tuple[str, int]:
     """Return host and port of the one listener of a controller."""
     if not isinstance(texts, tuple) or len(texts) != 1:
         raise ConfigError(name, f"{name}: a controller has one, {CONTROLLER_LISTENER}://HOST:PORT")
-    listener, host, port = parse_endpoint(texts[0])
+    listener, host, port = parse_endpoint(texts[0], name)
     if listener != CONTROLLER_LISTENER:
         raise ConfigError(name, f"{name}: {listener!r} is not {CONTROLLER_LISTENER}")
     return host, port

@@ -152,6 +152,25 @@ def test_unusable_listeners_are_refused(
         parse_listeners(listeners, advertised)
 
 
+@pytest.mark.parametrize("name", ["listeners", "advertised.listeners"])
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (("CLIENT://127.0.0.1:9092", "client://127.0.0.1:9093"), "two are named CLIENT"),
+        (("CLIENT//127.0.0.1:9092",), "is not NAME://HOST:PORT"),
+        (("CLIENT://::1:9092",), "needs brackets"),
+    ],
+)
+def test_a_listener_that_cannot_be_meant_is_told_by_its_setting(
+    name: str, texts: tuple[str, ...], why: str
+) -> None:
+    """The last of two with one name was all that there was of both."""
+    sound = ("CLIENT://127.0.0.1:9092",)
+    with pytest.raises(ConfigError, match=f"^{name}: .*{why}") as caught:
+        parse_listeners(*((texts, ()) if name == "listeners" else (sound, texts)))
+    assert caught.value.name == name
+
+
 def test_a_topic_takes_its_defaults_from_the_broker() -> None:
     config = settings(file={"log.retention.minutes": "5"}).log_config({"segment.bytes": "2048"})
     assert config.retention_ms == 300_000
