@@ -30,17 +30,22 @@ def read_properties(text: str) -> dict[str, str]:
     """Return names and values of a `server.properties` text; ConfigError for a line without '='."""
     values: dict[str, str] = {}
     pending = ""
-    for number, raw in enumerate(text.splitlines(), start=1):
+    lines = text.splitlines()
+    for number, raw in enumerate(lines, start=1):
         line = pending + raw.strip()
         pending = ""
         if not line or line[0] in "#!":
             continue
         if line.endswith("\\"):
-            pending = line[:-1]
-            continue
+            line = line[:-1]
+            if number < len(lines):
+                pending = line
+                continue
         name, separator, value = line.partition("=")
         if not separator:
-            raise ConfigError(line, f"line {number}: {line!r} is not NAME=VALUE")
+            # Without the line: it may be one of a key or of a password.
+            where = f"line {number}"
+            raise ConfigError(where, f"{where} is not NAME=VALUE")
         values[name.strip()] = value.strip()
     return values
 

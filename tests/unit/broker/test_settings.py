@@ -99,6 +99,20 @@ def test_a_property_line_without_a_value_is_refused_with_its_number() -> None:
         read_properties("num.partitions=1\nnonsense\n")
 
 
+def test_a_line_that_is_continued_at_the_end_of_the_file_counts() -> None:
+    text = "node.id=1\nlog.dirs=/a,\\\n/b\\"
+    assert read_properties(text) == {"node.id": "1", "log.dirs": "/a,/b"}
+    with pytest.raises(ConfigError, match="line 2"):
+        read_properties("node.id=1\nnonsense\\")
+
+
+def test_a_line_that_is_refused_is_not_shown() -> None:
+    """It may be one of a private key, which somebody has put here as it is."""
+    text = "ssl.keystore.key=-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\n"
+    with pytest.raises(ConfigError, match=r"^line 2 is not NAME=VALUE$"):
+        read_properties(text)
+
+
 def test_assignments_keep_equals_signs_of_the_value() -> None:
     assert read_assignments(["a=b=c"]) == {"a": "b=c"}
     with pytest.raises(ConfigError, match="NAME=VALUE"):
