@@ -283,6 +283,9 @@ def _build_context(
                 context.num_tickets = 0
     except (ssl.SSLError, ValueError) as error:
         raise CertificateError(f"{settings.chain.setting}: OpenSSL refuses it: {error}") from None
+    except OSError as error:
+        # No descriptor is left for what `ssl` reads.
+        raise CertificateError(f"{settings.chain.setting}: {error.strerror}") from None
     return context
 
 

@@ -104,4 +104,10 @@ async def follow_files(
     while True:
         await asyncio.sleep(poll_s)
         for each in certificates:
-            await each.look()
+            try:
+                await each.look()
+            except Exception:
+                # Whoever looks no more shows a certificate that is over one day.
+                logger.exception("looking for a new certificate failed")
+                if each.on_refused is not None:
+                    each.on_refused()
