@@ -110,11 +110,9 @@ class ConfigKey:
                 case ConfigType.BOOLEAN:
                     return {"true": True, "false": False}[text.lower()]
                 case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
-                    if not text.isascii() or "_" in text:
-                        raise ValueError(text)
-                    return int(text)
+                    return int(_plain(text))
                 case ConfigType.DOUBLE:
-                    number = float(text)
+                    number = float(_plain(text))
                     if not isfinite(number):
                         raise ValueError(text)
                     return number
@@ -148,6 +146,13 @@ class ConfigKey:
                 raise ConfigError(self.name, f"{self.name}: {shown(part)!r} is none of {allowed}")
         if value == ():
             raise ConfigError(self.name, f"{self.name}: the value is empty")
+
+
+def _plain(text: str) -> str:
+    """Return the text of a number, ValueError if only Python reads it as one."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return text
 
 
 _TYPE_WORDS: Final = {

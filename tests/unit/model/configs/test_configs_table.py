@@ -141,6 +141,8 @@ REFUSED = [
     ("retention.ms", "-2"),
     ("retention.ms", ""),
     ("retention.ms", "1_000"),
+    ("min.cleanable.dirty.ratio", "0.1_5"),
+    ("min.cleanable.dirty.ratio", "0.\u0665"),
     ("retention.ms", "9223372036854775808"),
     ("segment.bytes", "2147483648"),
     ("segment.bytes", "10"),
