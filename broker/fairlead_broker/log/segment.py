@@ -294,9 +294,10 @@ class Segment:
         start = values[at - 1] if at else 0
         if at < len(keys):
             # Sequential readers ask for the first offset of an indexed batch, whose entry carries
-            # its last one; one look at that batch saves the walk from the entry before.
+            # its last one; one look at that batch saves the walk from the entry before. Or it
+            # carries the last one of several: Kafka's did, before 4.0.
             for position, header in self.headers(values[at]):
-                if header.base_offset <= offset:
+                if header.base_offset <= offset <= header.last_offset:
                     return position, header
                 break
         for position, header in self.headers(start):

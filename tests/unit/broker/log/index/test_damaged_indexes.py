@@ -9,6 +9,7 @@ from log_batches import LogBench, append, batch, patched, read_headers, record_b
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.index import index_sanity
+from fairlead_broker.log.index.index_file import OFFSET_ENTRY
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
 
@@ -119,6 +120,30 @@ def test_a_long_part_without_entries_is_indexed_again(tmp_path, monkeypatch):
     read_headers(log, 39, 1)
     assert path.read_bytes() == whole
     log.close()
+
+
+def test_an_entry_for_several_batches_finds_each_of_them(tmp_path):
+    """Brokers of Kafka before 4.0 wrote one entry for all that a fetch of a follower had brought.
+
+    A reader that was given the first of them for the last would ask for the same again, for ever.
+    """
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(index_interval_bytes=300)
+    append(log, *(batch() for _ in range(40)))
+    assert stop_log(log, 0)
+    log.close()
+    (path,) = log.directory.glob("*.index")
+    entries = list(OFFSET_ENTRY.iter_unpack(path.read_bytes()))
+    joined = [
+        (last, first_position)
+        for (_, first_position), (last, _) in zip(entries[::5], entries[4::5], strict=False)
+    ]
+    path.write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in joined))
+    log = bench.load(index_interval_bytes=300)
+    for offset in range(40):
+        (header,) = read_headers(log, offset, 1)
+        assert header.base_offset == offset
+    assert path.stat().st_size == OFFSET_ENTRY.size * len(joined), "it was not built anew"
 
 
 def test_other_settings_are_no_damage(tmp_path):
