@@ -51,12 +51,18 @@ def parse_peer_name(uri: str) -> PeerName | None:
     return PeerName(match[1], None if match[2] is None else int(match[2]))
 
 
-def server_name(cluster: str) -> str:
+def server_name(cluster: str) -> str | None:
     """Return what a broker says by SNI, so that a controller of many clusters knows which.
 
-    The words of the cluster's name in the order of domain names: NAME.NAMESPACE.
+    The words of the cluster's name in the order of domain names: NAME.NAMESPACE. None if that is no
+    name in DNS, as those of clusters on Kubernetes are: whoever has chosen it has one cluster.
     """
-    return ".".join(reversed(cluster.split("/")))
+    name = ".".join(reversed(cluster.split("/")))
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return None
+    return name
 
 
 def read_peer_names(certificate: x509.Certificate) -> tuple[PeerName, ...]:

@@ -1,5 +1,6 @@
 """What a certificate says of its owner is compared exactly, and in doubt it says nothing."""
 
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtensionOID, NameOID
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.secure_listener import Certificates
 
@@ -20,10 +21,12 @@ from fairlead_tls.peer_names import (
     find_own_name,
     parse_peer_name,
     read_peer_names,
+    server_name,
 )
 
 WORDS = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True)
 CLUSTERS = st.one_of(WORDS, st.tuples(WORDS, WORDS).map("/".join))
+CLIENT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 IDS = st.one_of(st.none(), st.integers(0, 2**31 - 1))
 
 
@@ -31,6 +34,22 @@ IDS = st.one_of(st.none(), st.integers(0, 2**31 - 1))
 def test_a_name_is_read_as_it_is_written(cluster: str, broker_id: int | None) -> None:
     name = PeerName(cluster, broker_id)
     assert parse_peer_name(str(name)) == name
+
+
+@given(CLUSTERS)
+@example("prod..eu")
+@example(".prod")
+@example("x" * 64)
+def test_what_is_said_by_sni_can_be_said(cluster: str) -> None:
+    """A name of a cluster need be none in DNS: of one that is not, nothing is said."""
+    name = server_name(cluster)
+    CLIENT.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name or "h")
+    assert (name is None) == any(len(label) not in range(1, 64) for label in labels_of(cluster))
+
+
+def labels_of(cluster: str) -> list[str]:
+    """Return what stands between the points of a server name; the last may be empty."""
+    return ".".join(reversed(cluster.split("/"))).removesuffix(".").split(".")
 
 
 @pytest.mark.parametrize(
