@@ -6,7 +6,8 @@
     zstd     plain
 
 Whoever unpacks names a cap. The output grows by steps up to it and never beyond, because a batch
-of 1 MiB may claim 34 GB (zstd), and what it claims is not believed.
+of 1 MiB may claim 34 GB (zstd), and what it claims is not believed. Nor is time spent on packed
+data that holds next to nothing: members, frames and blocks may be empty.
 """
 
 import struct
@@ -24,6 +25,9 @@ _XERIAL_VERSIONS: Final = struct.Struct(">ii")
 _XERIAL_HEADER_SIZE: Final = 16
 _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
+_TINY_BLOCKS_MAX: Final = 16 * 1024
+_BLOCK_SIZE_MIN: Final = 256
+"""What more blocks than that have to hold on average; the smallest of Java clients hold 1 KiB."""
 
 # Magic; version 1 with independent blocks and no checksums; blocks of 64 KiB; header checksum.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
@@ -32,6 +36,8 @@ _LZ4_BLOCK_LENGTH: Final = struct.Struct("<I")
 _LZ4_UNCOMPRESSED: Final = 0x8000_0000
 _LZ4_END: Final = bytes(4)
 
+_PACKING_OVERHEAD_MAX: Final = 64 * 1024
+"""By how much packed data may be longer than what it holds, besides a quarter of that."""
 _OUTPUT_SIZE_MIN: Final = 64 * 1024
 # What the library says when the output buffer is too small; anything else means bad input.
 _OUTPUT_IS_FULL: Final = "whole buffer"
@@ -45,6 +51,9 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+_CODECS: Final = frozenset(Codec)
 
 
 class UnpackedSizeError(RemoteProtocolError):
@@ -78,6 +87,8 @@ def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
     try:
         if codec == Codec.NONE:
             return bytes(data)
+        if codec in _CODECS and len(data) > max_size + max_size // 4 + _PACKING_OVERHEAD_MAX:
+            raise _above_cap(codec, max_size)
         if codec == Codec.SNAPPY:
             return _decompress_snappy(data, max_size)
         unpackers = {
@@ -120,7 +131,7 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _decompress_snappy_block(view, max_size, max_size)
-    parts = []
+    parts: list[bytes] = []
     position, left = _XERIAL_HEADER_SIZE, max_size
     while position < len(view):
         if len(view) - position < _BLOCK_LENGTH.size:
@@ -133,6 +144,10 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
         parts.append(block)
         left -= len(block)
         position += size
+        if len(parts) > _TINY_BLOCKS_MAX and max_size - left < _BLOCK_SIZE_MIN * len(parts):
+            raise RemoteProtocolError(
+                f"damaged SNAPPY data: {len(parts)} blocks hold {max_size - left} bytes"
+            )
     return b"".join(parts)
 
 

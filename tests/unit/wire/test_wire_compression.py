@@ -4,7 +4,7 @@ import tracemalloc
 import cramjam
 import pytest
 
-from fairlead_wire.compression import XERIAL_MAGIC, Codec, compress, decompress
+from fairlead_wire.compression import XERIAL_MAGIC, Codec, UnpackedSizeError, compress, decompress
 from fairlead_wire.errors import RemoteProtocolError
 
 PACKING = [each for each in Codec if each is not Codec.NONE]
@@ -38,6 +38,33 @@ def test_exactly_the_cap_is_allowed(codec: Codec) -> None:
     assert decompress(packed, codec, max_size=200_001) == data
     with pytest.raises(RemoteProtocolError, match="more than 200000"):
         decompress(packed, codec, max_size=200_000)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.ZSTD])
+def test_what_is_packed_without_content_takes_no_time_beyond_the_cap(codec: Codec) -> None:
+    """Each empty part is a few bytes, and as much work as a full one."""
+    empty = compress(b"", codec)
+    packed = empty + b"\0\0\0\1\0" * 14_000 if codec is Codec.SNAPPY else empty * 20_000
+    assert decompress(packed, codec, max_size=MIB) == b""
+    with pytest.raises(UnpackedSizeError):
+        decompress(packed, codec, max_size=1_000)
+
+
+@pytest.mark.parametrize("block", [b"", b"a", bytes(range(200))])
+def test_snappy_in_very_many_tiny_blocks_is_refused(block: bytes) -> None:
+    """A MiB of them took half a second, in which a broker does nothing else."""
+    packed = bytes(cramjam.snappy.compress_raw(block))
+    packed = len(packed).to_bytes(4, "big") + packed
+    head = compress(b"", Codec.SNAPPY)
+    assert decompress(head + packed * 10_000, Codec.SNAPPY, max_size=8 * MIB) == block * 10_000
+    with pytest.raises(RemoteProtocolError, match="damaged SNAPPY data: 16385 blocks hold"):
+        decompress(head + packed * 20_000, Codec.SNAPPY, max_size=8 * MIB)
+
+
+def test_snappy_in_blocks_as_small_as_java_clients_make_them_is_read() -> None:
+    block = bytes(cramjam.snappy.compress_raw(bytes(1024)))
+    packed = compress(b"", Codec.SNAPPY) + (len(block).to_bytes(4, "big") + block) * 20_000
+    assert decompress(packed, Codec.SNAPPY, max_size=32 * MIB) == bytes(20_000 * 1024)
 
 
 @pytest.mark.parametrize("codec", PACKING)
