@@ -9,8 +9,8 @@ safe, so a broker counts as fenced and not clean. Kinds that are unknown are opt
 session: see `fairlead_model.session.session_protocol`.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
+from sys import float_info
 from typing import Any, Final, TypeVar
 
 from fairlead_model.broker import BrokerRegistration, Endpoint
@@ -429,7 +429,7 @@ def decode_quotas(value: object) -> Quotas:
 
 def limit(value: object) -> float:
     """Check the value of a quota."""
-    if type(value) not in (int, float) or not 0 < value < math.inf:  # type: ignore[operator]
+    if type(value) not in (int, float) or not 0 < value <= float_info.max:  # type: ignore[operator]
         raise CodecError(f"{str(value)[:40]!r} is not a number above 0")
     return float(value)  # type: ignore[arg-type]
 

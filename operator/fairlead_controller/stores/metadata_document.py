@@ -321,5 +321,5 @@ def _built(place: str, value: object, build: Callable[[dict[str, Any]], T]) -> T
     record = _part(place, value, dict)
     try:
         return build(record)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DocumentError(f"{place}: {error!r}") from error

@@ -36,7 +36,7 @@ Releases follow one another on the same tables, forwards and backwards, so lines
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
@@ -45,6 +45,7 @@ from fairlead_controller.decisions.state import CountersChanged, Intent
 from fairlead_controller.decisions.tables.stored_table import HighestSeen, StoreCorruptError
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.features import UNSAID_FEATURES, FeatureRange, FinalizedFeatures
+from fairlead_model.host_address import PORT_MAX
 from fairlead_model.ids import NO_BROKER_EPOCH, TopicId, parse_topic_id, topic_id_text
 from fairlead_model.partition import LeaderRecoveryState, PartitionRegistration
 from fairlead_model.topic import TopicHeader, TopicOrigin, TopicState
@@ -243,7 +244,7 @@ def parse_line(key: str, line: str, build: Callable[[dict[str, Any]], T]) -> T:
         if not isinstance(record, dict):
             raise TypeError("not an object")
         return build(record)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise StoreCorruptError(f"the record {key!r} cannot be read: {error!r}") from error
 
 
@@ -272,17 +273,22 @@ def build_broker(record: dict[str, Any]) -> BrokerRegistration:
         broker_id=int(record["id"]),
         broker_epoch=int(record["epoch"]),
         endpoints=tuple(
-            Endpoint(end["name"], end["host"], int(end["port"]), bool(end.get("internal", False)))
+            Endpoint(
+                _text(end["name"]),
+                _text(end["host"]),
+                _port(end["port"]),
+                bool(end.get("internal", False)),
+            )
             for end in record.get("endpoints", ())
         ),
-        host_name=record.get("host_name", ""),
-        rack=record.get("rack"),
+        host_name=_text(record.get("host_name", "")),
+        rack=None if record.get("rack") is None else _text(record["rack"]),
         fenced=bool(record.get("fenced", True)),
         in_controlled_shutdown=bool(record.get("stopping", False)),
-        directory_id=record.get("directory_id", ""),
-        start_id=record.get("start_id", ""),
-        boot_id=record.get("boot_id", ""),
-        pod_uid=record.get("pod_uid", ""),
+        directory_id=_text(record.get("directory_id", "")),
+        start_id=_text(record.get("start_id", "")),
+        boot_id=_text(record.get("boot_id", "")),
+        pod_uid=_text(record.get("pod_uid", "")),
         is_clean=bool(record.get("clean", False)),
         previous_broker_epoch=int(record.get("previous_epoch", NO_BROKER_EPOCH)),
         is_recovered_whole=bool(record.get("recovered_whole", False)),
@@ -321,16 +327,16 @@ def header_builder(topic_id: TopicId) -> Callable[[dict[str, Any]], TopicHeader]
 
     def build(record: dict[str, Any]) -> TopicHeader:
         return TopicHeader(
-            name=record["name"],
+            name=_text(record["name"]),
             topic_id=topic_id,
             partition_count=int(record["partitions"]),
             state=TopicState(record["state"]),
-            configs=dict(record.get("configs", {})),
+            configs=build_configs(record.get("configs", {})),
             origin=TopicOrigin(record.get("origin", TopicOrigin.KAFKA)),
-            resource=record.get("resource", ""),
-            reclaim_policy=record.get("reclaim_policy", "Retain"),
+            resource=_text(record.get("resource", "")),
+            reclaim_policy=_text(record.get("reclaim_policy", "Retain")),
             deletion_protection=bool(record.get("deletion_protection", False)),
-            unconfirmed_deletions=frozenset(record.get("unconfirmed_deletions", ())),
+            unconfirmed_deletions=frozenset(_ids(record.get("unconfirmed_deletions", ()))),
         )
 
     return build
@@ -339,7 +345,8 @@ def header_builder(topic_id: TopicId) -> Callable[[dict[str, Any]], TopicHeader]
 def build_partition(record: dict[str, Any]) -> PartitionRegistration:
     """Read a partition's record; raise ValueError if it breaks its own rules."""
     partition = PartitionRegistration(
-        replicas=tuple(record["replicas"]),
+        # What else names brokers of the partition names some of these, or breaks its rules.
+        replicas=_ids(record["replicas"]),
         isr=tuple(record["isr"]),
         leader=int(record["leader"]),
         leader_epoch=int(record["leader_epoch"]),
@@ -351,13 +358,47 @@ def build_partition(record: dict[str, Any]) -> PartitionRegistration:
         removing_replicas=tuple(record.get("removing", ())),
         directories=tuple(record.get("directories", ())),
         min_insync_replicas=int(record.get("min_insync_replicas", 1)),
-        unconfirmed_removals=tuple(record.get("unconfirmed_removals", ())),
-        queued_target=tuple(record.get("queued_target", ())),
+        unconfirmed_removals=_ids(record.get("unconfirmed_removals", ())),
+        queued_target=_ids(record.get("queued_target", ())),
     )
     problems = partition.problems()
     if problems:
         raise ValueError("; ".join(problems))
     return partition
+
+
+def build_configs(record: dict[str, Any]) -> dict[str, str]:
+    """Read configs by name; numbers and booleans without quotes are meant as they look like."""
+    return {_text(name): _config_text(value) for name, value in record.items()}
+
+
+def _config_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else _text(value)
+
+
+def _text(value: object) -> str:
+    """Check what brokers take for a text only; from here on they would refuse all they are told."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _ids(values: Iterable[object]) -> tuple[int, ...]:
+    ids = []
+    for each in values:
+        if type(each) is not int or each < 0:
+            raise TypeError(f"{each!r} is no id of a broker")
+        ids.append(each)
+    return tuple(ids)
+
+
+def _port(value: Any) -> int:
+    port = int(value)
+    if not 0 <= port <= PORT_MAX:
+        raise ValueError(f"{port} is no port")
+    return port
 
 
 _FIELDS: Final = {

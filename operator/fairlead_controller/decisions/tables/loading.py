@@ -143,10 +143,10 @@ def _cluster_changes(cluster: Mapping[str, str], layout: TableLayout) -> Iterato
             yield BrokerChanged(_parse_cluster_line(key, line, lines.build_broker, layout))
         elif key.startswith(lines.CONFIGS_PREFIX):
             broker = key.removeprefix(lines.CONFIGS_PREFIX)
-            yield BrokerConfigsChanged(broker, lines.parse_line(key, line, dict))
+            yield BrokerConfigsChanged(broker, lines.parse_line(key, line, lines.build_configs))
         elif key.startswith(lines.GROUP_CONFIGS_PREFIX):
             group_id = lines.parse_group_configs_key(key)
-            yield GroupConfigsChanged(group_id, lines.parse_line(key, line, dict))
+            yield GroupConfigsChanged(group_id, lines.parse_line(key, line, lines.build_configs))
         elif key == lines.FEATURES_KEY:
             yield FeaturesChanged(_parse_cluster_line(key, line, lines.build_features, layout))
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -92,6 +93,7 @@ def test_an_empty_folder_has_nothing_to_export(tmp_path) -> None:
             export_metadata(directory)
 
 
+HELD_BY_NOBODY = {"isr": [], "elr": [], "leader": -1, "directories": []}
 WRONG = [
     (lambda root: [], "document"),
     (lambda root: root | {"version": 2}, "version 2"),
@@ -131,7 +133,23 @@ WRONG = [
     (lambda root: root | {"topics": [changed(root, header={})]}, r"topics\[0\]\.header"),
     (lambda root: root | {"topics": [changed(root, leader_epoch=2**31 - 5)]}, "leader_epoch"),
     (lambda root: root | {"topics": [changed(root, isr=[9])]}, r"partitions\[0\]"),
+    (
+        lambda root: root | {"topics": [changed(root, replicas=["1"], **HELD_BY_NOBODY)]},
+        r"partitions\[0\]: .*'1' is no id of a broker",
+    ),
+    (lambda root: root | {"topics": [configured(root, {}, resource=5)]}, "5 is no text"),
+    (lambda root: root | {"brokers": [reached(host=None)]}, r"brokers\[0\]: .*None is no text"),
+    (lambda root: root | {"brokers": [reached(port=70_000)]}, r"brokers\[0\]: .*70000 is no port"),
+    (lambda root: root | {"counters": counted(broker=math.inf)}, "counters: OverflowError"),
+    (
+        lambda root: root | {"clientQuotas": {"user/a": {"producer_byte_rate": 10**400}}},
+        r"clientQuotas\.user/a: .* is not a number above 0",
+    ),
 ]
+
+
+def reached(*, host="h", port=9092):
+    return {"id": 1, "epoch": 1, "endpoints": [{"name": "CLIENT", "host": host, "port": port}]}
 
 
 def counted(*, broker=1, producer=0):

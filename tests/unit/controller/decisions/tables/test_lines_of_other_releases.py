@@ -1,6 +1,7 @@
 """Tables that a newer release has written, or an older one: nothing of either is lost."""
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -178,3 +179,37 @@ def test_a_state_that_is_unknown_is_refused(upgraded, world) -> None:
     upgraded.write("partitions-00000", {key: json.dumps(upgraded.record(key) | {"state": "new"})})
     with pytest.raises(StoreCorruptError, match="new"):
         upgraded.load()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "why"),
+    [
+        ("topic/", {"resource": None}, "None is no text"),
+        ("topic/", {"configs": {"retention.ms": [1]}}, r"\[1\] is no text"),
+        ("topic/", {"partitions": math.inf}, "infinity"),
+        ("topic/", {"unconfirmed_deletions": ["1"]}, "'1' is no id of a broker"),
+        ("partition/", {"unconfirmed_removals": [True]}, "True is no id of a broker"),
+        ("broker/", {"endpoints": [{"name": "A", "host": 1, "port": 1}]}, "1 is no text"),
+        ("broker/", {"rack": 5}, "5 is no text"),
+    ],
+)
+def test_what_brokers_would_not_take_is_damaged(upgraded, kind, fields, why) -> None:
+    """They would refuse all that a controller tells them, and none of them would serve."""
+    keys = upgraded.keys()
+    key = next(key for key in keys if key.startswith(kind))
+    table = CLUSTER_TABLE if kind == "broker/" else "partitions-00000"
+    upgraded.write(table, {key: json.dumps(upgraded.record(key) | fields)})
+    with pytest.raises(StoreCorruptError, match=f"{key}.*{why}"):
+        upgraded.load()
+
+
+def test_configs_that_lost_their_quotes_are_texts(upgraded, world) -> None:
+    key = lines.topic_key(world.state.image.names["t"])
+    configs = {"retention.ms": 5, "preallocate": True}
+    upgraded.write(
+        "partitions-00000", {key: json.dumps(upgraded.record(key) | {"configs": configs})}
+    )
+    upgraded.write(CLUSTER_TABLE, {"configs/": json.dumps({"log.retention.ms": 7})})
+    image = upgraded.load().state.image
+    assert image.topic("t").configs == {"retention.ms": "5", "preallocate": "true"}
+    assert image.broker_configs[""] == {"log.retention.ms": "7"}
