@@ -17,7 +17,7 @@ from typing import Any, Final
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.informer import Informer
-from fairlead_kube.kinds import FAILOVER_DRILL, POD, SECRET
+from fairlead_kube.kinds import FAILOVER_DRILL, POD, SECRET, ResourceKind
 from fairlead_kube.object_changes import ObjectChange, ObjectKey
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
 from fairlead_model.resources.topic_manifest import ManifestError
@@ -61,6 +61,10 @@ IDLE_S: Final = 30.0
 """Between two looks if no drill is in progress; changes are looked at once."""
 
 _RETRIED: Final = (AccessError, ApiUnavailableError, ControllerError, AgentError, TargetError)
+
+
+class NameTakenError(TargetError):
+    """An object that stays has the name of one that a drill needs, and is not the drill's."""
 
 
 class DrillRunner:
@@ -310,9 +314,10 @@ class DrillRunner:
         await self._events.emit(drill, "DrillRefused", message, "Warning", action="Drill")
 
     async def _ensure_secret(self, drill: dict[str, Any], secret: dict[str, Any]) -> None:
-        """Make the Secret of a drill's pod as it is now; TargetError where its name is taken.
+        """Make the Secret of a drill's pod as it is now.
 
-        That of the last round may have expired since, or trust an authority that is gone.
+        NameTakenError where its name is another's. What the last round has left may have expired
+        since, or trust an authority that is gone.
         """
         metadata = secret["metadata"]
         try:
@@ -321,10 +326,7 @@ class DrillRunner:
             if error.reason != "AlreadyExists":
                 raise
             there = await self._client.get(SECRET, metadata["namespace"], metadata["name"])
-            owners = there["metadata"].get("ownerReferences") or ()
-            if drill["metadata"]["uid"] not in {owner["uid"] for owner in owners}:
-                problem = f"the Secret {metadata['name']} is not this drill's: delete it"
-                raise TargetError(problem) from error
+            _require_own(SECRET, there, drill)
             version = {"resourceVersion": there["metadata"]["resourceVersion"]}
             await self._client.replace(
                 SECRET,
@@ -343,24 +345,39 @@ class DrillRunner:
         # The status first: a drill that goes on keeps the others of its cluster waiting.
         if status.enter("Preparing", "the load is being prepared", _now()):
             await self._write(drill, status)
-        namespace, cluster = drill["metadata"]["namespace"], sight.log_cluster
+        try:
+            await self._make_pod(drill, spec, status, sight.log_cluster)
+        except NameTakenError as error:
+            await self._finish(drill, spec, status, sight, str(error))
+
+    async def _make_pod(
+        self,
+        drill: dict[str, Any],
+        spec: FailoverDrillSpec,
+        status: DrillStatus,
+        cluster: Mapping[str, Any],
+    ) -> None:
+        """Make a drill's pod and its Secret; NameTakenError where a name is another's for good."""
+        namespace = drill["metadata"]["namespace"]
         access = await find_access(self._client, namespace, cluster, DRILLS_USER)
         secret = build_agent_secret(drill, access)
         if secret is not None:
             operator = await find_access(self._client, namespace, cluster, OPERATOR_USER)
             await ensure_rights(operator, access.user)
             await self._ensure_secret(drill, secret)
-        pod = build_agent_pod(
-            drill, spec, sight.log_cluster, default_image=self._image, access=access
-        )
+        pod = build_agent_pod(drill, spec, cluster, default_image=self._image, access=access)
         try:
-            await self._client.create(POD, drill["metadata"]["namespace"], pod)
+            await self._client.create(POD, namespace, pod)
         except ApiError as error:
             if is_refusal(error):
                 problem = describe_refusal(POD.kind, pod["metadata"]["name"], error)
                 await self._refuse(drill, status, "PodRefused", problem, spec)
-            elif error.reason != "AlreadyExists":
+                return
+            if error.reason != "AlreadyExists":
                 raise
+            there = await self._client.find(POD, namespace, pod["metadata"]["name"])
+            if there is not None:
+                _require_own(POD, there, drill)
 
     async def _finish(
         self,
@@ -419,6 +436,23 @@ def describe_success(values: Mapping[str, Any]) -> str:
         f"acknowledged, {values['lost']} lost, {values['duplicates']} duplicated, "
         f"{values['reordered']} reordered, {values['clientErrors']} client errors"
     )
+
+
+def _require_own(kind: ResourceKind, there: Mapping[str, Any], drill: Mapping[str, Any]) -> None:
+    """Raise NameTakenError where an object is not a drill's; a TargetError if it goes by itself.
+
+    So does what an earlier drill of the same name has left: Kubernetes deletes it after its owner.
+    """
+    metadata, own = there["metadata"], drill["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    if own["uid"] in {owner["uid"] for owner in owners}:
+        return
+    problem = f"the {kind.kind} {metadata['name']} is not this drill's"
+    earlier = (FAILOVER_DRILL.kind, own["name"])
+    is_left = any((owner.get("kind"), owner.get("name")) == earlier for owner in owners)
+    if is_left or "deletionTimestamp" in metadata:
+        raise TargetError(f"{problem}, and goes by itself")
+    raise NameTakenError(f"{problem}: delete it")
 
 
 def _key(drill: Mapping[str, Any]) -> ObjectKey:

@@ -13,7 +13,7 @@ from fairlead_operator.certificates.authority import KeyPair
 from fairlead_operator.drills.agent_pod import build_agent_secret
 from fairlead_operator.drills.faults import TargetError
 from fairlead_operator.drills.metrics import DrillMetrics
-from fairlead_operator.drills.runner import DrillRunner
+from fairlead_operator.drills.runner import DrillRunner, NameTakenError
 from fairlead_operator.own_access import OwnAccess
 
 DRILL: dict[str, Any] = {"metadata": {"name": "weekly", "namespace": "shop", "uid": "d1"}}
@@ -79,3 +79,12 @@ def test_the_secret_of_somebody_else_stays_as_it_is() -> None:
     with pytest.raises(TargetError, match="not this drill's"):
         begin_round(server, "2027")
     assert server.held["drill-weekly"]["stringData"]["tls.crt"] == "certificate of 2026"
+
+
+def test_a_secret_that_no_drill_has_left_ends_the_drill() -> None:
+    server = Server()
+    theirs = {"name": "drill-weekly", "namespace": "shop", "resourceVersion": "1"}
+    server.held["drill-weekly"] = {"metadata": theirs, "stringData": {}}
+    with pytest.raises(NameTakenError, match="the Secret drill-weekly is not this drill's: delete"):
+        begin_round(server, "2027")
+    assert server.held["drill-weekly"]["stringData"] == {}
