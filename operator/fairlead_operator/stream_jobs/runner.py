@@ -246,12 +246,7 @@ class StreamJobRunner:
             message = f"LogCluster {view.cluster} sleeps: the job goes on once it is awake"
             obstacle = steps.CLUSTER_HIBERNATED, message
         sight = steps.JobSight(now, fingerprint, driver, obstacle, next_run_at, asleep)
-        step = steps.decide_job_step(spec, status.values, sight)
-        if steps.leads_to_driver(step):
-            # Read only now: a driver that runs is left alone whatever becomes of the Secret.
-            obstacle = await self._secret_obstacle(view)
-            sight = replace(sight, obstacle=obstacle, is_secret_awaited=obstacle is not None)
-            step = steps.decide_job_step(spec, status.values, sight)
+        step = await self._decide(job, view, sight)
         match step:
             case steps.Hold(phase, reason, message, until):
                 status.plan(next_run_at if phase == "Waiting" else None)
@@ -278,6 +273,25 @@ class StreamJobRunner:
                 return await self._record_end(key, job, view, step, is_seen=driver is not None)
             case steps.Watch():
                 return await self._watch(key, job, status, driver, now)
+
+    async def _decide(
+        self, job: Manifest, view: manifests.JobView, sight: steps.JobSight
+    ) -> steps.Step:
+        """Return the next step, after a look at what no watch tells of, or tells of too late."""
+        key, status = (view.namespace, view.name), job.get("status") or {}
+        step = steps.decide_job_step(view.spec, status, sight)
+        runs = sight.driver is not None and not sight.driver.has_ended
+        if isinstance(step, steps.StopDriver) and runs:
+            # What has ended meanwhile was not stopped, and is not run again.
+            found = await self._find_driver(key, job)
+            sight = replace(sight, driver=found or sight.driver)
+            step = steps.decide_job_step(view.spec, status, sight)
+        if steps.leads_to_driver(step):
+            # Read only now: a driver that runs is left alone whatever becomes of the Secret.
+            obstacle = await self._secret_obstacle(view)
+            sight = replace(sight, obstacle=obstacle, is_secret_awaited=obstacle is not None)
+            step = steps.decide_job_step(view.spec, status, sight)
+        return step
 
     async def _watch(
         self,
@@ -448,8 +462,13 @@ class StreamJobRunner:
 
         So it is when the answer to its creation was lost, and the watch is down at the same time.
         """
+        driver = await self._find_driver(key, job)
+        return driver is not None and driver.run == run
+
+    async def _find_driver(self, key: ObjectKey, job: Manifest) -> DriverPod | None:
+        """Ask the server for a job's driver."""
         pod = await self._client.find(POD, key[0], driver_name(key[1]))
-        return pod is not None and manifests.owns(job, pod) and read_driver(pod).run == run
+        return read_driver(pod) if pod is not None and manifests.owns(job, pod) else None
 
     def _count_executors(self, key: ObjectKey) -> int:
         return sum(

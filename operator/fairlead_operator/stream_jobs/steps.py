@@ -4,8 +4,8 @@
 |---|---|---|
 | none | never run, or its time has come | StartDriver |
 | none | a run without an end | RecordEnd: the pod was lost |
-| there | suspended, changed, of an older or stopped run, or its cluster sleeps | StopDriver |
 | ended | end not noted | RecordEnd |
+| there | suspended, changed, of an older or stopped run, or its cluster sleeps | StopDriver |
 | ended | noted, and another run is due | StopDriver, then as above |
 | runs | | Watch |
 
@@ -119,6 +119,11 @@ def _with_driver(
 ) -> Step:
     if driver.is_terminating:
         return Hold("Stopping", "Stopping", "the driver is ending")
+    is_over = driver.run == run and driver.has_ended
+    if is_over and not _is_ended(status, run):
+        # Before anything that stops it: a run that was stopped goes on with the next one.
+        outcome: Literal["Succeeded", "Failed"] = "Succeeded" if driver.is_success else "Failed"
+        return RecordEnd(run, outcome, driver.is_infrastructure_failure, driver.describe_end())
     if spec.suspend:
         return StopDriver(driver.run, "Suspended", "the job was suspended")
     if sight.is_cluster_asleep and not driver.has_ended:
@@ -134,9 +139,6 @@ def _with_driver(
             # An operator died before it deleted the pod: of this run no end would be recorded.
             return StopDriver(run, "Stopping", "the driver was to end, and a new one takes over")
         return Watch()
-    if not _is_ended(status, run):
-        outcome: Literal["Succeeded", "Failed"] = "Succeeded" if driver.is_success else "Failed"
-        return RecordEnd(run, outcome, driver.is_infrastructure_failure, driver.describe_end())
     following = _next_run(spec, status, sight)
     if isinstance(following, StartDriver):
         return StopDriver(run, RESTARTING, "the pod of the last run makes room for the next")

@@ -364,6 +364,33 @@ def test_a_pod_whose_making_was_not_answered_is_not_lost_while_the_server_has_it
     assert [reason for reason, _ in events.told] == ["DriverFailed"]
 
 
+def test_a_driver_that_has_ended_before_the_watch_tells_of_it_is_not_stopped_but_recorded() -> None:
+    job = job_of({})
+    client, events = UnansweringClient(job), NotedEvents()
+
+    async def attend() -> None:
+        runner = runner_of(client, events, clusters_of(True, ()))
+        runner._jobs._objects[KEY] = job
+        await runner._attend(KEY)
+        await runner._attend(KEY)
+        (pod,) = client.pods
+        runner._pods._objects["ns", pod["metadata"]["name"]] = {
+            **pod,
+            "status": {"phase": "Running"},
+        }
+        pod["status"] = {"phase": "Succeeded"}
+        job["spec"]["suspend"] = True
+        await runner._attend(KEY)
+        assert (job["status"]["endedRun"], job["status"]["outcome"]) == (1, "Succeeded")
+        assert "stoppedRun" not in job["status"]
+        await runner._attend(KEY)
+        assert client.deleted == ["Pod"]
+        assert "stoppedRun" not in job["status"]
+
+    asyncio.run(attend())
+    assert [reason for reason, _ in events.told] == ["Succeeded", "DriverStopped"]
+
+
 def test_a_pod_that_cannot_be_made_is_not_called_lost() -> None:
     refusal = ApiError(403, "Forbidden", "exceeded quota: pods=10")
     job, told = looks(2, refusal=refusal)

@@ -119,6 +119,19 @@ def test_a_run_that_had_ended_before_the_job_was_suspended_is_not_run_again(outc
     assert decide(job, status.values, None, next_run_at=due, now=due) == StartDriver(2)
 
 
+def test_an_end_that_comes_before_a_suspension_is_recorded_first() -> None:
+    """Unrecorded it was a run that was stopped, and the program ran again on resume."""
+    suspended, ended = spec(suspend=True), driver(phase="Succeeded")
+    step = decide(suspended, RUNNING, ended)
+    assert isinstance(step, RecordEnd) and step.outcome == "Succeeded"
+    status = JobStatus({"metadata": {"generation": 1}, "status": RUNNING})
+    status.end(step, RestartPolicy(), NOW)
+    assert isinstance(decide(suspended, status.values, ended), StopDriver)
+    # One that was told to stop ends for that, whatever its exit code is.
+    assert isinstance(decide(suspended, RUNNING | {"stoppedRun": 1}, ended), StopDriver)
+    assert isinstance(decide(suspended, RUNNING, driver(2, "Succeeded")), StopDriver)
+
+
 def test_a_driver_that_an_operator_did_not_get_to_stop_is_stopped_though_the_job_goes_on() -> None:
     """It wrote down that it stops the run, and died; then the job was resumed."""
     stopped = RUNNING | {"stoppedRun": 1}
