@@ -55,8 +55,8 @@ class JobStatus:
             self.values["rowsPerSecond"] = 0
 
     def start(self, run: int, job_hash: str, now: datetime) -> None:
-        """Begin a run; whatever was waited for is over."""
-        for name in ("retryAt", "nextRunAt", "endedAt"):
+        """Begin a run; whatever was waited for is over, and no driver of it was seen yet."""
+        for name in ("retryAt", "nextRunAt", "endedAt", "driver"):
             self.values[name] = None
         self.values |= {"run": run, "jobHash": job_hash, "startedAt": api_time(now)}
         self._enter("Starting", "Starting", f"driver {run} is being made", now)
@@ -81,7 +81,11 @@ class JobStatus:
         self.values["lastError"] = shortened(step.message, ERROR_LENGTH_MAX)
         row = self._row(now) + 1
         retry_at = retry_time(
-            policy, restarts_in_a_row=row, is_infrastructure=step.is_infrastructure, now=now
+            policy,
+            restarts_in_a_row=row,
+            is_infrastructure=step.is_infrastructure,
+            now=now,
+            has_run=step.has_run,
         )
         self.values["restartsInARow"] = row
         if retry_at is not None:

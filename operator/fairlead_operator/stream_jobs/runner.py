@@ -341,7 +341,7 @@ class StreamJobRunner:
         if not is_seen and await self._is_unseen(key, job, step.run):
             return WATCH_S
         if not is_seen and key in self._not_made:
-            step = replace(step, message=self._not_made[key])
+            step = replace(step, message=self._not_made[key], has_run=False)
         step = replace(step, message=advise(step.message, self._account(view)))
         status = JobStatus(job)
         status.end(step, view.spec.restart_policy, datetime.now(UTC))

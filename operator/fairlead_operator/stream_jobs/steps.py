@@ -85,6 +85,8 @@ class RecordEnd:
     outcome: Literal["Succeeded", "Failed"]
     is_infrastructure: bool
     message: str
+    has_run: bool = True
+    """Whether its pod was there at all: a run that was not made is not what `Never` is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ def decide_job_step(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSi
     if spec.suspend:
         return Hold("Suspended", "Suspended", "suspend is true; the checkpoint is kept")
     if run and not _is_ended(status, run):
-        return RecordEnd(run, "Failed", True, "the driver's pod is gone")
+        has_run = status.get("phase") != "Starting" or bool(status.get("driver"))
+        return RecordEnd(run, "Failed", True, "the driver's pod is gone", has_run)
     return _next_run(spec, status, sight)
 
 
@@ -194,12 +197,17 @@ def _at_schedule(start: StartDriver, sight: JobSight) -> Step:
 
 
 def retry_time(
-    policy: RestartPolicy, *, restarts_in_a_row: int, is_infrastructure: bool, now: datetime
+    policy: RestartPolicy,
+    *,
+    restarts_in_a_row: int,
+    is_infrastructure: bool,
+    now: datetime,
+    has_run: bool = True,
 ) -> datetime | None:
     """Return when a failed run is tried again; None for never. `restarts_in_a_row` includes it."""
-    if policy.type == "Never" or (
-        policy.type == "OnInfrastructureFailure" and not is_infrastructure
-    ):
+    if policy.type == "Never" and has_run:
+        return None
+    if policy.type == "OnInfrastructureFailure" and not is_infrastructure:
         return None
     if policy.retries is not None and restarts_in_a_row > policy.retries:
         return None

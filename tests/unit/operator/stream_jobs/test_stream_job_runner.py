@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.kinds import LOG_CLUSTER, POD, SECRET
 from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.live_objects import LiveObjects
+from fairlead_operator.stream_jobs.job_status import JobStatus
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.names import job_labels
 from fairlead_operator.stream_jobs.runner import StreamJobRunner
@@ -396,6 +398,41 @@ def test_a_pod_that_cannot_be_made_is_not_called_lost() -> None:
     job, told = looks(2, refusal=refusal)
     assert "exceeded quota" in job["status"]["lastError"]
     assert [reason for reason, _ in told] == ["DriverNotMade", "DriverFailed"]
+
+
+NEVER = {"restartPolicy": {"type": "Never"}}
+
+
+def test_a_run_whose_pod_could_not_be_made_is_tried_again_whatever_follows_a_failure() -> None:
+    """Never means that a program runs once, and it has not run."""
+    job, told = looks(3, refusal=ApiError(403, "Forbidden", "exceeded quota: pods=10"), **NEVER)
+    assert (job["status"]["phase"], told[-1][0]) == ("BackingOff", "DriverFailed")
+    assert "tried again at" in told[-1][1]
+
+
+@pytest.mark.parametrize(("looks_before", "phase"), [(1, "BackingOff"), (2, "Failed")])
+def test_a_run_that_an_operator_did_not_get_to_make_is_tried_again_whatever_follows(
+    looks_before: int, phase: str
+) -> None:
+    """It wrote down that it makes the pod, and died; or it saw the pod, which is gone."""
+    job = job_of(NEVER)
+
+    async def attend() -> None:
+        for count in (looks_before, 2):
+            runner = runner_of(NotedClient(job), NotedEvents(), clusters_of(True, ()))
+            runner._jobs._objects[KEY] = job
+            for _ in range(count):
+                await runner._attend(KEY)
+
+    asyncio.run(attend())
+    assert (job["status"]["endedRun"], job["status"]["phase"]) == (1, phase)
+
+
+def test_a_new_run_has_no_driver_before_one_was_seen() -> None:
+    last = {"run": 1, "endedRun": 1, "driver": "job-driver.ns.svc:7078", "phase": "Stopping"}
+    status = JobStatus(job_of({}) | {"status": last})
+    status.start(2, "abc", datetime(2026, 11, 1, tzinfo=UTC))
+    assert status.patch()["driver"] is None
 
 
 NO_ACCOUNT = ApiError(
