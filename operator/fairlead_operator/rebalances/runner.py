@@ -320,8 +320,9 @@ class RebalanceRunner:
             return 0.0
         draft.watch(outcome.reason, outcome.message, outcome.is_even, now)
         await self._write(rebalance, draft)
-        if outcome.until is not None:
-            key = _place(rebalance)
+        key = _place(rebalance)
+        # It may have been deleted meanwhile, and be forgotten.
+        if outcome.until is not None and key in self._whole_looks:
             due, brokers = self._whole_looks[key]
             until = time.monotonic() + max(0.0, (outcome.until - now).total_seconds())
             self._whole_looks[key] = (min(due, until), brokers)
