@@ -100,18 +100,24 @@ def refusals_by_quota(
 ) -> dict[ResourceKey, Refusal]:
     """Return those of a namespace's Topics that would make it too many.
 
-    What is there stays and counts first (`partitions_held`); then the oldest come first.
+    What is there stays and counts first (`partitions_held`); then the oldest come first. One that
+    declares what an older one does makes nothing more, and is told that elsewhere.
     """
     topics, partitions = len(partitions_held), sum(partitions_held.values())
     refused: dict[ResourceKey, Refusal] = {}
+    admitted: set[tuple[str, str, str]] = set()
     for resource in sorted(resources, key=lambda each: each.claimant):
         held = partitions_held.get(resource.key)
+        if held is None and resource.claim in admitted:
+            continue
         wanted = resource.partitions or (default_partitions if held is None else held)
         new_topics = int(held is None)
         new_partitions = max(wanted - (held or 0), 0)
-        if not (new_topics or new_partitions):
-            continue
-        problem = _problem(rule, topics + new_topics, partitions + new_partitions)
+        problem = None
+        if new_topics or new_partitions:
+            problem = _problem(rule, topics + new_topics, partitions + new_partitions)
+        if held is not None or problem is None:
+            admitted.add(resource.claim)
         if problem is None:
             topics += new_topics
             partitions += new_partitions

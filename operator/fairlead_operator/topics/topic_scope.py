@@ -73,7 +73,11 @@ class TopicScope:
             self.results.pop(key, None)
         if old is not None and not old.is_mirror and not self._is_still_there(old, new):
             self.note_gone(self._meant(old), old.reference)
-        return (self.claims.update(old, new) | recounted) - {key}
+        concerned = self.claims.update(old, new)
+        for each in concerned:
+            # It may have the topic from now on, and counts then.
+            self._recount(self.resources[each])
+        return (concerned | recounted) - {key}
 
     def _is_still_there(self, old: TopicResource, new: TopicResource | None) -> bool:
         """Tell whether a resource is one that declares, and means the cluster that it meant."""
@@ -166,7 +170,9 @@ class TopicScope:
             resources = [
                 each
                 for each in self.claims.of_cluster(resource.cluster_key)
-                if each.namespace == resource.namespace and self._is_counted(each)
+                if each.namespace == resource.namespace
+                and self._is_counted(each)
+                and not self._is_taken(each)
             ]
             defaults = (self.clusters[resource.cluster_key].get("spec") or {}).get("defaults") or {}
             known = self._over_quota[place] = refusals_by_quota(
@@ -177,6 +183,24 @@ class TopicScope:
             )
             self._too_many[place] = frozenset(known)
         return known
+
+    def _is_taken(self, resource: TopicResource) -> bool:
+        """Tell whether the topic is there and not to be had: a conflict, which counts for nothing.
+
+        It is an older resource's then, or declared by nobody and not to be taken up.
+        """
+        entry = self.entry(resource.cluster_key, resource.topic_name)
+        if entry is None or self.is_holder(resource):
+            return False
+        holder = str(entry["resource"] or "")
+        if not holder:
+            return not self.may_adopt(resource)
+        other = self.resources.get(
+            read_reference(holder, cluster_namespace=resource.cluster_namespace)
+        )
+        if other is None or other.is_mirror or other.claim != resource.claim:
+            return False
+        return other.claimant < resource.claimant
 
     def _partitions(self, resource: TopicResource) -> int:
         entry = self.entry(resource.cluster_key, resource.topic_name)

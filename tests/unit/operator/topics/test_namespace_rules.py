@@ -167,6 +167,47 @@ def test_a_quota_that_is_freed_lets_the_next_in() -> None:
     assert scope.refusal(waiting) is None
 
 
+def know(scope: TopicScope, **holders: str) -> None:
+    """Let the controller have told of topics and of the resources that declare them."""
+    entries = {name: {"resource": who, "partitions": 1} for name, who in holders.items()}
+    scope.views[CLUSTER] = SimpleNamespace(is_started=True, entries=entries)  # type: ignore[assignment]
+    scope.forget_counts(CLUSTER)
+
+
+def test_what_an_older_topic_of_the_same_namespace_declares_is_counted_once() -> None:
+    first, twin = manifest("a", created=1), manifest("twin", created=2, topicName="a")
+    third = manifest("c", created=3)
+    rules = [{"name": "shop", "topicsMax": 2, "partitionsMax": 2}]
+    scope = scope_of(first, twin, third, topicNamespaces=rules)
+    for holders in ({}, {"a": "shop/a"}):
+        know(scope, **holders)
+        assert scope.refusal(read_topic_resource(third)) is None
+        assert scope.refusal(read_topic_resource(twin)) is None, "it is in conflict, and says so"
+
+
+def test_what_the_cluster_has_of_others_counts_towards_no_quota() -> None:
+    own, twin = manifest("b", "data", created=1), manifest("b", created=2)
+    taken, third = manifest("t", created=3), manifest("c", created=4)
+    rules = [{"name": "shop", "topicsMax": 1}]
+    scope = scope_of(own, twin, taken, third, topicNamespaces=rules)
+    know(scope, b="b", t="")
+    assert scope.refusal(read_topic_resource(third)) is None
+    know(scope, b="b", t="", c="shop/c")
+    assert scope.take(("data", "b"), None) == {("shop", "b")}
+    # Whoever may have the topic from now on would be one too many.
+    refused = scope.refusal(read_topic_resource(twin))
+    assert refused is not None
+    assert refused[0] == "QuotaExceeded"
+
+
+def test_an_older_topic_that_takes_one_over_is_counted() -> None:
+    older, younger = manifest("b", created=1), manifest("b", "data", created=2)
+    rules = [{"name": "shop", "topicsMax": 0}]
+    scope = scope_of(older, younger, topicNamespaces=rules)
+    know(scope, b="b")
+    assert scope.refusal(read_topic_resource(older)) is not None
+
+
 def test_a_namespace_that_is_let_in_no_longer_lets_its_topics_go() -> None:
     item = resource(reclaimPolicy="Delete", metadata={"finalizers": [FINALIZER]})
     refusal = refusal_by_rule(item, None)
