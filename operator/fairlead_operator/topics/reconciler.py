@@ -1,8 +1,8 @@
-"""Carries out plans for batches of Topic resources: one call of the controller a cluster."""
+"""Carries out plans for batches of Topic resources, each cluster's by itself."""
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -55,37 +55,76 @@ class TopicReconciler:
         self._queue = queue
         self._statuses = statuses
         self._writes = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self._due: dict[ClusterKey, list[ResourceKey]] = {}
+        """What was taken from the queue and waits for its cluster's pass."""
+        self._under_way: set[ClusterKey] = set()
+        """Clusters that have a pass now."""
         self._let_go: dict[ResourceKey, str] = {}
         """Uids of deleted resources that the controller has forgotten, until they are gone. By its
         name a topic could be deleted again that was made anew meanwhile."""
 
     async def run(self) -> None:
-        """Work until cancelled; a ControllerStandbyError ends it."""
-        while True:
-            keys = await self._queue.batch(BATCH_MAX, GATHER_S)
-            try:
-                await self._reconcile(keys)
-            finally:
-                for key in keys:
-                    self._queue.finish(key)
+        """Work until cancelled, a pass of its own for each cluster that has something to do.
 
-    async def _reconcile(self, keys: list[ResourceKey]) -> None:
-        requests: dict[ClusterKey, _Request] = {}
-        writes: list[tuple[TopicResource, bool]] = []
-        nameless: list[TopicResource] = []
-        for cluster, names in self._scope.gone.items():
-            if self._scope.is_started(cluster):
-                forget = {name: {"resource": name, "deleteTopic": False} for name in names}
-                requests[cluster] = _Request(forget=dict(forget))
+        The controller of one that can make nothing durable answers late: the others do not wait for
+        it. A ControllerStandbyError, which shows inside an exception group, ends it.
+        """
+        async with asyncio.TaskGroup() as passes:
+            while True:
+                keys = await self._queue.batch(BATCH_MAX, GATHER_S)
+                for cluster, due in self._by_cluster(keys).items():
+                    self._due.setdefault(cluster, []).extend(due)
+                    if cluster not in self._under_way:
+                        self._under_way.add(cluster)
+                        passes.create_task(self._pass(cluster))
+
+    def _by_cluster(self, keys: Iterable[ResourceKey]) -> dict[ClusterKey, list[ResourceKey]]:
+        """Sort keys by cluster; one with resources that are gone has something to do without."""
+        due: dict[ClusterKey, list[ResourceKey]] = {
+            cluster: [] for cluster in self._scope.gone if self._scope.is_started(cluster)
+        }
         for key in keys:
             resource = self._scope.resources.get(key)
             if resource is None:
                 self._let_go.pop(key, None)
+                self._queue.finish(key)
+            else:
+                due.setdefault(resource.cluster_key, []).append(key)
+        return due
+
+    async def _pass(self, cluster: ClusterKey) -> None:
+        """Reconcile what is due of a cluster, some at a time, until nothing is."""
+        try:
+            while (due := self._due.pop(cluster, None)) is not None:
+                keys, later = due[:BATCH_MAX], due[BATCH_MAX:]
+                if later:
+                    self._due[cluster] = later
+                try:
+                    await self._reconcile(cluster, keys)
+                finally:
+                    for key in keys:
+                        self._queue.finish(key)
+        finally:
+            self._under_way.discard(cluster)
+
+    async def _reconcile(self, cluster: ClusterKey, keys: Iterable[ResourceKey]) -> None:
+        request = _Request()
+        writes: list[tuple[TopicResource, bool]] = []
+        nameless: list[TopicResource] = []
+        names = self._scope.gone.get(cluster, ())
+        if names and self._scope.is_started(cluster):
+            request.forget = {name: {"resource": name, "deleteTopic": False} for name in names}
+        for key in keys:
+            resource = self._scope.resources.get(key)
+            if resource is None:
+                self._let_go.pop(key, None)
+            elif resource.cluster_key != cluster:
+                self._queue.add(key)  # it has come to mean another one
             elif self._scope.may_act(resource):
                 if self._plan(resource).names_cluster:
                     nameless.append(resource)
                 else:
-                    self._add(requests, writes, resource)
+                    self._add(request, writes, resource)
         await asyncio.gather(*(self._name_cluster(resource) for resource in nameless))
         written = await asyncio.gather(*(self._set_finalizer(*write) for write in writes))
         held_up = {
@@ -93,13 +132,11 @@ class TopicReconciler:
             for (resource, is_wanted), is_done in zip(writes, written, strict=True)
             if is_wanted and not is_done
         }
-        await asyncio.gather(
-            *(self._call(cluster, request, held_up) for cluster, request in requests.items())
-        )
+        await self._call(cluster, request, held_up)
 
     def _add(
         self,
-        requests: dict[ClusterKey, _Request],
+        request: _Request,
         writes: list[tuple[TopicResource, bool]],
         resource: TopicResource,
     ) -> None:
@@ -110,16 +147,14 @@ class TopicReconciler:
             writes.append((resource, True))
         if plan.drops_finalizer and plan.forget is None:
             writes.append((resource, False))
-        if plan.forget is not None or plan.is_applied:
-            request = requests.setdefault(resource.cluster_key, _Request())
-            if plan.forget is not None:
-                request.forget[resource.reference] = plan.forget
-                request.deleting.append(resource)
-            if plan.forget_holder:
-                forget = {"resource": plan.forget_holder, "deleteTopic": False}
-                request.forget.setdefault(plan.forget_holder, forget)
-            if plan.is_applied:
-                request.apply.append(resource)
+        if plan.forget is not None:
+            request.forget[resource.reference] = plan.forget
+            request.deleting.append(resource)
+        if plan.forget_holder:
+            forget = {"resource": plan.forget_holder, "deleteTopic": False}
+            request.forget.setdefault(plan.forget_holder, forget)
+        if plan.is_applied:
+            request.apply.append(resource)
         if plan.has_status and not plan.is_applied:
             self._statuses.add(resource.key)
 
