@@ -185,10 +185,10 @@ class DrillRunner:
         try:
             spec = FailoverDrillSpec.from_manifest(drill)
         except ManifestError as error:
+            self._metrics.forget_schedule(*_key(drill))
             await self._give_up(drill, status, error)
             return False
-        if spec.schedule is not None:
-            self._show_schedule(drill, spec)
+        self._show_schedule(drill, spec)
         sight = await self._observer.look(drill, spec)
         step = steps.decide_drill_step(spec, status.values, sight.seen)
         if isinstance(step, steps.AwaitTime | steps.StartRound | steps.Idle):
@@ -260,6 +260,9 @@ class DrillRunner:
         return wait_s < IDLE_S
 
     def _show_schedule(self, drill: Mapping[str, Any], spec: FailoverDrillSpec) -> None:
+        if spec.schedule is None:
+            self._metrics.forget_schedule(*_key(drill))
+            return
         due, _ = find_due(drill, spec)
         status = drill.get("status") or {}
         # That it was not done to a cluster that slept on purpose tells nobody anything.

@@ -205,3 +205,18 @@ def test_what_came_of_it_is_a_metric_and_goes_with_the_drill() -> None:
     assert read("fairlead_drill_scheduled_due_timestamp_seconds") is None
     metrics.forget_schedule("ns", "one")
     assert read(name, result="skipped") is None
+
+
+@pytest.mark.parametrize("spec", [{}, {"target": {"type": "Moon"}}])
+def test_a_drill_whose_schedule_was_taken_away_is_shown_as_due_no_longer(spec: Any) -> None:
+    """An hour after that time somebody would be called, for a drill that nobody waits for."""
+    registry, name = CollectorRegistry(), "fairlead_drill_scheduled_due_timestamp_seconds"
+    labels = {"namespace": "ns", "drill": "one"}
+    world = FakeWorld(due_drill())
+    runner = new_runner(world, registry)
+    asyncio.run(runner._step(dict(world.drill)))
+    assert registry.get_sample_value(name, labels) is not None
+    asyncio.run(runner._step(world.drill | {"spec": manifest(**spec)["spec"]}))
+    assert registry.get_sample_value(name, labels) is None
+    result = {**labels, "result": "failed"}
+    assert registry.get_sample_value("fairlead_drill_scheduled_last_result", result) is None
