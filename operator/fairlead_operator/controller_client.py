@@ -23,6 +23,8 @@ ASSIGNMENT_TIMEOUT_S: Final = 30.0
 """Of a cluster with many partitions it is some megabytes."""
 FAULT_TIMEOUT_S: Final = 1.0
 MESSAGE_LENGTH_MAX: Final = 500
+DELETE_POD: Final = "delete-pod"
+"""The action of an intent to delete pods; its object is their names."""
 
 JsonObject = dict[str, Any]
 
@@ -269,6 +271,11 @@ class ControllerClient:
         path = _cluster_path(namespace, cluster, "intents")
         answer = await self._ask("POST", path, body={"action": action, "object": target})
         return str(answer.get("id", ""))
+
+    async def intents(self, namespace: str, cluster: str) -> list[JsonObject]:
+        """Return the open intents: `id`, `action`, `object` and `atMs` of each."""
+        answer = await self._ask("GET", _cluster_path(namespace, cluster, "intents"))
+        return list(answer["intents"])
 
     async def clear_intent(self, namespace: str, cluster: str, intent_id: str) -> None:
         """Forget an intent that was carried out; ignore one that does not exist."""

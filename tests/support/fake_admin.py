@@ -116,6 +116,8 @@ class FakeAdminServer:
             return web.json_response(
                 {"position": "7.1", "isFull": is_full, "topics": topics, "removed": topics}
             )
+        if path.endswith("/intents") and request.method == "GET":
+            return web.json_response({"intents": []})
         if path.endswith("/users"):
             return web.json_response({"results": {}})
         body = await request.json() if request.can_read_body else None

@@ -28,7 +28,11 @@ from fairlead_operator.clusters.rolling import (
     Undrain,
     decide_roll_action,
 )
-from fairlead_operator.controller_client import ControllerClient, ControllerRefusedError
+from fairlead_operator.controller_client import (
+    DELETE_POD,
+    ControllerClient,
+    ControllerRefusedError,
+)
 from fairlead_operator.live_objects import ClusterKey, LiveObjects, Manifest
 from fairlead_operator.specs.stateful_set import count_replicas
 from fairlead_operator.specs.views import PoolView
@@ -48,6 +52,8 @@ class BrokerRoller:
         self._controller = controller
         self._draining: dict[ClusterKey, dict[int, float]] = {}
         self._released: set[ClusterKey] = set()
+        self._without_intents: set[ClusterKey] = set()
+        """Clusters of which no intent to delete a pod can be left from before."""
         self._deleted: set[str] = set()
         """Uids of pods that we deleted; the informer may still show them as before."""
 
@@ -122,7 +128,9 @@ class BrokerRoller:
         )
 
     async def release(self, key: ClusterKey, controller: Mapping[str, Any]) -> None:
-        """Stop draining brokers that an earlier process has drained."""
+        """Stop draining what an earlier process has drained, and drop intents that were left."""
+        if key not in self._without_intents:
+            await self._drop_intents(key)
         if key in self._released:
             return
         for broker in controller["brokers"]:
@@ -133,6 +141,17 @@ class BrokerRoller:
         """Drop what is remembered of a cluster that is gone."""
         self._draining.pop(key, None)
         self._released.discard(key)
+        self._without_intents.discard(key)
+
+    async def _drop_intents(self, key: ClusterKey) -> None:
+        """Drop the intents to delete pods: each deed was done or not, and is decided anew.
+
+        A drill that is about to delete a pod may lose its own by that, and does without.
+        """
+        for intent in await self._controller.intents(*key):
+            if intent["action"] == DELETE_POD:
+                await self._controller.clear_intent(*key, str(intent["id"]))
+        self._without_intents.add(key)
 
     async def _carry_out(self, key: ClusterKey, action: RollAction) -> None:
         draining = self._draining.setdefault(key, {})
@@ -159,17 +178,18 @@ class BrokerRoller:
         pod = self._live.get(POD, key[0], action.pod)
         if pod is None or pod["metadata"]["uid"] != action.pod_uid:
             return
-        intent = await self._controller.record_intent(*key, "delete-pod", action.pod)
+        self._without_intents.discard(key)
+        intent = await self._controller.record_intent(*key, DELETE_POD, action.pod)
         try:
             await self._writer.delete(POD, pod)
         except ApiError:
             # Refused is not done, and would be asked again with an intent of its own each time.
-            if intent:
-                await self._controller.clear_intent(*key, intent)
+            await self._controller.clear_intent(*key, intent)
+            self._without_intents.add(key)
             raise
         self._deleted.add(action.pod_uid)
-        if intent:
-            await self._controller.clear_intent(*key, intent)
+        await self._controller.clear_intent(*key, intent)
+        self._without_intents.add(key)
 
     def _shown(self, pod: Manifest) -> Manifest:
         if pod["metadata"]["uid"] not in self._deleted:

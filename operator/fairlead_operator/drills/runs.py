@@ -14,7 +14,7 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LEASE, LOG_CLUSTER
 from fairlead_model.resources.failover_drill import FailoverDrillSpec
-from fairlead_operator.controller_client import ControllerClient
+from fairlead_operator.controller_client import DELETE_POD, ControllerClient
 from fairlead_operator.drills import steps
 from fairlead_operator.drills.agent_client import AgentClient
 from fairlead_operator.drills.cuts import NetworkCuts
@@ -148,7 +148,7 @@ class DrillRuns:
         if spec.fault.type == "Delete":
             pods = ",".join(target.pod_name for target in targets)
             memo["intent"] = await self._controller.record_intent(
-                namespace, spec.cluster_name, "delete-pod", pods
+                namespace, spec.cluster_name, DELETE_POD, pods
             )
         # Measured from before the pod is told, so that the figures flatter nobody.
         memo["faultAtMs"] = time.time_ns() // 1_000_000
@@ -158,7 +158,9 @@ class DrillRuns:
         _log.info("run %d: %s of %s", number, spec.fault.type, memo["target"])
         if broker_ids:
             # What happens to a controller is proved by its successor's epoch.
-            await self._agents.tell(address, number, "injected")
+            told = await self._agents.tell(address, number, "injected")
+            # Not only at the run's end: the pod that remembers the intent may not live to see it.
+            await self._clear_intent(namespace, spec, told)
         return False
 
     async def _foretell(

@@ -46,6 +46,7 @@ def test_orders_carry_what_was_asked(tmp_path: Path) -> None:
         ask(socket, lambda client: client.drain("ns", "demo", 3, on=True))
         intent = ask(socket, lambda client: client.record_intent("ns", "demo", "delete-pod", "p"))
         ask(socket, lambda client: client.clear_intent("ns", "demo", intent))
+        assert ask(socket, lambda client: client.intents("ns", "demo")) == []
         ask(
             socket,
             lambda client: client.inject_fault("ns", "demo", 3, "pause", duration_ms=50),

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from operator_views import pool_view
 
+from fairlead_kube.errors import ApiUnavailableError
 from fairlead_kube.kinds import POD, STATEFUL_SET
 from fairlead_operator.clusters import broker_roller
 from fairlead_operator.clusters.broker_roller import BrokerRoller
 from fairlead_operator.clusters.rolling import RollAction, Wait
+from fairlead_operator.controller_client import ControllerUnavailableError
 from fairlead_operator.live_objects import LiveObjects
 
 KEY = ("shop", "demo")
@@ -35,21 +37,38 @@ class Admin:
     """Takes every order."""
 
     def __init__(self) -> None:
-        self.intents: list[str] = []
+        self.open: dict[str, tuple[str, str]] = {}
+        """Action and target of the intents that are open."""
+        self.is_deaf = False
 
     async def drain(self, *_: Any, **__: Any) -> None: ...
 
-    async def record_intent(self, *intent: str) -> None:
-        self.intents.append(intent[-1])
+    async def record_intent(self, _namespace: str, _cluster: str, action: str, target: str) -> str:
+        self.open[f"about {target}"] = (action, target)
+        return f"about {target}"
+
+    async def clear_intent(self, _namespace: str, _cluster: str, intent: str) -> None:
+        if self.is_deaf:
+            raise ControllerUnavailableError("no answer in time")
+        del self.open[intent]
+
+    async def intents(self, *_: str) -> list[dict[str, Any]]:
+        return [
+            {"id": intent, "action": action, "object": target, "atMs": 1}
+            for intent, (action, target) in self.open.items()
+        ]
 
 
 class Writer:
     """Notes what is deleted."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.deleted: list[str] = []
+        self.error = error
 
     async def delete(self, _kind: Any, manifest: dict[str, Any]) -> None:
+        if self.error is not None:
+            raise self.error
         self.deleted.append(manifest["metadata"]["name"])
 
 
@@ -99,6 +118,48 @@ def test_a_broker_of_a_pool_that_goes_must_serve_before_another_restarts(
 def test_one_that_serves_holds_up_nobody() -> None:
     _, deleted = roll(pod("demo-old-0"))
     assert deleted == ["demo-main-0"]
+
+
+NO_ANSWER = ApiUnavailableError("no answer in time", may_have_landed=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_deaf"), [(NO_ANSWER, False), (None, True)], ids=["deleting", "forgetting"]
+)
+def test_an_intent_that_was_not_taken_back_goes_with_the_next_pass(
+    error: Exception | None, is_deaf: bool
+) -> None:
+    """The pod may be gone by then, so that nobody would come by it again."""
+    pods = [pod(f"demo-main-{ordinal}") for ordinal in range(3)]
+    writer, admin, pools = Writer(error), Admin(), [pool_view(replicas=3)]
+    admin.is_deaf = is_deaf
+
+    async def story() -> None:
+        roller = BrokerRoller(seen(pods, 3), writer, admin)  # type: ignore[arg-type]
+        await roller.release(KEY, CONTROLLER)
+        with pytest.raises((ApiUnavailableError, ControllerUnavailableError)):
+            for _ in range(2):
+                states = await roller.observe(KEY, pools, CONTROLLER)
+                await roller.roll(KEY, pools, states, CONTROLLER)
+        assert admin.open == {"about demo-main-0": ("delete-pod", "demo-main-0")}
+        admin.is_deaf = False
+        await roller.release(KEY, CONTROLLER)
+        assert not admin.open
+
+    asyncio.run(story())
+
+
+def test_intents_that_an_operator_left_when_it_died_are_dropped_by_the_next_one() -> None:
+    admin, nobody = Admin(), None
+    leaving = {"remove-broker-7": ("remove-broker", "main")}
+    admin.open = {"about demo-main-0": ("delete-pod", "demo-main-0"), **leaving}
+
+    async def story() -> None:
+        roller = BrokerRoller(nobody, nobody, admin)  # type: ignore[arg-type]
+        await roller.release(KEY, CONTROLLER)
+
+    asyncio.run(story())
+    assert admin.open == leaving, "these are the controller's own"
 
 
 def test_brokers_that_do_not_answer_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,6 +289,50 @@ def test_an_operator_that_dies_in_the_middle_of_a_step_leaves_nothing_broken(liv
     assert passed["status"] == "True"
 
 
+class DeletedWorld(FakeWorld):
+    """Brokers' pods can be deleted, which is announced before."""
+
+    def __init__(self) -> None:
+        super().__init__(manifest(fault={"type": "Delete"}))
+        self.intents: set[str] = set()
+
+    async def delete(self, kind: Any, namespace: str, name: str, **more: str) -> None:
+        if name == "demo-p-1":
+            assert self.intents == {"about demo-p-1"}
+            assert more == {"uid": "uid-of-1"}
+            self.injected.append((1, "delete"))
+            return
+        await super().delete(kind, namespace, name)
+
+    async def record_intent(self, _ns: str, _name: str, action: str, target: str) -> str:
+        assert action == "delete-pod"
+        self.intents.add(f"about {target}")
+        return f"about {target}"
+
+    async def clear_intent(self, _ns: str, _name: str, intent: str) -> None:
+        self.intents.discard(intent)
+
+
+def test_a_pod_that_a_drill_has_deleted_is_announced_no_longer_whatever_becomes_of_the_drill() -> (
+    None
+):
+    world = DeletedWorld()
+
+    async def story() -> None:
+        for _ in range(50):
+            await new_runner(world)._step(dict(world.drill))
+            if world.injected:
+                world.pod = None
+
+    asyncio.run(story())
+    assert world.injected == [(1, "delete")]
+    assert world.drill["status"]["phase"] == "Finished"
+    assert not world.intents
+    whole = DeletedWorld()
+    go_to_the_end(whole)
+    assert not whole.intents
+
+
 ZONE = {"target": {"type": "Zone", "zone": "a"}}
 
 
