@@ -51,6 +51,7 @@ class Informer:
         kind: ResourceKind,
         *,
         namespaces: Collection[str] = (),
+        closed: Collection[str] = (),
         label_selector: str = "",
         on_change: Callable[[ObjectChange], None] | None = None,
         on_shown: Callable[[], None] | None = None,
@@ -59,6 +60,7 @@ class Informer:
     ) -> None:
         """`namespaces`: none for all of them, or where a kind has none.
 
+        `closed` are others that are not followed only because they do not let us.
         `on_shown` is called when a namespace that was hidden has been listed.
         """
         places: Sequence[str | None] = sorted(set(namespaces)) or [None]
@@ -79,6 +81,7 @@ class Informer:
             for namespace in places
         }
         self._parts = tuple(self._by_place.values())
+        self._closed = frozenset(closed)
         self._synced = asyncio.Event()
         self.objects: Mapping[ObjectKey, dict[str, Any]] = MappingProxyType(self._objects)
         """The known objects, without managedFields, which nobody here reads."""
@@ -110,9 +113,11 @@ class Informer:
     def is_hidden(self, namespace: str) -> bool:
         """Tell whether the objects of a namespace may not be read, so that more may be there.
 
-        That is so from a refusal to the next list, and of use once everything is `synced`. Of
-        namespaces that are not followed there is nothing to wait for.
+        That is so from a refusal to the next list, and of use once everything is `synced`. Of other
+        namespaces that are not followed there is nothing to wait for, unless they are closed.
         """
+        if namespace in self._closed:
+            return True
         part = self._by_place.get(namespace) or self._by_place.get(None)
         return part is not None and part.is_hidden
 

@@ -81,7 +81,9 @@ class ActiveOperator:
         """Act until the reign is over, or cancelled; return why it is."""
         loop = ReconcileLoop(self._metrics)
         served = await find_served(self._client, self._settings.watch_namespaces)
-        live = LiveObjects(self._client, served, loop.request)
+        live = LiveObjects(
+            self._client, served, loop.request, closed=closed_of(self._settings, served)
+        )
         self._health.begin(live)
         over = asyncio.create_task(wait_until_over(self._controller, self._identity))
         work = {
@@ -118,9 +120,7 @@ class ActiveOperator:
         deletions = Deletions(
             live, writer, controller=controller, statuses=StatusWriter(writer, events)
         )
-        topics = TopicSync(
-            client, controller, events, namespaces=namespaces, on_health=loop.request
-        )
+        topics = self._topics(events, namespaces, loop)
         users = UserSync(client, controller, events, namespaces=namespaces)
         self._metrics.registry.register(
             ReignCounters(
@@ -164,6 +164,18 @@ class ActiveOperator:
             ).run(),
         }
 
+    def _topics(
+        self, events: EventWriter, namespaces: tuple[str, ...], loop: ReconcileLoop
+    ) -> TopicSync:
+        return TopicSync(
+            self._client,
+            self._controller,
+            events,
+            namespaces=namespaces,
+            closed=closed_of(self._settings, namespaces),
+            on_health=loop.request,
+        )
+
     def _drills(self, events: EventWriter, namespaces: tuple[str, ...]) -> DrillRunner:
         settings = self._settings
         return DrillRunner(
@@ -177,6 +189,11 @@ class ActiveOperator:
                 operator_namespace=settings.namespace,
             ),
         )
+
+
+def closed_of(settings: OperatorSettings, served: Collection[str]) -> frozenset[str]:
+    """Return the namespaces that are to be served, and do not let us now."""
+    return frozenset(settings.watch_namespaces) - frozenset(served)
 
 
 async def _reconcile(loop: ReconcileLoop, live: LiveObjects, reconciler: ClusterReconciler) -> None:

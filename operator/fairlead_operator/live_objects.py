@@ -77,8 +77,10 @@ class LiveObjects:
         namespaces: Collection[str],
         on_cluster: Callable[[ClusterKey], None],
         *,
+        closed: Collection[str] = (),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Make the informers; `closed` are namespaces to be followed too that do not let us now."""
         self._on_cluster = on_cluster
         self._now = now
         self._own: dict[tuple[str, str, str], tuple[str, Manifest, float]] = {}
@@ -88,6 +90,7 @@ class LiveObjects:
                 client,
                 kind,
                 namespaces=namespaces,
+                closed=closed,
                 label_selector=selector,
                 on_change=partial(self._on_change, kind),
             )

@@ -133,6 +133,8 @@ class TopicStatusWriter:
         return _PLACING
 
     def _is_ours(self, resource: TopicResource) -> bool:
+        if self._scope.is_unknown(resource.cluster_key):
+            return False  # what was said last stays
         if resource.is_deleting:
             is_here = self._scope.presence(resource.cluster_key) is ClusterPresence.PRESENT
             return is_here and resource.is_protected and resource.has_finalizer

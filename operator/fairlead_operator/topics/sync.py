@@ -64,8 +64,9 @@ NAMELESS: Final = ""
 
 
 class TopicSync:
-    """The synchronization of all Topics; `namespace` is the watch scope, empty for all.
+    """The synchronization of all Topics; `namespaces` is the watch scope, empty for all.
 
+    `closed` are namespaces that are to be watched too, and do not let us now: what is there stays.
     `on_health` is called with a cluster when one of its topics begins to be under-replicated, and
     when none is any more.
     """
@@ -77,6 +78,7 @@ class TopicSync:
         events: EventWriter,
         *,
         namespaces: Collection[str] = (),
+        closed: Collection[str] = (),
         on_health: Callable[[ClusterKey], None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = _wall_clock,
@@ -89,10 +91,19 @@ class TopicSync:
             client,
             TOPIC,
             namespaces=namespaces,
+            closed=closed,
             on_change=self._on_topic,
             on_shown=self._notice_orphans,
         )
-        self.scope = TopicScope(controller, self._queue, is_hidden=self._topics.is_hidden)
+        self._clusters = Informer(
+            client, LOG_CLUSTER, namespaces=namespaces, closed=closed, on_change=self._on_cluster
+        )
+        self.scope = TopicScope(
+            controller,
+            self._queue,
+            is_hidden=self._topics.is_hidden,
+            are_clusters_hidden=self._clusters.is_hidden,
+        )
         self._reconciler = TopicReconciler(client, self.scope, self._queue, self._statuses)
         self.statuses = TopicStatusWriter(
             client, self.scope, events, self._statuses, now=now, wall_clock=wall_clock
@@ -100,9 +111,6 @@ class TopicSync:
         self._mirrors = MirrorWriter(client, self.scope, self._places)
         self._follows: dict[ClusterKey, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._clusters = Informer(
-            client, LOG_CLUSTER, namespaces=namespaces, on_change=self._on_cluster
-        )
 
     async def run(self) -> None:
         """Work until cancelled, or until the controller is no longer active.

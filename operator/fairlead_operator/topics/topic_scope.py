@@ -40,8 +40,12 @@ class TopicScope:
         queue: WorkQueue[ResourceKey],
         *,
         is_hidden: Callable[[str], bool] = lambda _: False,
+        are_clusters_hidden: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`is_hidden` tells of a namespace whether it may have Topics that are not known."""
+        """`is_hidden` tells of a namespace whether it may have Topics that are not known.
+
+        `are_clusters_hidden` does so for LogClusters.
+        """
         self.controller = controller
         self.manifests: dict[ResourceKey, dict[str, Any]] = {}
         self.resources: dict[ResourceKey, TopicResource] = {}
@@ -56,6 +60,7 @@ class TopicScope:
         self._rules: dict[ClusterKey, dict[str, NamespaceRule]] = {}
         self._queue = queue
         self._is_hidden = is_hidden
+        self._are_clusters_hidden = are_clusters_hidden
         self._over_quota: dict[tuple[ClusterKey, str], dict[ResourceKey, Refusal]] = {}
         """By cluster and namespace, as long as nothing changes there."""
         self._too_many: dict[tuple[ClusterKey, str], frozenset[ResourceKey]] = {}
@@ -249,8 +254,14 @@ class TopicScope:
         view = self.views.get(cluster)
         return view is not None and view.is_started
 
+    def is_unknown(self, cluster: ClusterKey) -> bool:
+        """Tell whether nobody may see if a LogCluster is there: then it is not absent."""
+        return cluster not in self.clusters and self._are_clusters_hidden(cluster[0])
+
     def may_act(self, resource: TopicResource) -> bool:
         """Tell whether all is known that a plan for a resource needs."""
+        if self.is_unknown(resource.cluster_key):
+            return False
         is_present = self.presence(resource.cluster_key) is ClusterPresence.PRESENT
         return not is_present or self.is_started(resource.cluster_key)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_operator.active_operator import closed_of
 from fairlead_operator.served_namespaces import find_served, wait_for_another_set
 from fairlead_operator.settings import read_settings
 
@@ -83,3 +84,11 @@ def test_the_environment_names_one_or_several() -> None:
     assert watched("") == ()
     assert watched("orders") == ("orders",)
     assert watched("orders, billing,") == ("billing", "orders")
+
+
+def test_those_that_are_left_out_are_known_to_be_there() -> None:
+    settings = read_settings(
+        {"POD_NAME": "x", "POD_NAMESPACE": "y", "FAIRLEAD_WATCH_NAMESPACE": "a,b,c"}
+    )
+    assert closed_of(settings, ("a", "c")) == {"b"}
+    assert closed_of(settings, ("a", "b", "c")) == frozenset()

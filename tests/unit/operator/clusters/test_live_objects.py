@@ -135,3 +135,13 @@ def test_what_is_made_and_deleted_between_two_lists_is_gone_after_a_while() -> N
     clock[0] += OWN_S
     assert live.get(STATEFUL_SET, "shop", "demo-main") is None
     assert live.of_cluster(STATEFUL_SET, KEY) == []
+
+
+def test_a_cluster_of_a_namespace_that_is_not_served_for_now_is_not_called_absent() -> None:
+    """The driver of a job that names it would be stopped for that."""
+    nobody: Any = None
+    live = LiveObjects(nobody, ("shop", "web"), lambda _: None, closed=("team",))
+    with pytest.raises(ApiUnavailableError, match="team may not be read"):
+        live.find_cluster("shop", "demo", "team")
+    with pytest.raises(LookupError, match="serves no jobs of namespace shop"):
+        live.find_cluster("shop", "demo", "nowhere")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from fairlead_operator.topics.cluster_topics import ClusterTopics
+from fairlead_operator.topics.sync import TopicSync
+from fairlead_operator.topics.topic_resource import FINALIZER
 from fairlead_operator.topics.topic_scope import TopicScope
 from fairlead_operator.topics.work_queue import WorkQueue
 
@@ -39,8 +42,8 @@ def scope_where(hidden: set[str]) -> TopicScope:
     return scope
 
 
-def orphans(scope: TopicScope) -> list[str]:
-    return [found for name in "abcd" if (found := scope.find_orphan(CLUSTER, name))]
+def orphans(scope: TopicScope, names: str = "abcd") -> list[str]:
+    return [found for name in names if (found := scope.find_orphan(CLUSTER, name))]
 
 
 def test_what_is_declared_from_a_namespace_that_may_not_be_read_stays_so() -> None:
@@ -77,3 +80,29 @@ def test_a_topic_that_means_its_cluster_no_more_is_released_there() -> None:
     scope.gone_told(CLUSTER, ["a"])
     scope.take(("shop", "a"), topic("a", clusterName="other"))
     assert scope.gone == {}
+
+
+def test_what_is_declared_from_a_namespace_that_is_not_served_for_now_stays_so() -> None:
+    """The operator is started anew without it. Whoever took its Topics for gone would let go of
+    what the namespace could not take up again: the cluster is not its own."""
+    nobody: Any = None
+    sync = TopicSync(nobody, nobody, nobody, namespaces=("shop", "web"), closed=("team",))
+    sync.scope.set_cluster(CLUSTER, {"metadata": {"name": "demo"}, "spec": {}})
+    entries = {"b": {"name": "b", "resource": "gone"}, "c": {"name": "c", "resource": "team/c"}}
+    sync.scope.views[CLUSTER] = SimpleNamespace(entries=entries)  # type: ignore[assignment]
+    assert orphans(sync.scope, "bc") == ["gone"]
+    assert sync.scope.complete_request(CLUSTER)["keep"] == ["team/c"]
+
+
+def test_a_cluster_of_a_namespace_that_is_not_served_for_now_is_not_gone() -> None:
+    """Its Topics elsewhere keep their finalizers, and their statuses."""
+    nobody: Any = None
+    sync = TopicSync(nobody, nobody, nobody, namespaces=("shop", "web"), closed=("team",))
+    writes = {"mine": False, "lost": True}
+    for name, cluster_namespace in (("mine", "team"), ("lost", "nowhere")):
+        manifest = topic(name, clusterNamespace=cluster_namespace, reclaimPolicy="Delete")
+        manifest["metadata"]["finalizers"] = [FINALIZER]
+        sync.scope.take(("shop", name), manifest)
+        resource = sync.scope.resources["shop", name]
+        assert sync.scope.may_act(resource) is writes[name]
+        assert sync.statuses._is_ours(resource) is writes[name]
