@@ -12,7 +12,8 @@ from typing import Any
 
 MASK = "(masked)"
 SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?|secret|token|credential|private|jaas|api.?key|access.?key|auth"
+    r"pass(word|wd|phrase)?|secret|token|credential|private|jaas|api.?key|access.?key"
+    r"|account.?key|shared.?key|auth"
     r"|signing|encryption|cookie|keystore|truststore|\bsas\b|connection.?string",
     re.IGNORECASE,
 )
@@ -31,7 +32,7 @@ _TEXT_RULES = (
 )
 _ASSIGNMENT = re.compile(
     r"(?P<name>[\w.\-]*(?:pass(?:word|wd|phrase)?|secret|token|credential|private|jaas|api.?key"
-    r"|access.?key|signing|encryption)[\w.\-]*)(?P<sep>[\"']?\s*[=:]\s*)"
+    r"|access.?key|account.?key|shared.?key|signing|encryption)[\w.\-]*)(?P<sep>[\"']?\s*[=:]\s*)"
     r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s,;}{]+(?:[^\n]*;)?)",
     re.IGNORECASE,
 )
@@ -42,10 +43,22 @@ def mask_manifest(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return _mask_mapping(value)
     if isinstance(value, list):
-        return [mask_manifest(each, name) for each in value]
+        return _mask_list(value, name)
     if is_secret_name(name) and value not in (None, "", True, False):
         return MASK
     return mask_text(value) if isinstance(value, str) else value
+
+
+def _mask_list(value: list[Any], name: str) -> list[Any]:
+    masked: list[Any] = []
+    is_value = False
+    for each in value:
+        is_hidden = is_value and isinstance(each, str) and not each.startswith("--")
+        masked.append(MASK if is_hidden else mask_manifest(each, name))
+        # ["--password", "…"], as programs have their arguments.
+        is_option = isinstance(each, str) and each.startswith("-") and "=" not in each
+        is_value = is_option and is_secret_name(each.lstrip("-"))
+    return masked
 
 
 def _mask_mapping(value: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ HIDDEN = "hunter2hunter2"
         f"connecting to https://me:{HIDDEN}@example.test/path",
         f"token={HIDDEN} was refused",
         f"aws_secret_access_key = {HIDDEN}",
+        f"fs.azure.account.key.logs.blob.core.windows.net={HIDDEN}==",
+        f"DefaultEndpointsProtocol=https;AccountName=logs;AccountKey={HIDDEN}==;A=b",
         f"-----BEGIN PRIVATE KEY-----\n{HIDDEN}\n-----END PRIVATE KEY-----",
         f"-----BEGIN RSA PRIVATE KEY-----\n{HIDDEN} and no end",
         f"jwt eyJhbGciOiJI.{HIDDEN}.{HIDDEN}",
@@ -88,7 +90,23 @@ def test_values_of_manifests_are_judged_by_their_names() -> None:
     assert "num.partitions=3" in masked["data"]["server.properties"]
 
 
+def test_what_follows_an_option_is_judged_by_the_name_of_the_option() -> None:
+    def arguments(*given: str) -> list[str]:
+        masked: list[str] = mask_manifest({"application": {"arguments": list(given)}})[
+            "application"
+        ]["arguments"]
+        return masked
+
+    told = ("--rate", "5", "--authority", "a", "--token", "--verbose", "run")
+    assert arguments(*told) == list(told)
+    assert arguments("--db-password", HIDDEN, "run") == ["--db-password", MASK, "run"]
+    assert arguments("-password", f"-{HIDDEN}") == ["-password", MASK]
+    assert arguments(f"--password={HIDDEN}", "run") == [f"--password={MASK}", "run"]
+
+
 def test_names_are_judged_generously() -> None:
+    assert is_secret_name("spark.hadoop.fs.azure.account.key.logs.blob.core.windows.net")
+    assert not is_secret_name("serviceAccountName")
     assert all(map(is_secret_name, ("password", "apiKey", "SASL_JAAS_CONFIG", "authToken")))
     assert not any(map(is_secret_name, ("secretName", "authorizer.class.name", "replicas")))
 
