@@ -71,9 +71,14 @@ async def read_snapshots(client: KubeClient, namespace: str, name: str | None) -
 
 
 def of_cluster(manifests: list[Manifest], cluster: Manifest) -> list[Manifest]:
-    """Return those whose spec names the cluster."""
-    name = cluster["metadata"]["name"]
-    return [each for each in manifests if (each.get("spec") or {}).get("clusterName") == name]
+    """Return those of the cluster's namespace whose spec names the cluster."""
+    name, namespace = cluster["metadata"]["name"], cluster["metadata"].get("namespace")
+    return [
+        each
+        for each in manifests
+        if (spec := each.get("spec") or {}).get("clusterName") == name
+        and spec.get("clusterNamespace", namespace) == namespace
+    ]
 
 
 def find_complaints(snapshot: Snapshot) -> list[Complaint]:

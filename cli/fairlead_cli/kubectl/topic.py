@@ -50,17 +50,35 @@ async def read_topic(
     client: KubeClient, namespace: str, name: str, cluster: str | None
 ) -> dict[str, Any]:
     """Return the resource, and what the controller has recorded of its partitions."""
-    from fairlead_kube.kinds import PARTITION_TABLE, TOPIC
+    from fairlead_kube.kinds import TOPIC
 
     topics = (await client.list(TOPIC, namespace)).items
-    tables = (await client.list(PARTITION_TABLE, namespace)).items
     resource = find_resource(topics, name, cluster)
+    home = (resource["spec"].get("clusterNamespace") if resource else None) or namespace
+    tables = await read_tables(client, home, may_be_forbidden=home != namespace)
     topic_name = (resource["spec"].get("topicName") if resource else None) or name
     owner = cluster or (resource["spec"].get("clusterName") if resource else None)
     header, partitions = find_records(tables, str(topic_name), owner)
     if resource is None and header is None:
         raise build_unknown_topic_error(name, namespace, topics)
     return build_document(str(topic_name), resource, header, partitions)
+
+
+async def read_tables(
+    client: KubeClient, namespace: str, *, may_be_forbidden: bool
+) -> list[dict[str, Any]]:
+    """Return what controllers have recorded in a namespace; nothing where one may not look."""
+    from fairlead_cli.output import note
+    from fairlead_kube.errors import ApiError
+    from fairlead_kube.kinds import PARTITION_TABLE
+
+    try:
+        return (await client.list(PARTITION_TABLE, namespace)).items
+    except ApiError as error:
+        if not (may_be_forbidden and error.is_forbidden):
+            raise
+        note(f"Partitions are missing: you may not list {PARTITION_TABLE.plural} in {namespace}.")
+        return []
 
 
 def build_unknown_topic_error(name: str, namespace: str, topics: list[dict[str, Any]]) -> CliError:
