@@ -8,10 +8,10 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from fairlead_broker.disk import Disk, read_file
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import Disk
 from fairlead_broker.log.batch_replay import replay_batch
 from fairlead_broker.log.files.file_names import SNAPSHOT_SUFFIX, offset_name, parse_offset_name
+from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
 from fairlead_broker.log.producers.producer_state import ProducerState
@@ -121,7 +121,7 @@ def restore_snapshot(
             continue
         path = f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
         try:
-            entries = decode_snapshot(read_file(disk, path, size_max=SMALL_FILE_BYTES_MAX))
+            entries = decode_snapshot(read_small_file(disk, path))
         except ValueError as error:
             logger.warning("%s is unreadable and ignored: %s", path, error)
             continue

@@ -7,8 +7,7 @@ the directory). One job at a time: two could put an older value over a newer one
 import logging
 from collections.abc import Mapping
 
-from fairlead_broker.disk import Disk, read_file, replace_file
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import Disk, replace_file
 from fairlead_broker.log.files.cut_start import forget_cut_start
 from fairlead_broker.log.files.file_names import (
     CLEANER_CHECKPOINT,
@@ -17,6 +16,7 @@ from fairlead_broker.log.files.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     TOMBSTONE_CHECKPOINT,
 )
+from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.files.text_files import (
     CorruptFileError,
     TopicPartition,
@@ -144,8 +144,7 @@ class Checkpoints:
     def read(self, name: str) -> dict[TopicPartition, int]:
         """Return one file's offsets; none if it is missing or damaged (zero is always safe)."""
         try:
-            content = read_file(self._disk, f"{self._path}/{name}", size_max=SMALL_FILE_BYTES_MAX)
-            return decode_offset_checkpoint(content)
+            return decode_offset_checkpoint(read_small_file(self._disk, f"{self._path}/{name}"))
         except FileNotFoundError:
             return {}
         except CorruptFileError as error:

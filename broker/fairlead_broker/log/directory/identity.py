@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fairlead_broker.disk import Disk, read_file, replace_file, unlink_if_present
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import Disk, replace_file, unlink_if_present
 from fairlead_broker.log.files.file_names import (
     BOOT_RECORD,
     CLEAN_SHUTDOWN,
@@ -26,6 +25,7 @@ from fairlead_broker.log.files.file_names import (
     METADATA_RECORD,
     START_RECORD,
 )
+from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.files.text_files import (
     RELEASE_PROPERTY,
     CorruptFileError,
@@ -166,13 +166,11 @@ class DirectoryIdentity:
 
     def _properties(self) -> dict[str, str] | None:
         try:
-            content = read_file(
-                self._disk, f"{self._path}/{META_PROPERTIES}", size_max=SMALL_FILE_BYTES_MAX
+            return decode_meta_properties(
+                read_small_file(self._disk, f"{self._path}/{META_PROPERTIES}")
             )
         except FileNotFoundError:
             return None
-        try:
-            return decode_meta_properties(content)
         except NewerFormatError as error:
             raise NewerFormatError(f"{self._path}: {error}") from None
         except CorruptFileError as error:
@@ -183,8 +181,7 @@ class DirectoryIdentity:
     def _json(self, name: str) -> dict[str, object] | None:
         """Return a JSON file; None if it is missing or damaged, which for a marker is the same."""
         try:
-            content = read_file(self._disk, f"{self._path}/{name}", size_max=SMALL_FILE_BYTES_MAX)
-            return decode_json_object(content)
+            return decode_json_object(read_small_file(self._disk, f"{self._path}/{name}"))
         except (FileNotFoundError, ValueError):
             return None
 

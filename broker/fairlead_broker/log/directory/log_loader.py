@@ -9,8 +9,7 @@ not fit together raises `UncleanLogError`: the caller has the log recovered and 
 import errno
 from collections.abc import Container
 
-from fairlead_broker.disk import DirectoryEntry, Disk, read_file
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import DirectoryEntry, Disk
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.files.deferred_files import DeferredFiles
 from fairlead_broker.log.files.file_names import (
@@ -28,6 +27,7 @@ from fairlead_broker.log.files.file_names import (
     parse_offset_name,
 )
 from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.files.text_files import (
     CorruptFileError,
     decode_epoch_checkpoint,
@@ -221,9 +221,7 @@ class LogLoader:
     def _load_epochs(self, directory: str, entries: dict[str, DirectoryEntry]) -> LeaderEpochs:
         if LEADER_EPOCH_CHECKPOINT not in entries:
             return LeaderEpochs()
-        content = read_file(
-            self._disk, f"{directory}/{LEADER_EPOCH_CHECKPOINT}", size_max=SMALL_FILE_BYTES_MAX
-        )
+        content = read_small_file(self._disk, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
         return LeaderEpochs(decode_epoch_checkpoint(content))
 
     def _load_topic_id(self, directory: str, entries: dict[str, DirectoryEntry]) -> TopicId:
@@ -232,9 +230,7 @@ class LogLoader:
             return ZERO_TOPIC_ID
         path = f"{directory}/{PARTITION_METADATA}"
         try:
-            return decode_partition_metadata(
-                read_file(self._disk, path, size_max=SMALL_FILE_BYTES_MAX)
-            )
+            return decode_partition_metadata(read_small_file(self._disk, path))
         except ValueError:
             return ZERO_TOPIC_ID
 

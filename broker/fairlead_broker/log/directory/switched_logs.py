@@ -11,14 +11,14 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from fairlead_broker.disk import read_file, unlink_if_present
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import unlink_if_present
 from fairlead_broker.log.directory.scan import scan_directory
 from fairlead_broker.log.files.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FILE_NAME_BYTES_MAX,
     MOVED_MARK,
 )
+from fairlead_broker.log.files.small_files import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ def _settle(directory: LogDirectory, by_id: dict[str, LogDirectory], now_ms: int
         mark = f"{path}/{MOVED_MARK}"
         if not disk.exists(mark):
             continue
-        target = by_id.get(read_file(disk, mark, size_max=SMALL_FILE_BYTES_MAX).decode())
+        target = by_id.get(read_small_file(disk, mark).decode())
         if target is None or target is directory:
             continue
         if not target.disk.exists(f"{target.path}/{name}"):

@@ -6,9 +6,10 @@ what the first has found out is noted before it registers, and stays until the l
 durably (I4).
 """
 
-from fairlead_broker.disk import Disk, read_file, replace_file, unlink_if_present
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import Disk, replace_file, unlink_if_present
 from fairlead_broker.log.files.file_names import CUT_START
+from fairlead_broker.log.files.small_files import read_small_file
+from fairlead_broker.log.files.text_files import CorruptFileError, decode_offset
 
 
 def note_cut_start(disk: Disk, directory: str, known_start: int) -> None:
@@ -27,11 +28,11 @@ def read_cut_start(disk: Disk, directory: str) -> int | None:
     Zero, from where a follower can always begin, if the file is damaged.
     """
     try:
-        content = read_file(disk, f"{directory}/{CUT_START}", size_max=SMALL_FILE_BYTES_MAX)
+        return decode_offset(read_small_file(disk, f"{directory}/{CUT_START}"))
     except FileNotFoundError:
         return None
-    text = content.decode(errors="replace").strip()
-    return int(text) if text.isascii() and text.isdigit() else 0
+    except CorruptFileError:
+        return 0
 
 
 def forget_cut_start(disk: Disk, directory: str) -> None:

@@ -50,6 +50,11 @@ def decode_offset_checkpoint(content: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
+def decode_offset(content: bytes) -> int:
+    """Return the one offset that a file holds."""
+    return _number(_text(content).strip())
+
+
 def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
     """`<leader epoch> <start offset>` lines."""
     return _encode_checkpoint([f"{epoch} {start}" for epoch, start in entries])

@@ -22,8 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fairlead_broker.disk import Disk, read_file, replace_file, unlink_if_present
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import Disk, replace_file, unlink_if_present
 from fairlead_broker.log.batch_replay import replay_batch
 from fairlead_broker.log.batches.batch_scan import (
     SCAN_CHUNK_BYTES,
@@ -44,9 +43,11 @@ from fairlead_broker.log.files.file_names import (
     parse_offset_name,
 )
 from fairlead_broker.log.files.holes import may_have_holes
+from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.files.text_files import (
     CorruptFileError,
     decode_epoch_checkpoint,
+    decode_offset,
     encode_epoch_checkpoint,
 )
 from fairlead_broker.log.index.index_builder import IndexBuilder
@@ -146,15 +147,13 @@ class LogRecovery:
         So everything above the recovery point of that time is read from the device.
         """
         try:
-            content = read_file(
-                self._disk, f"{self._directory}/{FAILED_FLUSH}", size_max=SMALL_FILE_BYTES_MAX
-            )
+            noted = decode_offset(read_small_file(self._disk, f"{self._directory}/{FAILED_FLUSH}"))
         except FileNotFoundError:
             return
+        except CorruptFileError:
+            noted = 0
         self._distrusts_cache = True
         self._is_unclean = True
-        text = content.decode(errors="replace").strip()
-        noted = int(text) if text.isascii() and text.isdigit() else 0
         self._recovery_point = min(self._recovery_point, noted)
 
     def _forget_failed_flush(self) -> None:
@@ -182,11 +181,7 @@ class LogRecovery:
     def _first_scanned(self, bases: list[int]) -> int:
         """Return the segment that holds the recovery point; the first if the epoch file is lost."""
         try:
-            content = read_file(
-                self._disk,
-                f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}",
-                size_max=SMALL_FILE_BYTES_MAX,
-            )
+            content = read_small_file(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
             self._epochs = LeaderEpochs(decode_epoch_checkpoint(content))
             self._knows_epochs = True
         except FileNotFoundError:

@@ -5,8 +5,7 @@ Reads little, and writes nothing but an index that turns out to be damaged.
 
 from dataclasses import dataclass
 
-from fairlead_broker.disk import Disk, read_file
-from fairlead_broker.limits import SMALL_FILE_BYTES_MAX
+from fairlead_broker.disk import Disk
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.files.file_names import (
     INDEX_SUFFIX,
@@ -17,6 +16,7 @@ from fairlead_broker.log.files.file_names import (
     offset_name,
 )
 from fairlead_broker.log.files.read_cache import ReadCache
+from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.index.transaction_index import TransactionIndex
 from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
 from fairlead_broker.log.segment import Segment
@@ -64,7 +64,7 @@ def is_untouched(disk: Disk, order: RecoveryOrder, last_base: int) -> bool:
         return False
     try:
         snapshot = f"{order.directory}/{offset_name(order.recovery_point)}{SNAPSHOT_SUFFIX}"
-        decode_snapshot(read_file(disk, snapshot, size_max=SMALL_FILE_BYTES_MAX))
+        decode_snapshot(read_small_file(disk, snapshot))
     except (FileNotFoundError, ValueError):
         return False
     if _tells_of_aborts_above(disk, order, stem + TRANSACTION_INDEX_SUFFIX):
