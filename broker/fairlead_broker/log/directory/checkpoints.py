@@ -144,9 +144,14 @@ class Checkpoints:
     def read(self, name: str) -> dict[TopicPartition, int]:
         """Return one file's offsets; none if it is missing or damaged (zero is always safe)."""
         try:
-            return decode_offset_checkpoint(read_small_file(self._disk, f"{self._path}/{name}"))
+            content = read_small_file(self._disk, f"{self._path}/{name}")
+            offsets = decode_offset_checkpoint(content)
         except FileNotFoundError:
             return {}
         except CorruptFileError as error:
             logger.warning("%s/%s is ignored: %s", self._path, name, error)
-            return {}
+            offsets = {}
+        # To be written anew, also where nothing is left to say: a log that is made later under a
+        # name that is in there would be taken for the one that it speaks of.
+        self._written[name] = b""
+        return offsets

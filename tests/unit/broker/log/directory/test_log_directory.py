@@ -13,7 +13,7 @@ from fairlead_broker.log.directory import checkpointed_offsets
 from fairlead_broker.log.directory.identity import ForeignDirectoryError
 from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directory import LogDirectory
-from fairlead_model.configs.log_config import LogConfig
+from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.ids import ZERO_TOPIC_ID
 from fairlead_model.invariants import InvariantViolation
 from fairlead_model.metadata_seen import MetadataSeen
@@ -411,3 +411,19 @@ def test_how_far_the_metadata_had_come_survives_and_never_falls(tmp_path):
         third, _ = start(tmp_path)
         assert third.metadata_seen == (-1, -1)
         third.close(clean=True)
+
+
+def test_marks_of_a_log_that_is_gone_do_not_pass_to_the_next_one_of_its_name(tmp_path):
+    directory, _ = start(tmp_path)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    append(log, *(batch() for _ in range(30)))
+    log.first_dirty_offset, log.last_horizon_ms = 17, 5_000
+    directory.close(clean=True)
+    directory, _ = start(tmp_path)
+    # The only one that was compacted.
+    directory.delete_log(directory.log("t", 0), 0)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    append(log, *(batch() for _ in range(30)))
+    directory.close(clean=True)
+    log = start(tmp_path)[0].log("t", 0)
+    assert (log.first_dirty_offset, log.last_horizon_ms) == (0, NEVER)
