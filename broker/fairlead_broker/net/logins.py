@@ -148,7 +148,8 @@ class Logins:
 
         def finish(future: Future[Answer]) -> None:
             self._waiting_count -= 1
-            if isinstance(future.exception(), LoginError):
+            error = future.exception()
+            if isinstance(error, LoginError) or (error is None and future.result().is_refusal):
                 self._note_failure(client_host)
             done(future)
 

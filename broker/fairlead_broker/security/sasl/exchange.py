@@ -37,6 +37,8 @@ class Answer:
 
     token: bytes
     login: Login | None = None
+    is_refusal: bool = False
+    """The login has failed already; the client is to say that it knows before it ends."""
 
 
 def _confirm_nothing() -> None:

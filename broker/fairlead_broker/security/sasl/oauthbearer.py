@@ -56,7 +56,7 @@ class OAuthBearerExchange:
                     raise TokenError("it wants to act for somebody else")
             except TokenError as error:
                 self._refused = f"a token that is refused: {error}"
-                return Answer(_REFUSAL)
+                return Answer(_REFUSAL, is_refusal=True)
             return Answer(b"", login)
 
         return Work(verify)

@@ -162,7 +162,7 @@ def test_a_refusal_is_said_in_json_and_acknowledged(
     judge: JwtJudge, make: Callable[[], bytes]
 ) -> None:
     exchange = OAuthBearerExchange(judge)
-    assert run(exchange, make()) == Answer(b'{"status":"invalid_token"}')
+    assert run(exchange, make()) == Answer(b'{"status":"invalid_token"}', is_refusal=True)
     with pytest.raises(LoginError, match="a token that is refused"):
         exchange.receive(b"\x01")
 
