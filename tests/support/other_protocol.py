@@ -82,6 +82,9 @@ class OtherProtocol:
     def join_bytes(self, request: JoinRequest) -> int:
         return 0
 
+    def sync_bytes(self, request: SyncRequest) -> int:
+        return 0
+
     def join(self, request: JoinRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
         return Effects([(waiter, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))])
 

@@ -208,6 +208,7 @@ class GroupCoordinator:
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         check_parked(self.parked_count)
+        self.memory.check_more(group.protocol.sync_bytes(request))
         clock = self.clock
         effects = group.protocol.sync(
             request, waiter, now_ms=clock.monotonic_ms(), now_wall_ms=clock.now_ms()

@@ -84,6 +84,9 @@ class GroupProtocol(Protocol):
     def join_bytes(self, request: JoinRequest) -> int:
         """How much more memory it would take after a join; not more than 0 for what it has."""
 
+    def sync_bytes(self, request: SyncRequest) -> int:
+        """How much more memory it would take after a sync; not more than 0 for what it has."""
+
     def join(self, request: JoinRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
         """Take JoinGroup; the waiter is answered with a JoinResult, now or later."""
 

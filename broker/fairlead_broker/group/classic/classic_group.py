@@ -475,7 +475,7 @@ class ClassicGroup:
 
     @property
     def memory_bytes(self) -> int:
-        return self.membership.memory_bytes
+        return self.membership.memory_bytes + self.rebalance.unwritten_bytes
 
     @property
     def group_type(self) -> str:
@@ -506,6 +506,12 @@ class ClassicGroup:
         member = self.members.get(request.member_id)
         member = member or self.members.of_instance(request.group_instance_id)
         return join_bytes(request) - (0 if member is None else member.memory_bytes)
+
+    def sync_bytes(self, request: SyncRequest) -> int:
+        """How much more memory it would take after a sync: what the leader assigns counts."""
+        if request.member_id != self.membership.leader:
+            return 0
+        return self.rebalance.added_bytes(request.assignments)
 
     def subscriptions(self) -> Subscriptions:
         """In a rebalance nobody can tell what members will read."""

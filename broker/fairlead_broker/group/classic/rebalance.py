@@ -33,6 +33,8 @@ from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fairlead_broker.group.classic.member import Member
     from fairlead_broker.group.group_types import Effects
 
@@ -46,6 +48,8 @@ class AssignmentToken:
 
     assignments: dict[str, bytes]
     state_timestamp_ms: int
+    size: int
+    """Bytes of all assignments."""
 
 
 class Rebalance:
@@ -93,6 +97,19 @@ class Rebalance:
         self._assignment_write: GroupWrite | None = None
         self._rewrite_at_ms: int | None = None
         self._tombstone: GroupWrite | None = None
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What the assignments take that are on their way to the log."""
+        write = self._assignment_write
+        return 0 if write is None else write.token.size
+
+    def added_bytes(self, assignments: Iterable[tuple[str, bytes]]) -> int:
+        """How much more members would have with what their leader assigns."""
+        if self.state is not GroupState.COMPLETING_REBALANCE or self._assignment_write is not None:
+            return 0
+        has = sum(len(member.assignment) for member in self.members)
+        return sum(len(each) for name, each in assignments if self.members.get(name)) - has
 
     @property
     def is_logged(self) -> bool:
@@ -235,9 +252,10 @@ class Rebalance:
         """Persist first, answer later (G1). A leader that asks twice has said the same twice."""
         if self._assignment_write is not None:
             return
+        # Nothing is kept of what is meant for others.
+        given = {each.member_id: assignments.get(each.member_id, b"") for each in self.members}
         members = tuple(
-            member.record(self.protocol_name, assignments.get(member.member_id, b""))
-            for member in self.members
+            member.record(self.protocol_name, given[member.member_id]) for member in self.members
         )
         value = GroupValue(
             self.protocol_type,
@@ -247,7 +265,7 @@ class Rebalance:
             turn.now_wall_ms,
             members,
         )
-        token = AssignmentToken(assignments, turn.now_wall_ms)
+        token = AssignmentToken(given, turn.now_wall_ms, sum(map(len, given.values())))
         self._assignment_write = self._write_of(value, token)
         turn.write(self._assignment_write)
 

@@ -236,6 +236,10 @@ class ConsumerGroup:
             return self._close(now, waiter, result)
         return self._close(now, waiter, result, former_epoch=former_epoch)
 
+    def sync_bytes(self, request: SyncRequest) -> int:
+        """Nobody but the coordinator assigns anything."""
+        return 0
+
     def sync(self, request: SyncRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
         """Give a member of the classic protocol what it has."""
         now = Now(now_ms, now_wall_ms)

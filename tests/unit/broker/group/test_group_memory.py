@@ -22,6 +22,7 @@ from fairlead_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbe
 from fairlead_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fairlead_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fairlead_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PROTOCOLS = (("range", bytes(100)), ("sticky", bytes(50)))
 MEMBER_BYTES = MEMBER_OVERHEAD_BYTES + 161
@@ -108,6 +109,58 @@ def test_members_beyond_the_memory_are_refused_and_those_inside_go_on(
             assert join(groups, "g2").reply.error_code == ErrorCode.NONE
 
     run(story())
+
+
+def test_a_leader_assigns_no_more_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G10: groups that were small when they joined could all be given a mebibyte."""
+    monkeypatch.setattr(group_memory, "GROUP_MEMBERS_BYTES_MAX", 20_000)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            memory = groups.coordinator().memory
+
+            async def sync(group: str, member_id: str, generation: int, size: int) -> ErrorCode:
+                request = SyncGroupRequest(
+                    group_id=group,
+                    generation_id=generation,
+                    member_id=member_id,
+                    assignments=[
+                        SyncGroupRequestAssignment(member_id, bytes(size)),
+                        SyncGroupRequestAssignment("nobody", bytes(100_000)),
+                    ],
+                )
+                return ErrorCode((await groups.ask(request, 3)).error_code)
+
+            members = {name: join(groups, name).reply.member_id for name in ("g0", "g1")}
+            held = memory.total_bytes
+            assert await sync("g0", members["g0"], 1, 9_000) is ErrorCode.NONE
+            assert memory.total_bytes == held + 9_000, "what is meant for nobody is not kept"
+            for _ in range(2):
+                refused = await sync("g1", members["g1"], 1, 9_000)
+                assert refused is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await sync("g1", members["g1"], 1, 100) is ErrorCode.NONE
+            # Who leads a group comes back with as much as it has, however little room there is.
+            monkeypatch.setattr(group_memory, "GROUP_MEMBERS_BYTES_MAX", 0)
+            assert join(groups, "g0", members["g0"]).reply.error_code == ErrorCode.NONE
+            assert await sync("g0", members["g0"], 2, 9_000) is ErrorCode.NONE
+            assert memory.total_bytes == held + 9_100
+
+    run(story())
+
+
+def test_assignments_on_their_way_to_the_log_are_counted() -> None:
+    """G10."""
+    driver = GroupDriver()
+    group = driver.group
+    driver.join("a", protocols=PROTOCOLS)
+    driver.sync("s", "m1", 1, {"m1": bytes(500), "nobody": bytes(9_000)})
+    assert group.memory_bytes == MEMBER_BYTES + 500
+    driver.commit()
+    assert group.memory_bytes == MEMBER_BYTES + 500
 
 
 def test_members_with_long_names_are_refused_beyond_the_memory(
