@@ -2,19 +2,21 @@
 
 Behaviour: of each user the mechanisms and their iterations, never a salt or a key; needs DESCRIBE
 on the cluster. No users, or an empty list, means all. One who has none answers RESOURCE_NOT_FOUND,
-one who is named twice DUPLICATE_RESOURCE.
+one who is named twice DUPLICATE_RESOURCE. Beyond 5,000 credentials others are served meanwhile.
 Versions:  0 only.
 Missing:   nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.in_turns import in_order, in_turns
 from fairlead_broker.limits import USERS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import repeated
+from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.describe_user_scram_credentials import (
@@ -25,7 +27,12 @@ from fairlead_wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.api_registry import RequestContext
+    from collections.abc import Iterator, Mapping
+
+    from fairlead_broker.api_registry import Pending, RequestContext
+    from fairlead_model.security.scram import ScramCredential
+
+    Credentials: TypeAlias = Mapping[tuple[ScramMechanism, str], ScramCredential]
 
 
 def _refuse(
@@ -41,30 +48,51 @@ def _refuse(
 )
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | Pending:
     """Answer from the image."""
     if request.users is not None and len(request.users) > USERS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"{len(request.users)} users are asked for")
-    known: dict[str, list[CredentialInfo]] = {}
-    for (mechanism, user), credential in sorted(
-        context.broker.image.credentials.items(), key=lambda item: item[0]
-    ):
-        known.setdefault(user, []).append(CredentialInfo(mechanism, credential.iterations))
-    asked = [user.name for user in request.users] if request.users else sorted(known)
-    twice = repeated(asked)
-    return DescribeUserScramCredentialsResponse(
-        results=[_describe(user, known, is_twice=user in twice) for user in dict.fromkeys(asked)],
-    )
+    credentials = context.broker.image.credentials
+    if request.users:
+        asked = [user.name for user in request.users]
+        twice = repeated(asked)
+        return DescribeUserScramCredentialsResponse(
+            results=[
+                _describe(user, credentials, is_twice=user in twice)
+                for user in dict.fromkeys(asked)
+            ]
+        )
+    results: list[DescribeUserScramCredentialsResult] = []
+
+    def build() -> DescribeUserScramCredentialsResponse:
+        # Others may have been served meanwhile, and taken this right away.
+        if not context.would_allow_cluster(Operation.DESCRIBE):
+            return _refuse(request, context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return DescribeUserScramCredentialsResponse(results=results)
+
+    return in_turns(context, _steps(credentials, results), len(credentials), build)
+
+
+def _steps(
+    credentials: Credentials, results: list[DescribeUserScramCredentialsResult]
+) -> Iterator[None]:
+    """Tell of each user, in order."""
+    for key in in_order(credentials, lambda _: True, key=lambda each: (each[1], each[0])):
+        if key is None:
+            yield
+        elif not results or results[-1].user != key[1]:
+            results.append(_describe(key[1], credentials, is_twice=False))
 
 
 def _describe(
-    user: str, known: dict[str, list[CredentialInfo]], *, is_twice: bool
+    user: str, credentials: Credentials, *, is_twice: bool
 ) -> DescribeUserScramCredentialsResult:
-    infos = known.get(user)
     if is_twice:
         code, message = ErrorCode.DUPLICATE_RESOURCE, "the request names this user twice"
-    elif infos is None:
+        return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+    found = ((each, credentials.get((each, user))) for each in ScramMechanism)
+    infos = [CredentialInfo(each, known.iterations) for each, known in found if known is not None]
+    if not infos:
         code, message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credential"
-    else:
-        return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
-    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+        return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
