@@ -312,8 +312,8 @@ TRANSACTION_PATTERN_BYTES_MAX: Final = MIB
 TRANSACTIONAL_IDS_PER_REQUEST_MAX: Final = 10_000
 """Transactional ids that one request describes."""
 DESCRIBED_A_TURN: Final = 5_000
-"""Ids, partitions or producers that are told of at once; for more, others get their turn of the
-loop between."""
+"""Ids, partitions, configs or producers that are told of at once; for more, others get their turn
+of the loop between."""
 DESCRIBED_MAX: Final = 500_000
 """Partitions of transactions, or producers of partitions, in one reply: some 100 MB of objects."""
 TRANSACTION_WRITE_TIMEOUT_MS: Final = 5_000

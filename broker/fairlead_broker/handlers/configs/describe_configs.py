@@ -8,6 +8,7 @@ is set for all brokers at once, and nothing else is told. Configs of brokers tha
 are told as read-only. A resource of type BROKER_LOGGER is a broker; its configs are the levels of
 that process's loggers.
 `inter.broker.protocol.version` is made up: tools read a Kafka release from it.
+Beyond 5,000 configs others are served meanwhile.
 Versions:  1 synonyms and source · 3 type and documentation · 4 flexible.
 Missing:   client metrics as resources: INVALID_REQUEST.
 """
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation
+from fairlead_broker.coordinator.slicing import in_slices
 from fairlead_broker.handlers.configs.config_access import require_configs
-from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
+from fairlead_broker.handlers.long_answer import LongAnswer
+from fairlead_broker.limits import DESCRIBED_A_TURN, TOPICS_PER_REQUEST_MAX
 from fairlead_broker.session.log_levels import read_levels
 from fairlead_model.configs.config_values import (
     BROKER_CONFIGS,
@@ -50,10 +53,11 @@ from fairlead_wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
-    from fairlead_broker.api_registry import RequestContext
+    from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.broker import Broker
     from fairlead_model.configs.config_values import BrokerValues
 
+_RESOURCES_PER_STEP: Final = 10
 PROTOCOL_VERSION_CONFIG = "inter.broker.protocol.version"
 PROTOCOL_VERSION = "3.9-IV0"
 """Kafka UI takes a broker without this for Kafka 1.0 and falls back to AlterConfigs."""
@@ -68,29 +72,59 @@ _TABLES: Final[Mapping[int, Mapping[str, ConfigKey]]] = {
 @handles(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), access=Access.BY_RESOURCE)
 def describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse:
+) -> DescribeConfigsResponse | Pending:
     """Answer every resource on its own."""
     if len(request.resources) > TOPICS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"DescribeConfigs names {len(request.resources)} resources")
-    results = []
+    asked = list(_once(request.resources, context.broker))
+    count = sum(len(each.configuration_keys or TOPIC_CONFIGS) for each in asked)
+    if count > DESCRIBED_A_TURN:
+        return context.later(_describe_later(asked, request, context))
     known = _Known()
-    for resource in _once(request.resources, context.broker):
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            require_configs(
-                context,
-                Operation.DESCRIBE_CONFIGS,
-                resource.resource_type,
-                resource.resource_name,
-            )
-            result.configs = _describe(resource, request, context.broker, known)
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
-        results.append(result)
-    return DescribeConfigsResponse(results=results)
+    return DescribeConfigsResponse(
+        results=[_result_of(each, request, context, known) for each in asked]
+    )
+
+
+async def _describe_later(
+    asked: list[DescribeConfigsResource], request: DescribeConfigsRequest, context: RequestContext
+) -> LongAnswer:
+    """Describe, and encode, a few resources at a time, so that others are served between."""
+    answer = LongAnswer(DescribeConfigsResponse(), context.version)
+    await in_slices(_steps(asked, request, context, answer), context.broker.clock)
+    return answer
+
+
+def _steps(
+    asked: list[DescribeConfigsResource],
+    request: DescribeConfigsRequest,
+    context: RequestContext,
+    answer: LongAnswer,
+) -> Iterator[None]:
+    known = _Known()
+    for at in range(0, len(asked), _RESOURCES_PER_STEP):
+        results = [
+            _result_of(each, request, context, known)
+            for each in asked[at : at + _RESOURCES_PER_STEP]
+        ]
+        answer.add(DescribeConfigsResponse(results=results), len(results))
+        yield
+
+
+def _result_of(
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    context: RequestContext,
+    known: _Known,
+) -> DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
+    result = DescribeConfigsResult(resource_type=kind, resource_name=name)
+    try:
+        require_configs(context, Operation.DESCRIBE_CONFIGS, kind, name)
+        result.configs = _describe(resource, request, context.broker, known)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
 
 
 def _once(
