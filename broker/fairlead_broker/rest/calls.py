@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.api_registry import HANDLERS, NO_REPLY, PENDING, RequestContext
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition
+from fairlead_broker.handlers.long_answer import LongAnswer
 from fairlead_broker.peer_check import NO_BROKER_IDS
 from fairlead_broker.rest.http_quotas import HttpQuotas
 from fairlead_broker.rest.peers import PeerUnreachableError
@@ -227,7 +228,9 @@ class KafkaCalls:
             finally:
                 if context.parked is not None:
                     context.parked.cancel()
-        if type(outcome) is bytes:
+        if isinstance(outcome, LongAnswer):
+            outcome = outcome.message
+        elif type(outcome) is bytes:
             outcome, _ = RESPONSES[request.API_KEY].decode(memoryview(outcome), 0, version)
         return Answer(outcome, was_immediate)
 

@@ -607,7 +607,7 @@ def test_topics_that_are_denied_are_refused_within_a_group(stage: Any) -> None:
 def test_groups_that_are_denied_are_not_listed(stage: Any) -> None:
     protocol = SimpleNamespace(state_name="Empty", group_type="classic", protocol_type="consumer")
     for name in ("open", "secret"):
-        group = SimpleNamespace(group_id=name, protocol=protocol)
+        group = SimpleNamespace(group_id=name, protocol=protocol, is_gone=False)
         stage.broker.group_coordinator.groups[name] = group
     stage.authorizer = Denying((CLUSTER, CLUSTER_NAME), (GROUP, "secret"))
     listed = stage.ask(list_groups.ListGroupsRequest(), 4).groups

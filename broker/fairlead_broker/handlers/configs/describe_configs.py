@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation
-from fairlead_broker.coordinator.slicing import in_slices
 from fairlead_broker.handlers.configs.config_access import require_configs
-from fairlead_broker.handlers.long_answer import LongAnswer
-from fairlead_broker.limits import DESCRIBED_A_TURN, TOPICS_PER_REQUEST_MAX
+from fairlead_broker.handlers.in_turns import in_turns
+from fairlead_broker.limits import TOPICS_PER_REQUEST_MAX
 from fairlead_broker.session.log_levels import read_levels
 from fairlead_model.configs.config_values import (
     BROKER_CONFIGS,
@@ -78,37 +77,21 @@ def describe_configs(
         raise RemoteProtocolError(f"DescribeConfigs names {len(request.resources)} resources")
     asked = list(_once(request.resources, context.broker))
     count = sum(len(each.configuration_keys or TOPIC_CONFIGS) for each in asked)
-    if count > DESCRIBED_A_TURN:
-        return context.later(_describe_later(asked, request, context))
-    known = _Known()
-    return DescribeConfigsResponse(
-        results=[_result_of(each, request, context, known) for each in asked]
-    )
-
-
-async def _describe_later(
-    asked: list[DescribeConfigsResource], request: DescribeConfigsRequest, context: RequestContext
-) -> LongAnswer:
-    """Describe, and encode, a few resources at a time, so that others are served between."""
-    answer = LongAnswer(DescribeConfigsResponse(), context.version)
-    await in_slices(_steps(asked, request, context, answer), context.broker.clock)
-    return answer
+    response = DescribeConfigsResponse()
+    return in_turns(context, _steps(asked, request, context, response), count, lambda: response)
 
 
 def _steps(
     asked: list[DescribeConfigsResource],
     request: DescribeConfigsRequest,
     context: RequestContext,
-    answer: LongAnswer,
+    response: DescribeConfigsResponse,
 ) -> Iterator[None]:
     known = _Known()
-    for at in range(0, len(asked), _RESOURCES_PER_STEP):
-        results = [
-            _result_of(each, request, context, known)
-            for each in asked[at : at + _RESOURCES_PER_STEP]
-        ]
-        answer.add(DescribeConfigsResponse(results=results), len(results))
-        yield
+    for number, resource in enumerate(asked, start=1):
+        response.results.append(_result_of(resource, request, context, known))
+        if number % _RESOURCES_PER_STEP == 0:
+            yield
 
 
 def _result_of(

@@ -1,14 +1,16 @@
 """A group of another protocol than the classic one, asked through the handlers of group APIs."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from group_cluster import GroupCluster, commit_code, lead, records_of, run
+import pytest
+from group_cluster import GroupCluster, LaterCall, commit_code, lead, records_of, run
 from other_protocol import KEYS, OtherProtocol
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.removal import expire
+from fairlead_broker.handlers import in_turns
 from fairlead_broker.http.group_families import expose_groups, measure_groups
 from fairlead_broker.measures.exposition import Exposition
 from fairlead_wire.errors import ErrorCode
@@ -43,6 +45,36 @@ def play(
             await story(groups, protocol)
 
     run(begin())
+
+
+def test_very_many_groups_are_listed_while_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 took the loop two thirds of a second."""
+    monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 499)
+
+    async def story(groups: GroupCluster, _: OtherProtocol) -> None:
+        broker = groups.cluster.members[1].broker
+        coordinator = groups.coordinator()
+        for number in range(499):
+            coordinator.add(f"g{number}", OtherProtocol())
+        steps: list[None] = []
+
+        async def noted(taken: Iterator[None], clock: Any) -> None:
+            steps.extend(taken)
+            # What is deleted before it is its turn is not told.
+            coordinator.groups["other"].is_gone = True
+
+        monkeypatch.setattr(in_turns, "in_slices", noted)
+        for told in (500, 499):
+            call = LaterCall(broker, ListGroupsRequest(), 5)
+            assert call.reply is None
+            answer = await call.answer()
+            assert len(answer.message.groups) == told
+            assert len(steps) == 3 + 5
+            steps.clear()
+
+    play(story, tmp_path)
 
 
 def test_it_is_described_listed_and_counted(tmp_path: Path) -> None:

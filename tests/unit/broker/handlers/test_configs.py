@@ -1,14 +1,13 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
 
-import copy
 import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fairlead_broker.handlers import in_turns
 from fairlead_broker.handlers.configs import describe_configs
-from fairlead_broker.handlers.long_answer import PART_MAX, LongAnswer
 from fairlead_model.cluster import BrokerConfigsChanged, GroupConfigsChanged, TopicChanged
 from fairlead_model.configs.config_values import (
     BROKER_CONFIGS,
@@ -22,8 +21,6 @@ from fairlead_wire.messages import alter_configs, incremental_alter_configs
 from fairlead_wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
 )
 from fairlead_wire.messages.list_config_resources import ListConfigResourcesRequest
 
@@ -145,7 +142,7 @@ def test_what_topics_have_in_common_is_described_once_where_their_sets_differ(
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_very_many_topics_are_described_and_encoded_while_others_are_served(
-    stage: Any, monkeypatch: pytest.MonkeyPatch, version: int
+    stage: Any, later_steps: list[None], monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """All configs of 10,000 topics are 44 MB, and took the loop a second to encode."""
     names = [f"t{number}" for number in range(250)]
@@ -157,32 +154,12 @@ def test_very_many_topics_are_described_and_encoded_while_others_are_served(
         include_synonyms=True,
         include_documentation=version >= 3,
     )
-    counts: list[int] = []
-
-    async def noted(steps: Any, clock: Any) -> None:
-        counts.append(len(list(steps)))
-
-    monkeypatch.setattr(describe_configs, "in_slices", noted)
     reply = stage.ask(request, version)
     assert [each.resource_name for each in reply.results] == names
-    assert counts == [26]
-    monkeypatch.setattr(describe_configs, "DESCRIBED_A_TURN", 2**31)
+    assert len(later_steps) == 25 + 3
+    monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 2**31)
     assert reply == stage.ask(request, version)
-    assert counts == [26]
-
-
-@pytest.mark.parametrize("version", range(1, 5))
-def test_a_long_answer_says_for_how_long_its_client_is_held_back(version: int) -> None:
-    answer = LongAnswer(DescribeConfigsResponse(), version)
-    part = [DescribeConfigsResult(resource_name=f"t{number}") for number in range(PART_MAX)]
-    for _ in range(3):
-        answer.add(DescribeConfigsResponse(results=part), len(part))
-    answer.add(DescribeConfigsResponse(), 0)
-    told = copy.copy(answer)
-    told.throttle_time_ms = 77
-    for each, throttle_ms in ((answer, 0), (told, 77)):
-        whole = DescribeConfigsResponse(throttle_time_ms=throttle_ms, results=part * 3)
-        assert b"".join(each.encode(version)) == b"".join(whole.encode(version))
+    assert len(later_steps) == 25 + 3
 
 
 def test_what_is_asked_for_twice_is_told_once(stage: Any) -> None:

@@ -90,7 +90,7 @@ def test_very_many_entities_are_described_in_order_while_others_are_served(
     names = [f"user-{number:03}" for number in random.Random(1).sample(range(1000), 900)]
     entities = [(("user", name),) for name in (*names, None)]
     stage.publish(*(ClientQuotaChanged(entity, {"a": 1.0}) for entity in entities))
-    for most, count in ((901, 0), (900, 8)):
+    for most, count in ((901, 0), (900, 8 + 10)):
         monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", most)
         reply = ask(stage, 1, strict=False)
         told = [entry.entity[0].entity_name for entry in reply.entries]

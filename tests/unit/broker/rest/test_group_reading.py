@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from group_cluster import NO_DELAY, GroupCluster, run
@@ -10,6 +10,7 @@ from replica_cluster import ReplicaCluster
 
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.group.consumer_protocol import encode_assignment
+from fairlead_broker.handlers import in_turns
 from fairlead_broker.rest.calls import KafkaCalls
 from fairlead_broker.rest.group_reading import committed_offsets, describe_group, list_groups
 from fairlead_broker.rest.problems import ProblemError
@@ -39,6 +40,31 @@ class Request:
         self.path = {"consumer_group_id": "seen"}
         self.deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
         self.slices = Slices()
+
+
+def test_very_many_groups_are_listed_by_http(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is encoded for Kafka's clients while others are served is a list of groups here."""
+    monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 100)
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            for number in range(101):
+                groups.coordinator().ensure(f"g{number}")
+
+            class Host:
+                broker = cluster.members[1].broker
+                listener = peers = None
+                tasks: ClassVar[set[Any]] = set()
+
+            host: Any = Host()
+            request: Any = Request(KafkaCalls(host, "h", ANONYMOUS, None))
+            assert len(await list_groups(request)) == 101
+
+    run(story())
 
 
 def test_what_is_left_out_of_a_list_is_no_denial(tmp_path: Path) -> None:
