@@ -18,6 +18,9 @@ STEP_BYTES: Final = 16 * 1024
 """What `feed` should be given at once: some 5 ms at worst, if every byte is a bracket."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
+_TEXT_OR_BLANKS: Final = re.compile(
+    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|[^" \t\r\n]++)|[ \t\r\n]++', re.DOTALL
+)
 _REST_OF_TEXT: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _QUOTE, _OPEN_OBJECT, _CLOSE_OBJECT = b'"'[0], b"{"[0], b"}"[0]
 _OPEN_ARRAY, _CLOSE_ARRAY = b"["[0], b"]"[0]
@@ -164,6 +167,11 @@ def _match_end(buffer: bytearray, at: int) -> int:
     return at if found is None else found.end()
 
 
+def _shortest(found: re.Match[bytes]) -> bytes:
+    """Return what is no blank as it stands, and one blank for many."""
+    return found[1] or b" "
+
+
 def require_few_parts(data: bytes, parts_max: int) -> None:
     """Count the parts of a JSON text as those of an object in a stream; OversizedError."""
     for parts, found in enumerate(_TOKEN.finditer(data), 1):
@@ -256,6 +264,7 @@ class RecordsFrames(_Frames):
     def _outside(self, start: int, end: int) -> None:
         around = self._around
         if start < end:
-            around += self._buffer[start:end]
+            # Indented documents have a line and more of blanks between any two records.
+            around += _TEXT_OR_BLANKS.sub(_shortest, self._buffer[start:end])
         if len(around) > self._around_bytes_max:
             raise OversizedError(f"more than {self._around_bytes_max} bytes around the records")

@@ -135,6 +135,26 @@ def test_parts_of_records_are_none_of_what_is_around_them() -> None:
     assert len(frames.finish()["records"]) == len(found) == 10_000
 
 
+def test_blanks_around_records_are_no_part_of_what_is_bounded() -> None:
+    """A document that is indented for people could have some ten thousands of records only."""
+    frames = RecordsFrames(**LIMITS, around_bytes_max=10_000)
+    found: list[bytes] = []
+    document = {"a": 'b  "c" \\', "records": [{"value": number} for number in range(1_000)], "d": 1}
+    data = json.dumps(document, indent=16).replace("\n", "\r\n").encode()
+    for piece in cut(data, 1):
+        frames.feed(piece, found)
+    assert frames.finish() == document | {"records": [None] * 1_000}
+    assert [json.loads(each) for each in found] == document["records"]
+
+
+@pytest.mark.parametrize("wrong", [b'"x":1 \n 2', b'"x":tr \tue', b'"x":"a" \r "b"'])
+def test_blanks_still_part_what_they_parted(wrong: bytes) -> None:
+    frames = RecordsFrames(**LIMITS, around_bytes_max=1000)
+    with pytest.raises(JsonError):
+        frames.feed(b'{"records":[{}],' + wrong + b"}", [])
+        frames.finish()
+
+
 @pytest.mark.parametrize("data", [b"[]" * 101, b'"a",' * 201, b'"\\""[' * 101])
 def test_parts_are_counted(data: bytes) -> None:
     require_few_parts(data, 202)
