@@ -271,6 +271,9 @@ def test_methods_that_a_path_does_not_have(client: RestClient) -> None:
     head = client.ask("HEAD", "/brokers")
     assert (head.status, head.body) == (200, b"")
     assert client.ask("OPTIONS", "/nowhere").status == 404
+    answer = exchange(client, b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 204 ")
+    assert b"\r\nAllow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n" in answer
 
 
 def test_names_and_pages_that_are_not_known(client: RestClient) -> None:

@@ -35,7 +35,10 @@ class Router:
     def __init__(self, operations: Iterable[RestOperation]) -> None:
         self._root: dict[str, Any] = {}
         self._parts_max = 0
+        self._operations: dict[str, RestOperation] = {}
+        """An operation of each method."""
         for operation in operations:
+            self._operations.setdefault(operation.method, operation)
             node = self._root
             parts = operation.path.split("/")[1:]
             self._parts_max = max(self._parts_max, len(parts))
@@ -70,7 +73,12 @@ class Router:
         )
 
     def methods_at(self, raw_path: str) -> list[str]:
-        """Return the methods that a path has; none where there is no such path."""
+        """Return the methods that a path has; none where there is no such path.
+
+        `*` means this server, whatever the path (RFC 9110, section 9.3.7).
+        """
+        if raw_path == "*":
+            return allowed(self._operations)
         methods = self._methods(self._root, self._parts(raw_path), 0)
         return [] if methods is None else allowed(methods)
 

@@ -66,6 +66,13 @@ def test_a_path_that_is_none(method: str, path: str, status: int) -> None:
     assert caught.value.status == status
 
 
+def test_methods_of_a_path_and_of_the_whole_server() -> None:
+    assert ROUTER.methods_at("/brokers") == ["GET", "HEAD", "OPTIONS"]
+    assert ROUTER.methods_at("/nowhere") == []
+    every = {"GET", "HEAD", "OPTIONS"} | {operation.method for operation in OPERATIONS}
+    assert ROUTER.methods_at("*") == sorted(every), "RFC 9110, section 9.3.7"
+
+
 def test_each_operation_is_found_by_its_own_path() -> None:
     for operation in OPERATIONS:
         path = "/".join("1" if part.startswith("{") else part for part in operation.path.split("/"))
