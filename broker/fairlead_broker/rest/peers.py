@@ -8,6 +8,10 @@ A connection carries one request at a time, because a parked one would hold up t
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
+import ssl
 from typing import TYPE_CHECKING, Any
 
 from fairlead_broker.limits import REST_PEER_CONNECTIONS_MAX
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from fairlead_broker.tasks.leader_connection import LeaderConnection
     from fairlead_model.cluster import ClusterImage
     from fairlead_wire.message import Message
+
+
+logger = logging.getLogger(__name__)
 
 
 class PeerUnreachableError(Exception):
@@ -52,6 +59,20 @@ class _Peer:
         for connection in (*self.idle, *self.busy):
             connection.close()
         self.idle.clear()
+
+
+def _reason(error: Exception) -> str:
+    """Say why a broker could not be asked, without its address: clients are told of it."""
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    if isinstance(error, PeerProofError):
+        return "it does not prove that it is a broker of this cluster"
+    if isinstance(error, RemoteProtocolError):
+        return str(error)
+    number = getattr(error, "errno", None)
+    if number in errno.errorcode and not isinstance(error, ssl.SSLError):
+        return os.strerror(number)
+    return "it cannot be reached"
 
 
 class Peers:
@@ -91,9 +112,9 @@ class Peers:
                 was_sent = True
                 return await self._exchange(peer, connection, request, version, deadline_s)
         except (OSError, TimeoutError, PeerProofError, RemoteProtocolError) as error:
-            reason = str(error) or type(error).__name__
+            logger.debug("broker %d cannot be asked: %s", broker_id, error)
             raise PeerUnreachableError(
-                f"broker {broker_id} cannot be asked: {reason}", was_sent=was_sent
+                f"broker {broker_id} cannot be asked: {_reason(error)}", was_sent=was_sent
             ) from error
 
     async def _exchange(
