@@ -176,7 +176,10 @@ def _life_by_claim(token: str) -> float:
 
 def _seconds(said: Any) -> float:
     """Return a finite number of seconds; ValueError, TypeError. JSON can hold NaN here."""
-    seconds = float(said)
+    try:
+        seconds = float(said)
+    except OverflowError:
+        seconds = math.inf
     if not math.isfinite(seconds):
         raise ValueError("a token that never ends is asked for never again")
     return seconds

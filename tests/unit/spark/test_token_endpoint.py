@@ -107,6 +107,15 @@ def test_a_token_of_unknown_life_is_used_once(server: TokenServer, endpoint: Tok
     assert len(server.asked) == 2
 
 
+def test_a_claim_that_is_no_time_says_nothing_of_a_tokens_life(
+    server: TokenServer, endpoint: TokenEndpoint
+) -> None:
+    token = ISSUER.sign(exp=10**400)
+    server.answer = lambda: (200, {"access_token": token})
+    assert [read_token(endpoint), read_token(endpoint)] == [token, token]
+    assert len(server.asked) == 2
+
+
 def test_while_the_endpoint_fails_a_token_is_used_to_its_end(
     server: TokenServer, endpoint: TokenEndpoint, clock: Clock
 ) -> None:
@@ -138,6 +147,7 @@ def test_while_the_endpoint_fails_a_token_is_used_to_its_end(
         ((200, granted("t", expires_in="x")), SourceError, "answers with what is no token"),
         ((200, granted("t", expires_in=math.inf)), SourceError, "answers with what is no token"),
         ((200, granted("t", expires_in="nan")), SourceError, "answers with what is no token"),
+        ((200, granted("t", expires_in=10**400)), SourceError, "answers with what is no token"),
         ((200, " " * 300_000), SourceError, "no token: more than 262144 bytes"),
     ],
 )
