@@ -38,8 +38,6 @@ _ENDED: Final = (
     " The task's transaction was ended: it took longer than kafka.transaction.timeout.ms, or "
     "another attempt or driver took its place"
 )
-# The broker may have appended the batch before it said so.
-_UNKNOWN: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 @dataclass
@@ -235,7 +233,6 @@ class BatchSender:
         for where in asked.places:
             answer = answers.get(where)
             if answer is None:
-                self._lanes[where].batches[0].may_be_written = True
                 self._put_off(where, f"broker {leader} answers nothing")
             else:
                 self._judge(where, leader, error_of(answer.error_code), answer.error_message)
@@ -249,7 +246,8 @@ class BatchSender:
             lane.failing_since, lane.not_before = None, 0.0
             return
         text = f"{error.name}: {said or error.description}"
-        if error in _TOO_LARGE and batch.records > 1 and not batch.may_be_written:
+        if error in _TOO_LARGE and batch.records > 1:
+            # Should an attempt before have written it after all, a half is refused for its numbers.
             lane.batches.popleft()
             self.batch_bytes_max[where.topic] = len(batch.data) // 2
             first, second = halve(batch)
@@ -262,7 +260,6 @@ class BatchSender:
                 f"{batch.records} rows cannot be written to {where}: broker {leader} answers "
                 f"{text}{ended}"
             )
-        batch.may_be_written |= error in _UNKNOWN
         self._cluster.forget_leaders()
         self._put_off(where, f"broker {leader} answers {text}")
 
@@ -274,7 +271,6 @@ class BatchSender:
             self._cluster.drop(connection)
         self._cluster.forget_leaders()
         for where in places:
-            self._lanes[where].batches[0].may_be_written |= connection is not None
             self._put_off(where, reason)
 
     def _put_off(self, where: TopicPartition, reason: str) -> None:

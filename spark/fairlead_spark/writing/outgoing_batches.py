@@ -46,15 +46,11 @@ class BatchShape:
 
 @dataclass
 class OutgoingBatch:
-    """One batch of one partition.
-
-    `may_be_written`: it was sent, and no reply says what became of it.
-    """
+    """One batch of one partition."""
 
     where: TopicPartition
     data: bytes | bytearray
     records: int
-    may_be_written: bool = False
 
 
 def build_batches(
@@ -103,7 +99,7 @@ def build_batches(
 def halve(batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch]:
     """Two batches of the same records, with the same numbers, for a broker that found it too large.
 
-    Only for one that was surely not written: a half is no repetition of the whole.
+    A half is no repetition of the whole: a broker that has that refuses it.
     """
     records = decode_batch(batch.data)
     (_, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, count) = (

@@ -183,14 +183,26 @@ def test_one_record_that_is_too_large_for_its_topic(clusters: list[FakeCluster])
         write(cluster, batch(value=[b"x" * 200]), value=0)
 
 
-def test_a_batch_that_may_be_written_is_not_cut(clusters: list[FakeCluster]) -> None:
-    """Its halves would be no repetition of it."""
+def test_a_batch_that_is_too_large_is_cut_although_its_first_attempt_had_no_answer(
+    clusters: list[FakeCluster],
+) -> None:
+    def fault(_where: TopicPartition, attempt: int) -> Fault:
+        return LOST_BEFORE if attempt == 1 else None
+
+    clusters.append(cluster := FakeCluster(1, fault=fault, batch_bytes_max=900))
+    values = [b"%03d" % number for number in range(1000)]
+    write(cluster, batch(value=values), value=0)
+    assert cluster.values(0) == values
+
+
+def test_a_half_of_a_batch_that_was_written_is_refused(clusters: list[FakeCluster]) -> None:
+    """It is no repetition of the whole. The topic takes less since the first attempt."""
 
     def fault(_where: TopicPartition, attempt: int) -> Fault:
-        return LOST_BEHIND if attempt == 1 else ErrorCode.MESSAGE_TOO_LARGE
+        return (LOST_BEHIND, ErrorCode.MESSAGE_TOO_LARGE, None)[min(attempt - 1, 2)]
 
     clusters.append(cluster := FakeCluster(1, fault=fault))
-    with pytest.raises(SinkError, match="MESSAGE_TOO_LARGE"):
+    with pytest.raises(SinkError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
         write(cluster, batch(value=[b"1", b"2"]), value=0)
     assert cluster.values(0) == [b"1", b"2"]
 
