@@ -384,6 +384,27 @@ def test_a_log_that_ends_before_what_was_read(topics: Topics) -> None:
     assert query.values == list(range(20, 25))
 
 
+def test_the_group_of_a_query_whose_log_was_truncated_goes_back_to_its_end(topics: Topics) -> None:
+    topics.fill(topics.create("truncated", 1), 0, 20, partitions=1)
+    options = {"kafka.group.id": "truncated-job", "failOnDataLoss": "false"}
+    query = Query(topics.bootstrap, "truncated", **options)
+    start, _ = query.plan()
+    read = query.done = start | {"truncated": {"0": 90}}
+    start, end = query.plan()
+    assert committed(topics.bootstrap, "truncated-job", "truncated", 1) == [90]
+    # As Spark does before each batch, for the one before.
+    query.reader.commit(read)
+    query.run_batch(start, end)
+    query.run()
+    assert committed(topics.bootstrap, "truncated-job", "truncated", 1) == [20]
+    # Otherwise it goes forward only: Spark tells of some batches twice.
+    topics.fill("truncated", 20, 5, partitions=1)
+    before = query.done
+    query.run()
+    query.reader.commit(before)
+    assert committed(topics.bootstrap, "truncated-job", "truncated", 1) == [25]
+
+
 def test_nobody_answers() -> None:
     options = parse_source_options(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "any"}, is_stream=True

@@ -128,8 +128,13 @@ class GroupMember:
         )
         self._check(self._ask(request, HEARTBEAT_VERSION).error_code)
 
-    def commit(self, positions: PartitionValues) -> None:
-        """Commit ends of batches, as a member that has these partitions."""
+    def commit(
+        self, positions: PartitionValues, set_back: frozenset[TopicPartition] = frozenset()
+    ) -> None:
+        """Commit ends of batches, as a member that has these partitions.
+
+        Those of `set_back` may lie before what this driver has committed.
+        """
         claim = frozenset(positions)
         if claim != self._claim or not self._is_current or not self._is_alone:
             self._join(claim)
@@ -147,7 +152,7 @@ class GroupMember:
         # Before it reads, so that what another driver has left open is aborted.
         self._transaction.take()
         stored = self._read(own)
-        due = choose_offsets(own, stored, self._written)
+        due = choose_offsets(own, stored, self._written - set_back)
         if due:
             self._write(due)
 

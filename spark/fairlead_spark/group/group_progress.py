@@ -10,6 +10,7 @@ The member lives in a thread: it has to answer its coordinator while Spark works
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from fairlead_spark import limits
@@ -18,7 +19,7 @@ from fairlead_spark.cluster import CONNECTION_ERRORS, PassingError
 from fairlead_spark.errors import FencedError, OptionError, SourceError
 from fairlead_spark.group.group_member import GroupMember
 from fairlead_spark.group.group_membership import Instance
-from fairlead_spark.offsets import PartitionValues
+from fairlead_spark.offsets import PartitionValues, TopicPartition
 from fairlead_spark.options import Subscription
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,10 @@ class GroupProgress:
         self._changed = threading.Condition()
         self._wanted: PartitionValues = _NOTHING
         self._done: PartitionValues = _NOTHING
+        self._truncated: set[TopicPartition] = set()
+        """Their logs end before what was read: the query's next position lies there."""
+        self._set_back: frozenset[TopicPartition] = frozenset()
+        """What is wanted lies before what was wanted, because the log was truncated."""
         self._has_joined = False
         self._failure: Exception | None = None
         """Why the last try failed."""
@@ -62,6 +67,9 @@ class GroupProgress:
                 self._is_in_trouble = False
             if positions == self._done:
                 return False
+            back = {each for each in self._truncated if self._lies_before(each, positions)}
+            self._truncated -= back
+            self._set_back |= back
             self._wanted = dict(positions)
             self._changed.notify_all()
             if self._thread is None:
@@ -78,6 +86,15 @@ class GroupProgress:
                 )
             self._is_in_trouble = not is_done
             return is_done
+
+    def note_truncated(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let the query's next positions set the group back: it goes on where these logs end."""
+        with self._changed:
+            self._truncated.update(partitions)
+
+    def _lies_before(self, where: TopicPartition, positions: PartitionValues) -> bool:
+        now, before = positions.get(where), self._wanted.get(where)
+        return now is not None and before is not None and now < before
 
     def close(self) -> None:
         """Leaves the group."""
@@ -139,14 +156,15 @@ class GroupProgress:
 
     def _do(self) -> None:
         with self._changed:
-            wanted, is_due = self._wanted, self._is_due()
+            wanted, set_back, is_due = self._wanted, self._set_back, self._is_due()
         if is_due:
-            self._member.commit(wanted)
+            self._member.commit(wanted, set_back)
         else:
             self._member.stay()
         with self._changed:
             self._has_joined, self._failure = True, None
             self._done = wanted
+            self._set_back -= set_back
             self._changed.notify_all()
 
     def _is_due(self) -> bool:

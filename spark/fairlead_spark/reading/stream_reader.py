@@ -277,11 +277,14 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not find_regressions(positions, latest):
                 return latest
             cluster.forget_leaders()
-        for each in find_regressions(positions, latest)[:1]:
+        truncated = find_regressions(positions, latest)
+        for each in truncated[:1]:
             self._lose(
                 f"{each} ends at offset {latest[each]}, before {positions[each]}, which was "
                 "already read: records were lost, or the topic was made again"
             )
+        if self._progress is not None:
+            self._progress.note_truncated(truncated)
         return latest
 
     def _lose(self, what: str) -> None:
