@@ -9,6 +9,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from fairlead_bench.loads.process_usage import read_cpu
 from fairlead_bench.project import child_environment
 
 FINISH_TIMEOUT_S: Final = 180
+# Ten times what the longest load takes on a slow machine: its broker hangs, or is gone.
+LOAD_TIMEOUT_S: Final = 600
 # A single-threaded client that uses this share of a core, or one with a sender thread that uses
 # more than this of both together, had no time left to offer more load.
 CLIENT_BOUND_SHARE: Final = 0.9
@@ -59,6 +62,9 @@ def run_load(module: str, arguments: dict[str, object], *, pids: Sequence[int]) 
     )
     assert process.stdin is not None
     assert process.stdout is not None
+    watchdog = threading.Timer(LOAD_TIMEOUT_S, process.kill)
+    watchdog.daemon = True
+    watchdog.start()
     try:
         if process.stdout.readline().strip() != "ready":
             raise LoadFailedError(f"{module} {arguments} did not get ready")
@@ -68,9 +74,11 @@ def run_load(module: str, arguments: dict[str, object], *, pids: Sequence[int]) 
         line = process.stdout.readline()
         after_s = read_cpu(pids)
         if not line:
-            raise LoadFailedError(f"{module} {arguments} ended without a result")
+            reason = "ended" if watchdog.is_alive() else f"was killed after {LOAD_TIMEOUT_S} s"
+            raise LoadFailedError(f"{module} {arguments} {reason} without a result")
         process.wait(FINISH_TIMEOUT_S)
     finally:
+        watchdog.cancel()
         if process.poll() is None:
             process.kill()
             process.wait()

@@ -34,6 +34,8 @@ class Sender(threading.Thread):
         self._request = ("POST", path, body, {"Content-Type": content_type})
         self._count = count
         self.failures = 0
+        self.error: Exception | None = None
+        """What it ended with before it had sent everything."""
 
     def send(self) -> None:
         self._connection.request(*self._request)
@@ -44,8 +46,11 @@ class Sender(threading.Thread):
             self.failures += 1
 
     def run(self) -> None:
-        for _ in range(self._count):
-            self.send()
+        try:
+            for _ in range(self._count):
+                self.send()
+        except (OSError, http.client.HTTPException) as error:
+            self.error = error
 
 
 def main() -> None:
@@ -70,6 +75,9 @@ def main() -> None:
             sender.start()
         for sender in senders:
             sender.join()
+        for sender in senders:
+            if sender.error is not None:
+                raise RuntimeError("a connection ended") from sender.error
         failures = sum(sender.failures for sender in senders)
         if failures:
             raise RuntimeError(f"{failures} requests failed")

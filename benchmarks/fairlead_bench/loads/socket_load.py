@@ -174,7 +174,10 @@ class FetchConnection:
     def receive(self) -> tuple[int, int]:
         """Bytes read, and how many replies they completed."""
         if not self._reply_left:
-            self._size_bytes += self.socket.recv(4 - len(self._size_bytes))
+            part = self.socket.recv(4 - len(self._size_bytes))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            self._size_bytes += part
             if len(self._size_bytes) == 4:
                 self._reply_left = struct.unpack(">i", self._size_bytes)[0]
                 self._size_bytes = b""
