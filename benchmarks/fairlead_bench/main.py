@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
+from fairlead_bench.arguments import PEERS, at_least_one, names_among
 from fairlead_bench.loads.guest_memory import touch_memory
 from fairlead_bench.loads.process_usage import read_memory_mb
 from fairlead_bench.peers.fairlead_cluster import FairleadCluster
@@ -65,16 +66,24 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         prog="benchmarks/run.py",
         description="Measure Fairlead and Apache Kafka, alternating in one run.",
     )
-    parser.add_argument("--repetitions", type=int, help="of each load (default 5, quick 2)")
     parser.add_argument(
-        "--runs", type=int, help="kills of a broker (default 5, quick 2; promises: 10, quick 3)"
+        "--repetitions", type=at_least_one, help="of each load (default 5, quick 2)"
     )
-    parser.add_argument("--quick", action="store_true", help="small loads: at most three minutes")
-    parser.add_argument("--peers", default="fairlead,kafka", help="which of them to run")
+    parser.add_argument(
+        "--runs",
+        type=at_least_one,
+        help="kills of a broker (default 5, quick 2; promises: 10, quick 3)",
+    )
+    parser.add_argument("--quick", action="store_true", help="small loads: a first look")
+    parser.add_argument(
+        "--peers", type=names_among(PEERS), default="fairlead,kafka", help="which of them to run"
+    )
     groups = ["start", replicated.GROUP, failover.GROUP, compaction.GROUP, spark.GROUP]
     groups += [rest.GROUP, promise_cells.GROUP, partition_counts.GROUP, tls.GROUP]
-    loads = ", ".join([*SCENARIOS, *groups])
-    parser.add_argument("--only", help=f"loads, comma-separated: {loads}")
+    loads = [*SCENARIOS, *groups]
+    parser.add_argument(
+        "--only", type=names_among(loads), help=f"loads, comma-separated: {', '.join(loads)}"
+    )
     parser.add_argument("--spark", action="store_true", help="also what only --only=spark measures")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--data", type=Path, help="folder for data (default: beside the results)")
@@ -94,7 +103,7 @@ class Run:
         )
         everything = {*SCENARIOS, "start", replicated.GROUP, failover.GROUP}
         everything |= {compaction.GROUP, rest.GROUP}
-        chosen = set(options.only.split(",")) if options.only else everything
+        chosen = set(options.only) if options.only else everything
         if "fetch" in chosen:
             chosen.add("consume")  # which writes what both read
         self.scenarios = {name: load for name, load in SCENARIOS.items() if name in chosen}
@@ -116,11 +125,10 @@ class Run:
         self.results = Results()
         self.makers: dict[str, Callable[[Path], Peer]] = {}
         self.cluster_makers: dict[str, replicated.Maker] = {}
-        names = options.peers.split(",")
-        if "fairlead" in names:
+        if "fairlead" in options.peers:
             self.makers["fairlead"] = FairleadPeer
             self.cluster_makers["fairlead"] = FairleadCluster
-        if "kafka" in names:
+        if "kafka" in options.peers:
             distribution = ensure_kafka()
             self.makers["kafka"] = lambda data: KafkaPeer(distribution, data)
             self.cluster_makers["kafka"] = lambda data: KafkaCluster(distribution, data)
@@ -291,6 +299,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if not run.results.samples and not run.results.values:
+        print(
+            "nothing was measured: these loads are of fairlead alone, and --peers leaves it out",
+            file=sys.stderr,
+        )
+        return 2
     machine = describe_machine()
     title = (
         f"Fairlead and Apache Kafka {read_version(POM)} on {machine['cpu']}, "

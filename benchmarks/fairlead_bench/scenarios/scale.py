@@ -20,12 +20,13 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from fairlead_bench.arguments import PEERS, layouts, names_among
 from fairlead_bench.loads.process_usage import read_memory_mb
 from fairlead_bench.peers.cluster import Cluster
 from fairlead_bench.peers.cluster_state import wait_until_in_sync, wait_until_serving
 from fairlead_bench.peers.fairlead_cluster import FairleadCluster
 from fairlead_bench.peers.kafka_cluster import KafkaCluster
-from fairlead_bench.peers.kafka_distribution import ensure_kafka
+from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensure_kafka
 from fairlead_bench.project import PROJECT
 from fairlead_bench.scenarios.many_partitions import create_partitions, time_failover, time_return
 
@@ -86,8 +87,15 @@ def measure(
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/scale.py", description=__doc__)
-    parser.add_argument("--partitions", default="1000:one,10000", help="how many, comma-separated")
-    parser.add_argument("--peers", default="fairlead", help="fairlead, kafka or both")
+    parser.add_argument(
+        "--partitions",
+        type=layouts,
+        default="1000:one,10000",
+        help="how many, comma-separated; with :one one broker leads all of them",
+    )
+    parser.add_argument(
+        "--peers", type=names_among(PEERS), default="fairlead", help="fairlead, kafka or both"
+    )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--data", type=Path, help="folder for data (default: beside the results)")
     return parser.parse_args(arguments)
@@ -98,16 +106,20 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(stderr=options.output == "json")
     base = options.data or PROJECT / ".cache"
     base.mkdir(parents=True, exist_ok=True)
+    makers: dict[str, Callable[[Path], Cluster]] = {"fairlead": FairleadCluster}
+    if "kafka" in options.peers:
+        try:
+            distribution = ensure_kafka()
+        except KafkaUnavailableError as error:
+            print(f"Apache Kafka cannot be run: {error}", file=sys.stderr)
+            return 2
+        makers["kafka"] = lambda data: KafkaCluster(distribution, data)
     results: dict[str, dict[str, float]] = {}
-    for peer in options.peers.split(","):
-        for layout in options.partitions.split(","):
+    for peer in options.peers:
+        for layout in options.partitions:
             count, _, led_by = layout.partition(":")
             folder = Path(tempfile.mkdtemp(prefix="scale-", dir=base))
-            cluster = (
-                FairleadCluster(folder)
-                if peer == "fairlead"
-                else KafkaCluster(ensure_kafka(), folder)
-            )
+            cluster = makers[peer](folder)
             try:
                 results[f"{peer} {layout}"] = measure(
                     cluster, int(count), is_led_by_one=led_by == "one", say=console.print
