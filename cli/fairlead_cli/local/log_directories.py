@@ -8,10 +8,12 @@ that has been emptied (`fairlead broker disks ID --drain`) may go.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.log.files.file_names import parse_partition_directory
+from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
 from fairlead_model.configs.setting_sources import read_properties
 
@@ -32,7 +34,8 @@ def choose_log_directories(layout: Layout, settings: dict[str, str]) -> tuple[st
                 raise InputError(
                     f"broker {broker_id} has logs in {folder}, and log.dirs leaves it out",
                     hint=f"Name {folder.parent} in --set {LOG_DIRS}=…, too, and empty it:  "
-                    f"fairlead broker disks {broker_id} --drain {folder} --wait\n"
+                    f"fairlead broker disks {broker_id} --drain {shlex.quote(str(folder))} --wait"
+                    f"{data_arguments(layout.root)}\n"
                     "To lose what is in there, rename it.",
                 )
     return chosen

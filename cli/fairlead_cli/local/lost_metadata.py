@@ -42,8 +42,9 @@ def refuse_lost_metadata(layout: Layout, store: str | None, chosen: tuple[str, .
         f"  fairlead metadata restore metadata.json{data}\n"
         f"  cp -r COPY {shlex.quote(str(layout.controller_directory))}\n"
         "or name where in ZooKeeper it is with --store, or take another folder with --data DIR.\n"
-        "To begin anew without what the brokers have, move it away first:\n"
-        f"  mv {folders} /tmp",
+        "To begin anew without what the brokers have, rename it first:\n"
+        # Each where it is: with several disks their names are the same, and /tmp may be emptied.
+        f'  for each in {folders}; do mv "$each" "$each.old"; done',
     )
 
 

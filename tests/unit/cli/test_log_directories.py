@@ -59,3 +59,15 @@ def test_one_may_be_added_and_none_with_logs_left_out(tmp_path: Path) -> None:
     (tmp_path / "two").rename(tmp_path / "away")
     layout = started(tmp_path, "data")
     assert find_log_directories(layout, 1) == (tmp_path / "data/broker-1",)
+
+
+def test_the_command_that_empties_a_folder_can_be_pasted(tmp_path: Path) -> None:
+    layout = started(tmp_path, "disk one", "two")
+    folder = tmp_path / "disk one/broker-0"
+    with pytest.raises(InputError, match="leaves it out") as caught:
+        started(tmp_path, "two")
+    assert (
+        (caught.value.hint or "")
+        .splitlines()[0]
+        .endswith(f"  fairlead broker disks 0 --drain '{folder}' --wait --data {layout.root}")
+    )

@@ -1,5 +1,6 @@
 """A folder with data of brokers and no metadata: no cluster begins over it."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,20 @@ def test_data_without_metadata_is_refused_with_what_to_do(tmp_path: Path) -> Non
     assert hint is not None
     assert f"fairlead metadata restore metadata.json --data '{layout.root}'" in hint
     assert f"cp -r COPY '{layout.controller_directory}'" in hint
-    assert f"mv '{layout.broker_directory(0)}' /tmp" in hint
+
+
+def test_the_command_that_renames_the_data_of_several_disks_works(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "data of mine")
+    layout.broker_directory(0).mkdir(parents=True)
+    disks = [tmp_path / "first disk", tmp_path / "second"]
+    folders = [broker_data(disk / "broker-0") for disk in disks]
+    chosen = tuple(map(str, disks))
+    with pytest.raises(InputError) as caught:
+        refuse_lost_metadata(layout, None, chosen)
+    command = (caught.value.hint or "").splitlines()[-1]
+    subprocess.run(["bash", "-ec", command], check=True)
+    refuse_lost_metadata(layout, None, chosen)
+    assert [folder.with_name("broker-0.old").is_dir() for folder in folders] == [True, True]
 
 
 def test_data_on_other_disks_counts(tmp_path: Path) -> None:
