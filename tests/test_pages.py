@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("broker", "operator", "cli", "spark")
@@ -32,6 +33,7 @@ FOLDERS = {
     for path in folder.iterdir()
     if path.is_dir() and not path.name.startswith(".")
 }
+JOB = re.compile(r"fairlead spark run (\S+\.yaml)")
 # What is no file of the project, though it looks like one.
 OTHERS = {
     "application/json",
@@ -100,6 +102,19 @@ def test_lines_fit_a_screen(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_paths_of_the_project_are_there(page: Path) -> None:
     assert not missing_paths(page.read_text(), page.parent)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_a_job_that_is_run_by_hand_has_its_topic_made_first(page: Path) -> None:
+    """Nothing is made by use on a laptop, and the sample topics are not those of jobs."""
+    for block in FENCED.findall(page.read_text()):
+        before: list[str] = []
+        for line in block.splitlines():
+            job = JOB.search(line)
+            if job is not None:
+                topic = yaml.safe_load((ROOT / job[1]).read_text())["spec"]["sink"]["topic"]
+                assert any(f"fairlead topic create {topic}" in each for each in before), line
+            before.append(line)
 
 
 def test_an_overlong_line_is_found() -> None:
