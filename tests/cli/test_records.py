@@ -48,6 +48,13 @@ def test_a_topic_is_created_altered_described_and_deleted(cluster: Cli) -> None:
     assert "topic 'life' does not exist" in gone.err
 
 
+def test_a_topic_that_a_manifest_declares_is_not_deleted_and_the_way_is_told(cluster: Cli) -> None:
+    refused = cluster("topic", "delete", "orders")
+    assert refused.code == 1
+    assert "'orders': a manifest declares it (POLICY_VIOLATION)\n" in refused.err
+    assert "Leave the manifest out at the next `fairlead up`" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -17,6 +17,10 @@ Examples:
   fairlead topic delete orders
   fairlead topic delete orders payments --if-exists
 """
+DECLARED = (
+    "Leave the manifest out at the next `fairlead up`, and the topic may be deleted. On Kubernetes "
+    "delete the Topic; with reclaimPolicy Delete the records go, too."
+)
 
 
 @click.command("delete", epilog=EPILOG)
@@ -36,6 +40,7 @@ def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str 
         fetch_metadata,
     )
     from fairlead_cli.client.target import resolve_bootstrap
+    from fairlead_cli.errors import CliError
     from fairlead_cli.several_names import report_missing
 
     admin = build_admin(resolve_bootstrap(bootstrap, data))
@@ -47,7 +52,11 @@ def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str 
             click.echo(f"Deleted topic {name}.")
         except KafkaException as exception:
             error = exception.args[0]
-            if error.name() not in UNKNOWN_TOPIC_NAMES:
+            if error.name() == "POLICY_VIOLATION":
+                # The request that librdkafka sends has no room for the broker's own words.
+                what = f"cannot delete topic '{name}': a manifest declares it (POLICY_VIOLATION)"
+                errors.append(CliError(what, hint=DECLARED))
+            elif error.name() not in UNKNOWN_TOPIC_NAMES:
                 errors.append(build_error(f"cannot delete topic '{name}'", error))
             elif not if_exists:
                 topics = list(fetch_metadata(admin).topics)
