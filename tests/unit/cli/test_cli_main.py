@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -358,3 +359,22 @@ def test_completion_after_a_misspelt_verb_is_empty() -> None:
         standalone_mode=True,
     )
     assert (result.exit_code, result.output.strip()) == (0, "")
+
+
+def test_the_page_of_the_command_has_all_verbs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    groups = {
+        "topic": TOPIC_VERBS,
+        "broker": BROKER_VERBS,
+        "group": GROUP_VERBS,
+        "acl": ACL_VERBS,
+        "user": USER_VERBS,
+        "quota": QUOTA_VERBS,
+    }
+    named = set()
+    for code in re.findall(r"`([^`\n]+)`", page):
+        first, *rest = code.split()
+        # `group list|describe` names both.
+        named |= {first, *(f"{first} {verb}" for verb in (rest or [""])[0].split("|"))}
+    wanted = {f"{name} {verb}" for name, verbs in groups.items() for verb in verbs}
+    assert VERBS.keys() | wanted <= named
