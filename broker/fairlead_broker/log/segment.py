@@ -23,7 +23,7 @@ from fairlead_broker.log.files.file_names import (
 )
 from fairlead_broker.log.files.file_slice import OpenFile, SegmentFile
 from fairlead_broker.log.files.read_cache import ReadCache
-from fairlead_broker.log.index.index_builder import IndexBuilder
+from fairlead_broker.log.index.index_builder import IndexBuilder, check_offset
 from fairlead_broker.log.index.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile, write_index
 from fairlead_broker.log.index.index_sanity import batches_fit, ends_fit
 from fairlead_broker.log.index.transaction_index import TransactionIndex
@@ -334,7 +334,8 @@ class Segment:
     def next_offset_after(self, position: int) -> int:
         """Return the offset behind the last batch, by a walk from a boundary; else the base."""
         next_offset = self.base_offset
-        for _, header in self.headers(position):
+        for at, header in self.headers(position):
+            check_offset(at, header, self.base_offset)
             next_offset = header.next_offset
         return next_offset
 

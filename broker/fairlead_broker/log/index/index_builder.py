@@ -4,7 +4,8 @@ An offset entry is due when more than `index.interval.bytes` were written since 
 carries the batch's last offset. The time entry beside it carries the largest timestamp so far.
 """
 
-from fairlead_broker.log.index.index_file import OFFSET_ENTRY, TIME_ENTRY
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
+from fairlead_broker.log.index.index_file import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
 
 
@@ -33,7 +34,8 @@ class IndexBuilder:
         self.max_timestamp_offset = base_offset
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Count the batch at `position`."""
+        """Count the batch at `position`. CorruptSegmentError if its offsets are none of here."""
+        check_offset(position, header, self.base_offset)
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_offset = header.last_offset
@@ -51,3 +53,15 @@ class IndexBuilder:
             relative_offset = self.max_timestamp_offset - self.base_offset
             self.time_index += TIME_ENTRY.pack(self.max_timestamp, relative_offset)
             self._last_timestamp = self.max_timestamp
+
+
+def check_offset(position: int, header: BatchHeader, base_offset: int) -> None:
+    """Raise CorruptSegmentError for a batch that no segment of this base can hold.
+
+    No checksum covers the offset of a batch, and a file may be that of another segment. Only the
+    first batch of a log may begin below its segment's base, and it ends above that.
+    """
+    if not 0 <= header.last_offset - base_offset <= RELATIVE_OFFSET_MAX:
+        raise CorruptSegmentError(
+            position, f"offset {header.last_offset} in a segment that begins at {base_offset}"
+        )

@@ -427,3 +427,30 @@ def test_marks_of_a_log_that_is_gone_do_not_pass_to_the_next_one_of_its_name(tmp
     directory.close(clean=True)
     log = start(tmp_path)[0].log("t", 0)
     assert (log.first_dirty_offset, log.last_horizon_ms) == (0, NEVER)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("damage", ["another segment", "high", "low"])
+def test_offsets_that_no_segment_holds_take_nobody_else_out_of_service(tmp_path, damage, is_clean):
+    """No checksum covers them. A log with one stopped the start of its broker."""
+    directory, _ = start(tmp_path)
+    for topic in ("t", "u"):
+        log = directory.create_log(topic, 0, TOPIC_ID, CONFIG, 0)
+        append(log, *(batch() for _ in range(30)))
+    last, first = log.segments[-1], log.segments[0]
+    directory.close(clean=is_clean)
+    path = tmp_path / "t-0" / last.path.rpartition("/")[2]
+    if damage == "another segment":
+        path.write_bytes((tmp_path / "t-0" / first.path.rpartition("/")[2]).read_bytes())
+    else:
+        content = bytearray(path.read_bytes())
+        content[-180:-172] = (2**40 if damage == "high" else 0).to_bytes(8, "big")
+        path.write_bytes(content)
+    directory, report = start(tmp_path)
+    assert report.loaded == 2 and not report.offline
+    assert directory.log("u", 0).log_end_offset == 30
+    damaged = directory.log("t", 0)
+    assert last.base_offset <= damaged.log_end_offset < 30
+    assert bases(damaged) == list(range(damaged.log_end_offset))
+    assert append(damaged, batch()) == [damaged.log_end_offset - 1]
+    directory.close(clean=True)
