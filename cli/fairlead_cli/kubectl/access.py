@@ -79,7 +79,10 @@ def explain_api_error(error: Any) -> CliError:
     """Return what the server said, and what to do about it."""
     hint = None
     if error.status == 403:
-        hint = "Ask for the role fairlead-view, or fairlead-edit to create drills."
+        hint = (
+            "Ask for the role view (it has fairlead-view in it), or admin (with fairlead-admin) "
+            "to create drills."
+        )
     elif error.is_not_found and "could not find the requested resource" in error.message:
         hint = "Fairlead is not installed here:  helm install fairlead charts/fairlead"
     elif error.is_not_found:
