@@ -25,6 +25,8 @@ from fairlead_pod.stalls import StallCycle, read_stalls
 SUPERVISOR_FD = "FAIRLEAD_SUPERVISOR_FD"
 PAUSE_MAX_MS = 600_000
 _LINE_MAX = 4096
+_LASTING = ("pause", "slow", "fill")
+"""Faults that take their time: they would outlast what a stopping child is given to end in."""
 _SIGNALS_RESET = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -190,6 +192,8 @@ class Child:
         if not self._allows_faults:
             return f"{line[:40]!r} ignored: drills are not enabled"
         command, _, argument = line.partition(" ")
+        if self.is_stopping and command in _LASTING:
+            return f"{line[:40]!r} ignored: it is stopping"
         if command == "kill":
             self.was_killed_on_request = True
             self.signal_group(signal.SIGKILL)
