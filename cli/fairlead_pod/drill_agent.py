@@ -75,7 +75,9 @@ class AgentServer:
     ) -> web.StreamResponse:
         if request.path != "/healthz":
             given = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+            if not hmac.compare_digest(
+                given.encode(errors="surrogateescape"), f"Bearer {self._token}".encode()
+            ):
                 return web.json_response({"error": "this needs the drill's token"}, status=401)
             self.asked_at = time.monotonic()
         try:
