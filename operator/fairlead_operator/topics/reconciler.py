@@ -10,6 +10,7 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.kinds import TOPIC
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
+from fairlead_operator.topics.cluster_passes import ClusterPasses
 from fairlead_operator.topics.plan import Plan, plan_topic
 from fairlead_operator.topics.topic_resource import (
     FINALIZER,
@@ -23,9 +24,6 @@ from fairlead_operator.topics.work_queue import WorkQueue
 
 logger = logging.getLogger(__name__)
 
-BATCH_MAX: Final = 100
-GATHER_S: Final = 0.02
-"""How long a batch collects keys that come together."""
 WRITES_IN_FLIGHT_MAX: Final = 16
 ARRIVALS_LOOK_S: Final = 0.5
 """How often to ask whether brokers of a starting cluster have come; that takes seconds."""
@@ -55,57 +53,26 @@ class TopicReconciler:
         self._queue = queue
         self._statuses = statuses
         self._writes = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
-        self._due: dict[ClusterKey, list[ResourceKey]] = {}
-        """What was taken from the queue and waits for its cluster's pass."""
-        self._under_way: set[ClusterKey] = set()
-        """Clusters that have a pass now."""
         self._let_go: dict[ResourceKey, str] = {}
         """Uids of deleted resources that the controller has forgotten, until they are gone. By its
         name a topic could be deleted again that was made anew meanwhile."""
 
     async def run(self) -> None:
-        """Work until cancelled, a pass of its own for each cluster that has something to do.
+        """Work until cancelled; a ControllerStandbyError, inside exception groups, ends it."""
+        passes = ClusterPasses(
+            self._queue,
+            cluster_of=self._cluster_of,
+            to_forget=lambda: [each for each in self._scope.gone if self._scope.is_started(each)],
+            reconcile=self._reconcile,
+        )
+        await passes.run()
 
-        The controller of one that can make nothing durable answers late: the others do not wait for
-        it. A ControllerStandbyError, which shows inside an exception group, ends it.
-        """
-        async with asyncio.TaskGroup() as passes:
-            while True:
-                keys = await self._queue.batch(BATCH_MAX, GATHER_S)
-                for cluster, due in self._by_cluster(keys).items():
-                    self._due.setdefault(cluster, []).extend(due)
-                    if cluster not in self._under_way:
-                        self._under_way.add(cluster)
-                        passes.create_task(self._pass(cluster))
-
-    def _by_cluster(self, keys: Iterable[ResourceKey]) -> dict[ClusterKey, list[ResourceKey]]:
-        """Sort keys by cluster; one with resources that are gone has something to do without."""
-        due: dict[ClusterKey, list[ResourceKey]] = {
-            cluster: [] for cluster in self._scope.gone if self._scope.is_started(cluster)
-        }
-        for key in keys:
-            resource = self._scope.resources.get(key)
-            if resource is None:
-                self._let_go.pop(key, None)
-                self._queue.finish(key)
-            else:
-                due.setdefault(resource.cluster_key, []).append(key)
-        return due
-
-    async def _pass(self, cluster: ClusterKey) -> None:
-        """Reconcile what is due of a cluster, some at a time, until nothing is."""
-        try:
-            while (due := self._due.pop(cluster, None)) is not None:
-                keys, later = due[:BATCH_MAX], due[BATCH_MAX:]
-                if later:
-                    self._due[cluster] = later
-                try:
-                    await self._reconcile(cluster, keys)
-                finally:
-                    for key in keys:
-                        self._queue.finish(key)
-        finally:
-            self._under_way.discard(cluster)
+    def _cluster_of(self, key: ResourceKey) -> ClusterKey | None:
+        resource = self._scope.resources.get(key)
+        if resource is None:
+            self._let_go.pop(key, None)
+            return None
+        return resource.cluster_key
 
     async def _reconcile(self, cluster: ClusterKey, keys: Iterable[ResourceKey]) -> None:
         request = _Request()
@@ -115,12 +82,8 @@ class TopicReconciler:
         if names and self._scope.is_started(cluster):
             request.forget = {name: {"resource": name, "deleteTopic": False} for name in names}
         for key in keys:
-            resource = self._scope.resources.get(key)
-            if resource is None:
-                self._let_go.pop(key, None)
-            elif resource.cluster_key != cluster:
-                self._queue.add(key)  # it has come to mean another one
-            elif self._scope.may_act(resource):
+            resource = self._scope.resources[key]
+            if self._scope.may_act(resource):
                 if self._plan(resource).names_cluster:
                     nameless.append(resource)
                 else:

@@ -1,4 +1,4 @@
-"""Carries out plans for batches of Users: one call of the controller a cluster.
+"""Carries out plans for batches of Users, each cluster's by itself.
 
 For each User: its finalizer, its Secret, then the call, then its status. What verifies a password
 is computed in threads, and only where the controller does not have it.
@@ -20,6 +20,7 @@ from fairlead_model.security.scram import DEFAULT_ITERATIONS, ScramMechanism, de
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.client_access import find_user_access
+from fairlead_operator.topics.cluster_passes import ClusterPasses
 from fairlead_operator.topics.topic_resource import FINALIZER, ClusterKey, ResourceKey
 from fairlead_operator.topics.topic_status import Verdict, build_status_patch
 from fairlead_operator.topics.work_queue import WorkQueue
@@ -43,9 +44,6 @@ from fairlead_operator.users.user_status import (
 
 logger = logging.getLogger(__name__)
 
-BATCH_MAX: Final = 100
-GATHER_S: Final = 0.02
-"""How long a batch collects keys that come together."""
 WORKERS: Final = 16
 """Users that are written to the API server at a time."""
 DEFAULTS_LOOK_S: Final = 60.0
@@ -134,35 +132,33 @@ class UserReconciler:
         self._writers = asyncio.Semaphore(WORKERS)
 
     async def run(self) -> None:
-        """Work until cancelled; a ControllerStandbyError ends it."""
-        while True:
-            keys = await self._queue.batch(BATCH_MAX, GATHER_S)
-            try:
-                await self._reconcile(keys)
-            finally:
-                for key in keys:
-                    self._queue.finish(key)
+        """Work until cancelled; a ControllerStandbyError, inside exception groups, ends it."""
+        passes = ClusterPasses(
+            self._queue,
+            cluster_of=self._cluster_of,
+            to_forget=lambda: [each for each in self._scope.gone if each in self._scope.epochs],
+            reconcile=self._reconcile,
+        )
+        await passes.run()
 
-    async def _reconcile(self, keys: Iterable[ResourceKey]) -> None:
-        resources = [self._scope.resources.get(key) for key in keys]
-        found = [
-            resource
-            for resource in resources
-            if resource is not None and self._scope.may_act(resource)
-        ]
+    def _cluster_of(self, key: ResourceKey) -> ClusterKey | None:
+        resource = self._scope.resources.get(key)
+        return None if resource is None else resource.cluster_key
+
+    async def _reconcile(self, cluster: ClusterKey, keys: Iterable[ResourceKey]) -> None:
+        resources = [self._scope.resources[key] for key in keys]
+        found = [resource for resource in resources if self._scope.may_act(resource)]
         prepared = await asyncio.gather(*(self._guarded(self._prepare, each) for each in found))
         works = [work for work in prepared if work is not None]
-        calls: dict[ClusterKey, _Call] = {}
-        for cluster, names in self._scope.gone.items():
-            if cluster in self._scope.epochs:
-                calls[cluster] = _Call(gone=sorted(names))
+        call = _Call()
+        if cluster in self._scope.epochs:
+            call.gone = sorted(self._scope.gone.get(cluster, ()))
         for work in works:
-            call = calls.setdefault(work.resource.cluster_key, _Call())
             if work.plan.is_applied:
                 call.apply.append(work)
             elif work.plan.is_forgotten:
                 call.forget.append(work)
-        await asyncio.gather(*(self._call(cluster, call) for cluster, call in calls.items()))
+        await self._call(cluster, call)
         await asyncio.gather(*(self._guarded(self._finish, work) for work in works))
 
     async def _guarded(self, step: Any, subject: Any) -> Any:

@@ -9,7 +9,8 @@ import pytest
 from waiting import until
 
 from fairlead_operator.controller_client import ControllerStandbyError
-from fairlead_operator.topics.reconciler import BATCH_MAX, TopicReconciler
+from fairlead_operator.topics.cluster_passes import BATCH_MAX
+from fairlead_operator.topics.reconciler import TopicReconciler
 from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
 from fairlead_operator.topics.topic_scope import TopicScope
 from fairlead_operator.topics.work_queue import WorkQueue
