@@ -120,12 +120,14 @@ class UserSync:
             else:
                 if not state.is_active:
                     raise ControllerStandbyError("this pod's controller does not hold the Lease")
-                for cluster in list(self.scope.clusters):
-                    reign = state.clusters.get("/".join(cluster))
-                    epoch = 0 if reign is None else reign.controller_epoch
-                    is_told = self.scope.epochs.get(cluster) == epoch
-                    if epoch and not is_told and not self._users.is_hidden(cluster[0]):
-                        await self._begin_reign(cluster, epoch)
+                # Side by side: one that can make nothing durable answers late.
+                async with asyncio.TaskGroup() as telling:
+                    for cluster in self.scope.clusters:
+                        reign = state.clusters.get("/".join(cluster))
+                        epoch = 0 if reign is None else reign.controller_epoch
+                        is_told = self.scope.epochs.get(cluster) == epoch
+                        if epoch and not is_told and not self._users.is_hidden(cluster[0]):
+                            telling.create_task(self._begin_reign(cluster, epoch))
             await asyncio.sleep(LOOK_S)
 
     async def _begin_reign(self, cluster: ClusterKey, epoch: int) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 from waiting import until
 
+from fairlead_operator.controller_client import CandidateState, ReignState
 from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
 from fairlead_operator.topics.work_queue import WorkQueue
 from fairlead_operator.users.reconciler import UserReconciler
+from fairlead_operator.users.sync import UserSync
 from fairlead_operator.users.user_scope import UserScope
 
 STUCK, WELL = ("ns", "stuck"), ("ns", "well")
@@ -69,5 +71,31 @@ def test_a_cluster_that_makes_nothing_durable_holds_up_no_other() -> None:
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+def test_a_reign_of_one_cluster_is_told_while_that_of_another_does_not_answer() -> None:
+    class Reigning(OneStuck):
+        async def state(self) -> CandidateState:
+            reign = ReignState(controller_epoch=7, store_available=True)
+            return CandidateState("active", "a", {"ns/stuck": reign, "ns/well": reign})
+
+        async def apply_users(
+            self, namespace: str, cluster: str, request: dict[str, Any]
+        ) -> dict[str, Any]:
+            return await super().apply_users(namespace, cluster, request | {"forget": []})
+
+    async def story() -> None:
+        nobody: Any = None
+        sync = UserSync(nobody, Reigning(), nobody)
+        for cluster in (STUCK, WELL):
+            sync.scope.clusters[cluster] = {"metadata": {"name": cluster[1]}, "spec": {}}
+        following = asyncio.create_task(sync._follow_reigns())
+        try:
+            await until(lambda: sync.scope.epochs == {WELL: 7})
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
     asyncio.run(story())
