@@ -158,9 +158,10 @@ class DrillRuns:
         _log.info("run %d: %s of %s", number, spec.fault.type, memo["target"])
         if broker_ids:
             # What happens to a controller is proved by its successor's epoch.
-            told = await self._agents.tell(address, number, "injected")
-            # Not only at the run's end: the pod that remembers the intent may not live to see it.
-            await self._clear_intent(namespace, spec, told)
+            await self._agents.tell(address, number, "injected")
+            if "intent" in memo:
+                # Not only at the run's end: the pod that remembers it may not live to see that.
+                await self._controller.clear_intent(namespace, spec.cluster_name, memo["intent"])
         return False
 
     async def _foretell(
