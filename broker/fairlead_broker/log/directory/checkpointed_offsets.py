@@ -50,6 +50,27 @@ class CheckpointedOffsets:
             checkpoints.read(TOMBSTONE_CHECKPOINT),
         )
 
+    @property
+    def _tables(self) -> tuple[dict[TopicPartition, int], ...]:
+        return (
+            self.recovery_points,
+            self.log_start_offsets,
+            self.high_watermarks,
+            self.first_dirty_offsets,
+            self.last_horizons_ms,
+        )
+
+    def of(self, keys: Container[TopicPartition]) -> "CheckpointedOffsets":
+        """Return what is said of some logs."""
+        return CheckpointedOffsets(
+            *({key: table[key] for key in table if key in keys} for table in self._tables)
+        )
+
+    def forget(self, key: TopicPartition) -> None:
+        """Drop what is said of a log."""
+        for table in self._tables:
+            table.pop(key, None)
+
     def missing(self, present: Container[TopicPartition]) -> list[TopicPartition]:
         """Return logs that were here at the last checkpoint and are not present now.
 
@@ -66,14 +87,7 @@ class CheckpointedOffsets:
             except OSError:
                 is_marked = True  # It cannot be opened; a start that can asks again.
             if not is_marked:
-                for by_partition in (
-                    self.recovery_points,
-                    self.log_start_offsets,
-                    self.high_watermarks,
-                    self.first_dirty_offsets,
-                    self.last_horizons_ms,
-                ):
-                    by_partition.pop(key, None)
+                self.forget(key)
 
 
 def not_yet_checkpointed(logs: Iterable[AnyLog]) -> list[AnyLog]:

@@ -102,10 +102,9 @@ class LogDirectory:
         self._fresh: list[Log] = []
         self._is_confirmed = False
         self.removals = Deletions(remove_tree_if_present)
-        # Offsets of logs that could not be opened: kept, so that a repaired disk gets them back.
-        # And of those that are missing, until the controller knows.
-        self._offline_points: dict[TopicPartition, int] = {}
-        self._offline_starts: dict[TopicPartition, int] = {}
+        # Of logs that could not be opened: kept, so that a repaired disk gets them back. Recovery
+        # points also of those that are missing, until the controller knows.
+        self._unloaded = CheckpointedOffsets()
         properties = self._identity.claim(cluster_id=cluster_id, node_id=node_id)
         self.directory_id = properties["directory.id"]
         self.cluster_id = properties["cluster.id"]
@@ -212,11 +211,11 @@ class LogDirectory:
             except (UncleanLogError, OSError) as error:
                 report.offline[key] = str(error)
         self.offline = dict(report.offline)
-        unloaded = [*self.offline, *report.missing]
-        self._offline_points = {key: checkpointed.recovery_points.get(key, 0) for key in unloaded}
-        self._offline_starts = {
-            key: checkpointed.log_start_offsets.get(key, 0) for key in self.offline
-        }
+        self._unloaded = checkpointed.of(self.offline)
+        self._unloaded.recovery_points.update(
+            (key, checkpointed.recovery_points.get(key, 0))
+            for key in (*self.offline, *report.missing)
+        )
         report.loaded = len(self._logs)
         if report.recovered:
             # A second crash then starts from here instead of scanning all of it again.
@@ -303,7 +302,7 @@ class LogDirectory:
     def go_on(self) -> None:
         """Let logs take appends: the start that is noted as registered goes on (R33)."""
         self._is_confirmed = True
-        self._offline_points = {key: self._offline_points[key] for key in self.offline}
+        self._unloaded = self._unloaded.of(self.offline)
         for log in self._logs.values():
             if log.refusal == AWAITS_START:
                 log.refusal = None
@@ -334,6 +333,7 @@ class LogDirectory:
         if not self._is_confirmed:
             log.refusal = AWAITS_START
         self._logs[key] = log
+        self._unloaded.forget(key)
         return log
 
     def take_in(self, log: Log) -> None:
@@ -341,6 +341,7 @@ class LogDirectory:
         key = (log.topic, log.partition)
         require(key not in self._logs, "{} has a log already", key)
         self._logs[key] = log
+        self._unloaded.forget(key)
 
     def hand_out(self, log: Log) -> None:
         """Have a log no more, which another directory takes in; its files here are of no account.
@@ -397,21 +398,25 @@ class LogDirectory:
         if high_watermarks is not None:
             self.high_watermarks = dict(high_watermarks)
         passing = {key: each for key, each in self.passing.items() if key not in self._logs}
+        unloaded = self._unloaded
         job = self._checkpoints.begin(
-            recovery_points=self._offline_points
+            recovery_points=unloaded.recovery_points
             | {key: each.recovery_point for key, each in passing.items()}
             | {key: log.recovery_point for key, log in self._logs.items()},
-            log_start_offsets=self._offline_starts
+            log_start_offsets=unloaded.log_start_offsets
             | {key: each.log_start_offset for key, each in passing.items()}
             | {key: log.log_start_offset for key, log in self._logs.items()},
-            high_watermarks=self.high_watermarks
+            high_watermarks=unloaded.high_watermarks
+            | self.high_watermarks
             | {key: each.high_watermark for key, each in passing.items()},
-            first_dirty_offsets={
+            first_dirty_offsets=unloaded.first_dirty_offsets
+            | {
                 key: log.first_dirty_offset
                 for key, log in (self._logs | passing).items()
                 if log.first_dirty_offset > log.log_start_offset
             },
-            last_horizons_ms={
+            last_horizons_ms=unloaded.last_horizons_ms
+            | {
                 key: log.last_horizon_ms
                 for key, log in (self._logs | passing).items()
                 if log.last_horizon_ms != NEVER

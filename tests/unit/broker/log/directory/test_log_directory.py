@@ -454,3 +454,54 @@ def test_offsets_that_no_segment_holds_take_nobody_else_out_of_service(tmp_path,
     assert bases(damaged) == list(range(damaged.log_end_offset))
     assert append(damaged, batch()) == [damaged.log_end_offset - 1]
     directory.close(clean=True)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_could_not_be_opened_gets_all_its_offsets_back(tmp_path, is_clean):
+    directory, _ = start(tmp_path)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    other = directory.create_log("t", 1, TOPIC_ID, CONFIG, 0)
+    append(log, *(batch() for _ in range(30)))
+    append(other, batch())
+    log.advance_log_start_offset(4)
+    log.first_dirty_offset, log.last_horizon_ms = 17, 5_000
+    directory.write_checkpoints({("t", 0): 29, ("t", 1): 1})
+    directory.write_checkpoints()
+    assert directory.close(clean=is_clean) is is_clean
+
+    away = tmp_path / "t-0" / "fairlead-moved-to"
+    away.write_text("another directory")
+    directory, report = start(tmp_path)
+    assert list(report.offline) == [("t", 0)]
+    directory.write_checkpoints({("t", 1): 1})
+    directory.close(clean=True)
+    away.unlink()
+
+    directory, report = start(tmp_path)
+    assert not report.offline
+    log = directory.log("t", 0)
+    assert directory.high_watermarks == {("t", 0): 29, ("t", 1): 1}
+    assert (log.log_start_offset, log.first_dirty_offset, log.last_horizon_ms) == (4, 17, 5_000)
+
+
+def test_a_log_made_in_the_place_of_one_that_could_not_be_opened_has_none_of_its_offsets(tmp_path):
+    directory, _ = start(tmp_path)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    append(log, *(batch() for _ in range(30)))
+    log.first_dirty_offset, log.last_horizon_ms = 17, 5_000
+    directory.write_checkpoints({("t", 0): 29})
+    directory.close(clean=True)
+    (tmp_path / "t-0" / "fairlead-moved-to").write_text("another directory")
+    directory, _ = start(tmp_path)
+    shutil.rmtree(tmp_path / "t-0")
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    directory.write_checkpoints({("t", 0): 0})
+    directory.delete_log(log, 0)
+    directory.write_checkpoints({})
+    for name in (
+        "replication-offset",
+        "cleaner-offset",
+        "fairlead-tombstone",
+        "recovery-point-offset",
+    ):
+        assert "t 0" not in (tmp_path / f"{name}-checkpoint").read_text()
