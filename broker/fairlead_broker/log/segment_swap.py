@@ -13,7 +13,8 @@ loaded after a crash, would leave it open for good.
 Each `sync` runs in a thread. The last is why the new segment serves reads under its working
 name for a moment: if its final name could become durable before those of its sources are gone, a
 power cut would leave offsets twice. Readers that are being sent an old segment keep its descriptor,
-and its files stay for `file.delete.delay.ms`.
+and its files stay for `file.delete.delay.ms`; but where a full disk has no room for a name they go
+at once, which makes some. Nobody needs them any more: the new files are durable by then.
 
 Whoever cuts or deletes segments meanwhile calls `settle` first.
 """
@@ -21,10 +22,12 @@ Whoever cuts or deletes segments meanwhile calls `settle` first.
 from enum import Enum
 
 from fairlead_broker.disk import unlink_if_present
+from fairlead_broker.log import full_disk
 from fairlead_broker.log.compaction.log_cleaning import NO_MARKER, CleanedGroup
 from fairlead_broker.log.files.deferred_files import SyncJob
 from fairlead_broker.log.files.file_names import (
     CLEANED_SUFFIX,
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -60,6 +63,7 @@ class SegmentSwap:
         has_aborts = group.transaction_index_size > 0
         self._suffixes = (TRANSACTION_INDEX_SUFFIX, *_SUFFIXES) if has_aborts else _SUFFIXES
         self._stem = f"{log.path}/{offset_name(group.base_offset)}"
+        self._replaced: list[str] = []
         self.state = SwapState.OVER
 
     def forget_snapshots(self) -> SyncJob | None:
@@ -106,12 +110,13 @@ class SegmentSwap:
         at = log.bases.index(bases[0])
         gone = log.segments[at : at + len(bases)]
         require([s.base_offset for s in gone] == bases, "{}: {} are gone", log.path, bases)
-        paths = [path for segment in gone for path in segment.mark_deleted()]
+        paths = [path for segment in gone for path in self._mark_deleted(segment)]
         for base in bases[1:]:
             snapshot = f"{log.path}/{offset_name(base)}{SNAPSHOT_SUFFIX}"
             if log.disk.exists(snapshot):
                 paths.append(snapshot)
         log.deletions.add(paths, now_ms + log.config.file_delete_delay_ms)
+        self._replaced = paths
         log.segments[at : at + len(bases)] = [self._segment(SWAP_SUFFIX)]
         log.bases[at : at + len(bases)] = bases[:1]
         self.state = SwapState.REPLACED
@@ -123,7 +128,7 @@ class SegmentSwap:
             return
         log = self._log
         for suffix in self._suffixes:
-            log.disk.rename(self._stem + suffix + SWAP_SUFFIX, self._stem + suffix)
+            self._take_final_name(suffix)
         at = log.bases.index(self._group.base_offset)
         log.segments[at].close()
         log.segments[at] = self._segment("")
@@ -141,6 +146,32 @@ class SegmentSwap:
                 unlink_if_present(log.disk, self._stem + suffix + SWAP_SUFFIX)
             log.deferred.note_directory(log.path)
             log.swap, self.state = None, SwapState.OVER
+
+    def _mark_deleted(self, segment: Segment) -> list[str]:
+        try:
+            return segment.mark_deleted()
+        except OSError as error:
+            if not full_disk.is_lack_of_room(error):
+                raise
+            segment.remove(DELETED_SUFFIX)
+            return []
+
+    def _take_final_name(self, suffix: str) -> None:
+        disk, working, final = (
+            self._log.disk,
+            self._stem + suffix + SWAP_SUFFIX,
+            self._stem + suffix,
+        )
+        try:
+            disk.rename(working, final)
+        except OSError as error:
+            if not full_disk.is_lack_of_room(error):
+                raise
+            for path in self._replaced:
+                unlink_if_present(disk, path)
+            # A file system gives back what was freed once that is durable.
+            disk.fsync_directory(self._log.path)
+            disk.rename(working, final)
 
     def _segment(self, suffix: str) -> Segment:
         log, group = self._log, self._group

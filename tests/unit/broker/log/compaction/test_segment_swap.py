@@ -1,9 +1,14 @@
 """Compacted segments take the place of others, whatever happens to the log meanwhile."""
 
+import errno
+import os
+from dataclasses import replace
+
 import pytest
 from compaction import compact, read_records
 from log_batches import LogBench, flush, record_batch
 
+from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
 from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
 from fairlead_broker.log.compaction.log_cleaning import LogCleaning, UncleanableLogError
@@ -191,3 +196,55 @@ def test_only_tombstones(bench):
     compact(log, 1_500, last_horizon_ms=1_500)
     assert keys(log) == []
     assert log.log_end_offset == 40
+
+
+class CrowdedDisk(RealDisk):
+    """Has no room for some names; for those of new segments once something was removed."""
+
+    def __init__(self, refused, *, spared=0):
+        self.refused = refused
+        self.spared = spared
+        self.is_crowded = True
+
+    def rename(self, source, target, /):
+        if self.refused in (source[-len(self.refused) :], target[-len(self.refused) :]):
+            self.spared -= 1
+            if self.spared < 0 and self.is_crowded:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+        super().rename(source, target)
+
+    def unlink(self, path, /):
+        super().unlink(path)
+        if self.refused == ".swap" and path.endswith(".deleted"):
+            self.is_crowded = False
+
+
+@pytest.mark.parametrize(
+    ("refused", "spared"),
+    [*((".deleted", at) for at in (0, 1, 2, 3, 10, 20)), *((".swap", at) for at in range(3))],
+)
+def test_a_full_disk_has_room_once_the_old_segments_are_gone(tmp_path, refused, spared):
+    disk = CrowdedDisk(refused)
+    bench = LogBench(str(tmp_path / "t-0"), disk)
+    log = filled(bench)
+    log.reconfigure(replace(log.config, segment_bytes=5_000))
+    assert len(log.segments) > 8
+    in_flight = log.read(0, 300, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    before = log.disk.pread(in_flight.file.read_fd, in_flight.length, in_flight.position)
+    _, groups, _ = cleaned(log)
+    swap = SegmentSwap(log, groups[0])
+    disk.is_crowded = False
+    swap.begin().run()
+    disk.is_crowded, disk.spared = True, spared
+    swap.replace(1_000).run()
+    swap.finish()
+    assert log.swap is None
+    assert keys(log) == [(39, b"a"), (40, b"b")]
+    assert log.disk.pread(in_flight.file.read_fd, in_flight.length, in_flight.position) == before
+    job = log.begin_deletions(1_100)
+    if job is not None:
+        job.run()
+        assert not job.refused
+    assert not names(log, ".swap", ".cleaned", ".deleted")
+    log.close()
+    assert keys(bench.load(**CONFIG)) == [(39, b"a"), (40, b"b")]
