@@ -31,35 +31,42 @@ logger = logging.getLogger(__name__)
 def settle_switches(directories: Sequence[LogDirectory], now_ms: int) -> None:
     """Remove old logs that were switched, and marks of those that were not. Blocks.
 
-    A disk that refuses keeps its logs as they are; loading them says what is wrong.
+    A disk that refuses keeps its logs as they are; loading them says what is wrong. So does a mark
+    that makes no sense: a log that is in both directories is then refused by name.
     """
     by_id = {each.directory_id: each for each in directories}
     for directory in directories:
         try:
-            _settle(directory, by_id, now_ms)
-        except (OSError, ValueError) as error:
+            names = scan_directory(directory.disk, directory.path).partitions.values()
+        except OSError as error:
             logger.error("marks of moved logs in %s: %s", directory.path, error)
+            continue
+        for name in names:
+            try:
+                _settle(directory, name, by_id, now_ms)
+            except (OSError, ValueError) as error:
+                logger.error("the mark of a move in %s/%s: %s", directory.path, name, error)
 
 
-def _settle(directory: LogDirectory, by_id: dict[str, LogDirectory], now_ms: int) -> None:
-    disk = directory.disk
-    for name in scan_directory(disk, directory.path).partitions.values():
-        path = f"{directory.path}/{name}"
-        mark = f"{path}/{MOVED_MARK}"
-        if not disk.exists(mark):
-            continue
-        target = by_id.get(read_small_file(disk, mark).decode())
-        if target is None or target is directory:
-            continue
-        if not target.disk.exists(f"{target.path}/{name}"):
-            unlink_if_present(disk, mark)
-            disk.fsync_directory(path)
-            continue
-        # A power cut may still undo the name that tells of the switch; then this one would miss.
-        target.disk.fsync_directory(target.path)
-        ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
-        gone = f"{directory.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
-        disk.rename(path, gone)
-        disk.fsync_directory(directory.path)
-        directory.removals.add([gone], now_ms)
-        logger.info("%s has moved to %s and is removed", path, target.path)
+def _settle(
+    directory: LogDirectory, name: str, by_id: dict[str, LogDirectory], now_ms: int
+) -> None:
+    disk, path = directory.disk, f"{directory.path}/{name}"
+    mark = f"{path}/{MOVED_MARK}"
+    if not disk.exists(mark):
+        return
+    target = by_id.get(read_small_file(disk, mark).decode())
+    if target is None or target is directory:
+        return
+    if not target.disk.exists(f"{target.path}/{name}"):
+        unlink_if_present(disk, mark)
+        disk.fsync_directory(path)
+        return
+    # A power cut may still undo the name that tells of the switch; then this one would miss.
+    target.disk.fsync_directory(target.path)
+    ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
+    gone = f"{directory.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
+    disk.rename(path, gone)
+    disk.fsync_directory(directory.path)
+    directory.removals.add([gone], now_ms)
+    logger.info("%s has moved to %s and is removed", path, target.path)

@@ -330,3 +330,28 @@ def test_a_stop_that_has_no_room_for_its_mark_is_not_clean(
 
     monkeypatch.setattr(DirectoryIdentity, "mark_clean", refuse)
     assert directories.close(clean=True, broker_epoch=1) is False
+
+
+@pytest.mark.parametrize("damaged", [b"\xff\xfe", None])
+def test_a_mark_of_a_move_that_cannot_be_read_keeps_no_other_log(
+    paths: Any, damaged: bytes | None
+) -> None:
+    directories = started(*paths)
+    for topic in "abcd":
+        append(create(directories, topic), batch())
+    target = directories.directories[1].directory_id
+    assert directories.close(clean=True, broker_epoch=1)
+    one, two = paths
+    bad = one / "a-0" / "fairlead-moved-to"
+    if damaged is None:
+        bad.mkdir()
+    else:
+        bad.write_bytes(damaged)
+    (one / "c-0" / "fairlead-moved-to").write_text(target)
+    (two / "d-0").rename(two / "c-0")
+
+    directories = opened(*paths)
+    assert where(directories) == {"b": "two", "c": "two"}, "c had moved"
+    assert list(directories.offline) == [("a", 0)]
+    assert list(one.glob("c-0.*-delete"))
+    directories.close(clean=False)
