@@ -77,9 +77,14 @@ class CheckpointWriter:
 
 
 def high_watermarks(broker: Broker, directory: LogDirectory) -> dict[tuple[str, int], int]:
-    """Of every replica in a directory, for its checkpoint."""
-    return {
+    """Of every replica in a directory, for its checkpoint.
+
+    Logs that were found at the start, and whose partitions are still to be taken up, keep theirs.
+    """
+    taken_up = {
         key: partition.high_watermark
         for key, partition in broker.partitions.items()
         if directory.log(*key) is partition.log
     }
+    found = directory.high_watermarks
+    return {key: found[key] for key in found if directory.log(*key) is not None} | taken_up

@@ -304,6 +304,24 @@ def test_checkpoints_hold_the_marks_of_all_replicas(stage: Any) -> None:
     }
 
 
+def test_a_checkpoint_while_replicas_are_taken_up_keeps_the_marks_of_the_others(stage: Any) -> None:
+    """A start takes them up in slices, and the first one that is cut has a checkpoint written."""
+    stage.topic("t")
+    stage.append("t", b"a", b"b", b"c")
+    log = stage.partition("t").log
+    (directory,) = stage.broker.log_directories.live
+    directory.create_log("later", 0, b"l" * 16, log.config, 0)
+    directory.high_watermarks |= {("t", 0): 1, ("later", 0): 7, ("gone", 0): 5}
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        await CheckpointWriter(stage.broker, executor).write()
+
+    in_executor(stage, story)
+    marks = (stage.directory / "replication-offset-checkpoint").read_text()
+    assert marks.splitlines()[2:] == ["later 0 7", "t 0 3"]
+    assert stage.broker.log_directories.high_watermark("later", 0) == 7
+
+
 def test_a_stop_in_the_middle_of_a_checkpoint_writes_the_last_one(stage: Any) -> None:
     """What counts as under way for ever would keep it from that: deleted records came back."""
     stage.topic("t")
