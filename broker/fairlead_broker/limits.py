@@ -275,6 +275,8 @@ TOPIC_PATTERN_BYTES_MAX: Final = 256 * KIB
 """What one such expression may take when it is compiled; one that needs more is refused."""
 RESOLVED_TOPICS_A_TURN: Final = 1_000
 """Topics that the authorizer is asked about before others get their turn of the loop."""
+RESOLVING_TURN_S: Final = 0.05
+"""How long the thread resolves expressions of one group before those of others have their turn."""
 COORDINATOR_WRITES_WAITING_MAX: Final = 10_000
 """Batches of one partition that wait for the high watermark; beyond, writes are refused."""
 TOMBSTONES_PER_WRITE: Final = 500

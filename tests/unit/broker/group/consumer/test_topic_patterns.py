@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from time import process_time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from waiting import until
 
 from fairlead_broker.group import pattern_resolution
-from fairlead_broker.group.consumer.topic_patterns import check_pattern, match_topics
+from fairlead_broker.group.consumer.topic_patterns import (
+    check_pattern,
+    match_in_steps,
+    match_topics,
+)
 from fairlead_broker.group.pattern_resolution import PatternResolution
 from fairlead_broker.limits import TOPIC_PATTERN_LENGTH_MAX
 from fairlead_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAMES = ["orders", "orders.eu", "orders_eu", "returns", "__consumer_offsets", "a" * 249]
 
@@ -107,15 +115,15 @@ def test_the_loop_goes_on_and_one_group_is_resolved_at_a_time(
     is_held = threading.Event()
     first_runs = threading.Event()
 
-    def hold(patterns: list[str], names: list[str]) -> dict[str, frozenset[str]]:
+    def hold(patterns: list[str], *more: Any) -> Iterator[None]:
         running.extend(patterns)
         overlaps.append(list(running))
         first_runs.set()
         assert is_held.wait(10)
         running.remove(patterns[0])
-        return match_topics(patterns, names)  # type: ignore[return-value]
+        yield from match_in_steps(patterns, *more)
 
-    monkeypatch.setattr(pattern_resolution, "match_topics", hold)
+    monkeypatch.setattr(pattern_resolution, "match_in_steps", hold)
 
     async def two() -> None:
         resolution = PatternResolution()
@@ -129,3 +137,30 @@ def test_the_loop_goes_on_and_one_group_is_resolved_at_a_time(
 
     asyncio.run(two())
     assert overlaps == [["orders"], ["r.*"]]
+
+
+def test_patterns_that_take_long_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One group may have 10,000 patterns, of which each name takes up to 0.1 ms."""
+    monkeypatch.setattr(pattern_resolution, "RESOLVING_TURN_S", 0)
+    names = [f"topic-{number}" for number in range(200)]
+    slow = [f"topic-.*{number}" for number in range(3)]
+
+    async def both() -> list[str]:
+        resolution = PatternResolution()
+        ended: list[str] = []
+
+        async def resolve(patterns: list[str]) -> None:
+            matched = await resolution.resolve(patterns, names, None)
+            assert set(matched) == set(patterns)
+            ended.append(patterns[0])
+
+        await asyncio.gather(resolve(slow), resolve(["other"]))
+        return ended
+
+    assert asyncio.run(both()) == ["other", slow[0]]
+
+
+def test_patterns_are_refused_and_known_without_any_topic() -> None:
+    assert asyncio.run(PatternResolution().resolve(["a"], [], None)) == {"a": frozenset()}
+    with pytest.raises(KafkaError):
+        asyncio.run(PatternResolution().resolve(["("], [], None))
