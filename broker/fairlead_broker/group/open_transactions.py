@@ -51,6 +51,13 @@ class OpenTransactions:
     def producer_ids(self) -> list[int]:
         return list(self._by_producer)
 
+    def values_of(self, topic: str) -> Iterator[tuple[int, bytes | None]]:
+        """Yield partition and value of each staged offset of a topic."""
+        for staged in self._by_producer.values():
+            for (name, partition), (_, value) in staged.items():
+                if name == topic:
+                    yield partition, value
+
     def stage(self, producer_id: int, place: TopicPartition, staged: StagedOffset) -> None:
         """Keep an offset until its transaction ends; it replaces an earlier one of the producer."""
         self._by_producer.setdefault(producer_id, {})[place] = staged

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.group.tombstones import append_tombstones
-from fairlead_broker.group.writes import all_offsets, pending_offsets
+from fairlead_broker.group.writes import all_offsets, pending_values
 from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
 from fairlead_wire.errors import ErrorCode
 
@@ -31,11 +31,34 @@ RETRY_S: Final = 1.0
 
 
 class _Stale(NamedTuple):
-    """What a group had committed for a topic when that was deleted."""
+    """What a group had for a topic when that was deleted, as `_values_of` says."""
 
     group: CoordinatedGroup
     topic: str
-    values: dict[int, bytes]
+    values: dict[int, list[bytes | None]]
+
+
+def _values_of(group: CoordinatedGroup, topic: str) -> dict[int, list[bytes | None]]:
+    """Return what a group has for a topic: committed, staged in transactions, and on its way.
+
+    By partition; None for what is staged and overtaken by a later record.
+    """
+    found: dict[int, list[bytes | None]] = {}
+    offsets = group.offsets
+    known = offsets.topics.get(topic)
+    if known is not None:
+        found = {partition: [value] for partition, value in known.values.items()}
+    if offsets.open_transactions is not None:
+        for partition, value in offsets.open_transactions.values_of(topic):
+            found.setdefault(partition, []).append(value)
+    for partition, value in pending_values(group, topic):
+        found.setdefault(partition, []).append(value)
+    return found
+
+
+def _is_among(value: bytes | None, noted: Iterable[bytes | None]) -> bool:
+    """Tell whether this very value was noted: an equal one may have been committed since."""
+    return any(value is each for each in noted)
 
 
 class StaleOffsets:
@@ -61,8 +84,7 @@ class StaleOffsets:
         is_idle = not self._waiting
         for group in groups:
             for name in [each for each in group.offsets.topic_names() if each in topics]:
-                known = group.offsets.topics.get(name)
-                stale = _Stale(group, name, {} if known is None else dict(known.values))
+                stale = _Stale(group, name, _values_of(group, name))
                 if group.commits_in_flight or group.offsets.open_transactions:
                     # Those are for the topic that is gone, too: their tombstones must follow them,
                     # and no commit of a transaction may bring them back.
@@ -81,16 +103,14 @@ class StaleOffsets:
             asyncio.get_running_loop().call_soon(self._remove_some)
 
     def _remove_unchanged(self, stale: _Stale) -> None:
-        """Write tombstones for what still is as it was noted."""
-        group, name, values = stale
-        topic = group.offsets.topics.get(name)
-        if group.is_gone or topic is None:
+        """Write tombstones for what still is as it was noted, also if it is still to come in."""
+        group, name, noted = stale
+        if group.is_gone:
             return
-        newer = {*pending_offsets(group), *group.offsets.unstable()}
         partitions = [
             (name, partition)
-            for partition, value in values.items()
-            if topic.values.get(partition) is value and (name, partition) not in newer
+            for partition, values in _values_of(group, name).items()
+            if all(_is_among(value, noted.get(partition, ())) for value in values)
         ]
         if partitions:
             self._remove(stale, partitions)

@@ -169,6 +169,19 @@ def pending_offsets(group: CoordinatedGroup) -> list[tuple[str, int]]:
     ]
 
 
+def pending_values(group: CoordinatedGroup, topic: str) -> list[tuple[int, bytes]]:
+    """Return partition and value of commits for a topic that are on their way, in order."""
+    if not group.commits_in_flight:
+        return []
+    return [
+        (partition, value)
+        for write in group.shard.uncommitted()
+        if isinstance(write, CommittingWrite) and write.group is group
+        for name, partition, value in write.offsets
+        if name == topic
+    ]
+
+
 def all_offsets(group: CoordinatedGroup) -> list[tuple[str, int]]:
     """Return topic and partition of all offsets of a group, those yet to come included.
 

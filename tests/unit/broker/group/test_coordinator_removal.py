@@ -7,7 +7,7 @@ from group_cluster import NO_DELAY, GroupCluster, commit_code, delete_topic, rec
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.removal import expire
-from fairlead_broker.group.stale_offsets import StaleOffsets
+from fairlead_broker.group.stale_offsets import RETRY_S, StaleOffsets
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.delete_groups import DeleteGroupsRequest
@@ -126,6 +126,34 @@ def test_offsets_of_a_deleted_topic_go_once_they_can(tmp_path: Path) -> None:
             await cluster.until(lambda: list(offsets.partitions()) == [("t", 1)])
             assert under_way.replies == 1
             assert groups.offset("g", partition=1) == 7
+
+    run(story())
+
+
+def test_offsets_on_their_way_to_a_deleted_topic_are_not_those_of_the_next(tmp_path: Path) -> None:
+    """They come in after the next topic of that name was made: their tombstones failed before."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=2, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster, min_insync_replicas=2)
+            await groups.ready()
+            for partition in range(3):
+                await groups.committed("g", 5, partition=partition)
+            await cluster.stop(2)
+            for offset, partition in ((6, 0), (7, 0), (6, 1), (6, 3)):
+                groups.commit("g", offset, partition=partition)
+            await asyncio.sleep(0)
+            cluster.change(CONSUMER_OFFSETS, isr=(1,))
+            delete_topic(cluster, "t")
+            cluster.create("t", partitions=4)
+            # Nothing can be removed now, and is tried again while these wait.
+            await asyncio.sleep(1.2 * RETRY_S)
+            await cluster.start(2)
+            cluster.change(CONSUMER_OFFSETS, isr=(1, 2))
+            await groups.committed("g", 8, partition=1)
+            offsets = groups.coordinator().groups["g"].offsets
+            await cluster.until(lambda: list(offsets.partitions()) == [("t", 1)])
+            assert groups.offset("g", partition=1) == 8
 
     run(story())
 

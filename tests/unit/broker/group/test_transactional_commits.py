@@ -11,6 +11,7 @@ from replica_cluster import ReplicaCluster
 from transactional_groups import TransactionalGroups
 
 from fairlead_broker.group.removal import expire
+from fairlead_broker.group.stale_offsets import RETRY_S
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.delete_groups import DeleteGroupsRequest
@@ -455,6 +456,35 @@ def test_what_is_staged_for_a_deleted_topic_goes_with_it(tmp_path: Path) -> None
             await cluster.until(lambda: not list(offsets.unstable()))
             await groups.ended(is_commit=True)
             assert not offsets
+
+    run(story())
+
+
+def test_what_is_staged_for_a_deleted_topic_is_not_the_next_one_s(tmp_path: Path) -> None:
+    """Too few replicas are in sync to remove it before a topic of that name is made."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=2) as cluster:
+            groups = TransactionalGroups(cluster, min_insync_replicas=2)
+            await groups.ready()
+            await groups.committed("g", 1)
+            await groups.staged("g", 2)
+            await groups.staged("g", 2, partition=1)
+            await cluster.stop(2)
+            cluster.change(CONSUMER_OFFSETS, isr=(1,))
+            delete_topic(cluster, "t")
+            cluster.create("t", partitions=4)
+            await asyncio.sleep(0.2 * RETRY_S)
+            offsets = groups.coordinator().groups["g"].offsets
+            assert set(offsets.unstable()) == {("t", 0), ("t", 1)}
+            await cluster.start(2)
+            cluster.change(CONSUMER_OFFSETS, isr=(1, 2))
+            await groups.staged("g", 7, partition=1, producer=(8, 0))
+            await cluster.until(lambda: set(offsets.unstable()) == {("t", 1)})
+            assert await groups.ended(is_commit=True) is ErrorCode.NONE
+            assert await groups.ended(is_commit=True, producer=(8, 0)) is ErrorCode.NONE
+            assert list(offsets.partitions()) == [("t", 1)]
+            assert groups.offset("g", partition=1) == 7
 
     run(story())
 
