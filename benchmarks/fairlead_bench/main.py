@@ -20,7 +20,7 @@ from rich.console import Console
 from fairlead_bench.arguments import PEERS, at_least_one, names_among
 from fairlead_bench.loads.guest_memory import touch_memory
 from fairlead_bench.loads.process_usage import read_memory_mb
-from fairlead_bench.peers.fairlead_cluster import FairleadCluster
+from fairlead_bench.peers.fairlead_cluster import INTERNAL_TOPICS, FairleadCluster
 from fairlead_bench.peers.fairlead_peer import FairleadPeer
 from fairlead_bench.peers.kafka_cluster import KafkaCluster
 from fairlead_bench.peers.kafka_distribution import (
@@ -127,7 +127,7 @@ class Run:
         self.cluster_makers: dict[str, replicated.Maker] = {}
         if "fairlead" in options.peers:
             self.makers["fairlead"] = FairleadPeer
-            self.cluster_makers["fairlead"] = FairleadCluster
+            self.cluster_makers["fairlead"] = lambda data: FairleadCluster(data, INTERNAL_TOPICS)
         if "kafka" in options.peers:
             distribution = ensure_kafka()
             self.makers["kafka"] = lambda data: KafkaPeer(distribution, data)

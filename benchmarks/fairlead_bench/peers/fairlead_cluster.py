@@ -10,6 +10,12 @@ from typing import Final, Self
 from fairlead_bench.peers.cluster import BROKERS, Child, stop_all
 from fairlead_bench.peers.own_ports import take_ports
 
+INTERNAL_TOPICS: Final = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+"""As Kafka has them by default: brokers of ours that are started singly have one replica."""
 FENCED: Final = re.compile(r": broker \d+ is fenced: (?!it said that it stops)")
 
 
