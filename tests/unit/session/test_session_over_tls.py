@@ -41,10 +41,10 @@ def test_a_broker_registers_and_calls_over_tls(play: Play, peers: PeerCertificat
         node = await stage.start_node(2, certificate=broker(peers, 2))
         assert node.session.candidates == (f"wss://127.0.0.1:{stage.port}",)
         # Many records of TLS in one message, both ways.
-        answer = await node.create("t", partitions=5000)
+        answer = await node.create("t", partitions=2000)
         assert answer["topics"][0]["error_code"] == 0
         topic = node.image.topic("t")
-        assert topic is not None and len(topic.partitions) == 5000
+        assert topic is not None and len(topic.partitions) == 2000
         await stage.stop_controller()
         await until(lambda: not node.session.is_connected)
         await stage.start_controller(certificate=controller(peers))
