@@ -50,7 +50,7 @@ from fairlead_broker.log.files.text_files import (
     decode_offset,
     encode_epoch_checkpoint,
 )
-from fairlead_broker.log.index.index_builder import IndexBuilder
+from fairlead_broker.log.index.index_builder import IndexBuilder, check_offset
 from fairlead_broker.log.index.index_file import write_index
 from fairlead_broker.log.index.transaction_index import AbortedTransaction, encode_aborted
 from fairlead_broker.log.leader_epochs import LeaderEpochs
@@ -278,6 +278,8 @@ class LogRecovery:
                     disk, fd, 0, size, whole_bytes_max=SCAN_CHUNK_BYTES
                 ):
                     self._check_sequence(position, header, base if is_first else None)
+                    # Before anything is taken in of what is cut off.
+                    check_offset(position, header, base)
                     aborted = self._replay(fd, position, header, now_ms)
                     if aborted is not None:
                         aborts.append(encode_aborted(aborted))

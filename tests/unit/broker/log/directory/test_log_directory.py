@@ -1,9 +1,11 @@
 """A data directory's life: claimed, loaded, confirmed, closed; what a start may trust."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from log_batches import TOPIC_ID, all_headers, append, batch, flush
@@ -505,3 +507,21 @@ def test_a_log_made_in_the_place_of_one_that_could_not_be_opened_has_none_of_its
         "recovery-point-offset",
     ):
         assert "t 0" not in (tmp_path / f"{name}-checkpoint").read_text()
+
+
+def test_a_batch_that_is_cut_for_its_offset_is_written_when_it_comes_again(tmp_path):
+    """Where compaction has left gaps, any later offset follows: up to what a segment can hold."""
+    directory, _ = start(tmp_path)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    append(log, *(batch(producer=(1, 0, at)) for at in range(5)))
+    log.note_holes()
+    path = log.active.path
+    directory.close(clean=False)
+    with Path(path).open("r+b") as file:
+        file.seek(-180, os.SEEK_END)
+        file.write((2**40).to_bytes(8, "big"))
+    directory, report = start(tmp_path)
+    log = directory.log("t", 0)
+    assert not report.offline and log.log_end_offset == 4
+    assert append(log, batch(producer=(1, 0, 4))) == [4]
+    directory.close(clean=True)
