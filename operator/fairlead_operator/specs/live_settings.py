@@ -105,8 +105,16 @@ def read_parts(config_map: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """Write settings as a file, in the order of their names."""
-    return "".join(f"{name}={properties[name]}\n" for name in sorted(properties))
+    """Write settings as a file, in the order of their names; each is one line, whatever it holds.
+
+    A rack may hold anything, and whoever writes a BrokerPool must not set with it what a LogCluster
+    alone says.
+    """
+    return "".join(f"{name}={_one_line(properties[name])}\n" for name in sorted(properties))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines()).rstrip().rstrip("\\")
 
 
 def _read(text: str) -> dict[str, str]:
