@@ -64,7 +64,8 @@ class LocalReplicas:
     """`partitions` are those that this broker holds a replica of, by topic name and index.
 
     Invariant: each belongs to the topic id that its log was made for (R19). `unclaimed` are logs
-    found at start that the image has not been asked about; after the first image there are none.
+    found at start that the image has not been asked about; after the first image there are none but
+    those that no partition could take up.
     """
 
     def __init__(
@@ -377,7 +378,7 @@ class LocalReplicas:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 "its log may be in a log directory that cannot be read",
             )
-        log = self._unclaimed.pop(key, None)
+        log = self._unclaimed.get(key)
         config = self._config(topic)
         if log is None:
             log = self._log_directories.create_log(
@@ -398,6 +399,8 @@ class LocalReplicas:
             brokers=self,
             traffic=self._traffic.of(topic.name),
         )
+        # Not before: one that cannot be taken up is still deleted, or set aside, with its topic.
+        self._unclaimed.pop(key, None)
         partition.resumed_epoch = self._resumed_epochs.pop((topic.topic_id, index), NO_LEADER)
         self.partitions[key] = partition
         self._by_topic.setdefault(topic.topic_id, {})[index] = partition
@@ -446,6 +449,10 @@ class LocalReplicas:
         """Set aside a topic that the image has forgotten and that was never deleted here."""
         for partition in list(self._by_topic.get(topic_id, {}).values()):
             self._set_aside(partition)
+        for log in [log for log in self._unclaimed.values() if log.topic_id == topic_id]:
+            del self._unclaimed[log.topic, log.partition]
+            self._log_directories.set_aside(log)
+            logger.warning("%s-%d is not wanted here any more: set aside", log.topic, log.partition)
 
     def _set_aside(self, partition: Partition) -> None:
         """Set aside a replica that nobody asks for any more: its data stays under another name."""

@@ -11,6 +11,7 @@ from waiting import until
 
 from fairlead_broker import local_replicas
 from fairlead_broker.log import full_disk
+from fairlead_broker.log.log import Log
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.session.deletion_confirmer import CONFIRMATIONS_PER_CALL_MAX
 from fairlead_broker.tasks import room_watch
@@ -18,7 +19,7 @@ from fairlead_broker.tasks.room_watch import RoomWatch
 from fairlead_model.cluster import PartitionChanged, TopicRemoved, empty_image
 from fairlead_model.ids import TopicId
 from fairlead_model.invariants import InvariantViolation
-from fairlead_wire.errors import ErrorCode
+from fairlead_wire.errors import ErrorCode, KafkaError
 
 
 def directories(stage: Any) -> list[str]:
@@ -421,3 +422,31 @@ def test_after_a_restart_logs_are_claimed_and_the_unknown_ones_set_aside(stage: 
     assert known == "known-0"
     assert stray.startswith("forgotten-0.")
     assert stray.endswith("-stray")
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_topic_may_be_made_again_whose_log_a_partition_could_not_take_up(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """Where a damaged batch lies above the high watermark: to make it again is what docs say."""
+
+    def refuse(log: Log, high_watermark: int) -> None:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.path}: a damaged batch")
+
+    topic_id = stage.topic("t")
+    stage.append("t", b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "recall_unreplicated", refuse)
+        stage.restart()
+    assert ("t", 0) in stage.broker.replicas.failed
+    assert stage.broker.partitions == {}
+    if is_deleted:
+        stage.delete("t")
+    else:
+        stage.publish(TopicRemoved(TopicId(topic_id)))
+    assert [name.rpartition("-")[2] for name in directories(stage)] == [
+        "delete" if is_deleted else "stray"
+    ]
+    stage.topic("t", topic_id=b"another topic's.")
+    assert stage.append("t", b"b") == 0
+    assert ("t", 0) not in stage.broker.replicas.failed
