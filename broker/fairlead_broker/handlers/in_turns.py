@@ -38,7 +38,11 @@ async def _later(
     steps: Iterator[None], build: Callable[[], _Answer], clock: Clock, version: int
 ) -> _Answer | LongAnswer:
     await in_slices(steps, clock)
-    answer = build()
+    return await encoded_in_turns(build(), version, clock)
+
+
+async def encoded_in_turns(answer: _Answer, version: int, clock: Clock) -> _Answer | LongAnswer:
+    """Return an answer, encoded already if it is long: others get their turn between."""
     if not is_long(answer):
         return answer
     encoded = LongAnswer(answer)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from fairlead_broker.api_registry import Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.slicing import in_slices
+from fairlead_broker.handlers.in_turns import encoded_in_turns
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import (
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from fairlead_broker.api_registry import RequestContext
-    from fairlead_broker.clock import Clock
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_offsets import GroupOffsets
+    from fairlead_broker.handlers.long_answer import LongAnswer
     from fairlead_model.cluster import ClusterImage
     from fairlead_wire.messages.offset_fetch import OffsetFetchRequestTopics
 
@@ -86,15 +87,18 @@ def offset_fetch(
     fetch = _Fetch(asked, context, requires_stable=request.require_stable)
     steps = fetch.look_up()
     if fetch.count > OFFSETS_A_TURN:
-        return context.later(_later(fetch, steps, context.broker.clock))
+        return context.later(_later(fetch, steps, context))
     for _ in steps:
         pass
     return fetch.response()
 
 
-async def _later(fetch: _Fetch, steps: Iterator[None], clock: Clock) -> OffsetFetchResponse:
+async def _later(
+    fetch: _Fetch, steps: Iterator[None], context: RequestContext
+) -> OffsetFetchResponse | LongAnswer:
+    clock = context.broker.clock
     await in_slices(steps, clock)
-    return fetch.response()
+    return await encoded_in_turns(fetch.response(), context.version, clock)
 
 
 def _asked(request: OffsetFetchRequest, version: int, image: ClusterImage) -> list[_Asked]:
