@@ -1,5 +1,6 @@
 """Copy a topic to another, all there is now; run it again and it copies what came since.
 
+fairlead topic create flights-copy
 python examples/spark/copy_topic.py localhost:9092 flights flights-copy checkpoints/copy
 
 The consumer group `copy-FROM-to-TO` shows how far it has come, in every Kafka tool.

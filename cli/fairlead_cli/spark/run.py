@@ -57,8 +57,8 @@ def run(
 
     \b
     Examples:
-      fairlead spark run examples/spark/jobs/late_flights.py
-      fairlead spark run late-flights.yaml --available-now
+      fairlead spark run examples/spark/late_flights.yaml --available-now
+      fairlead spark run examples/spark/jobs/flights_to_sqlite.py -- /tmp/flights.db
       fairlead spark run job.py --conf spark.driver.memory=2g -- --my-option 1
     """
     from fairlead_cli.client.access import configured_file

@@ -4,6 +4,7 @@ Reads the topic flights as a stream and the topic weather as it is when the job 
 one JSON record an airport and hour to the topic airport-delays. An hour is written once, when the
 watermark has passed it: no flight that is more than two hours late to the topic changes it.
 
+    fairlead topic create airport-delays
     fairlead spark run examples/spark/jobs/airport_delays.py --available-now
 """
 

@@ -22,6 +22,7 @@ from fairlead_cli.quota import VERBS as QUOTA_VERBS
 from fairlead_cli.topic import VERBS as TOPIC_VERBS
 from fairlead_cli.user import VERBS as USER_VERBS
 
+PROJECT = Path(__file__).resolve().parents[3]
 HEAVY = ("confluent_kafka", "rich", "asyncio", "aiohttp", "yaml", "fairlead_model")
 
 COMMAND_LINES = [
@@ -36,7 +37,9 @@ COMMAND_LINES = [
     ["config", "list"],
     ["metadata", "export"],
     ["metadata", "restore"],
+    ["spark", "run"],
 ]
+EXAMPLE_FILE = re.compile(r"\bexamples/[\w./-]+")
 
 
 @pytest.mark.parametrize("arguments", COMMAND_LINES, ids=lambda a: " ".join(a) or "fairlead")
@@ -45,6 +48,7 @@ def test_every_help_has_examples(arguments: list[str]) -> None:
     assert result.exit_code == 0, result.output
     assert "Examples:" in result.output
     assert "fairlead " in result.output
+    assert all((PROJECT / path).is_file() for path in EXAMPLE_FILE.findall(result.output))
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -362,7 +366,7 @@ def test_completion_after_a_misspelt_verb_is_empty() -> None:
 
 
 def test_the_page_of_the_command_has_all_verbs() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    page = (PROJECT / "docs" / "cli.md").read_text()
     groups = {
         "topic": TOPIC_VERBS,
         "broker": BROKER_VERBS,
