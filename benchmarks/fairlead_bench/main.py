@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from fairlead_bench.arguments import PEERS, at_least_one, names_among
+from fairlead_bench.loads.failover_client import ClientFailedError
 from fairlead_bench.loads.guest_memory import touch_memory
+from fairlead_bench.loads.load_process import LoadFailedError
 from fairlead_bench.loads.process_usage import read_memory_mb
 from fairlead_bench.peers.fairlead_cluster import INTERNAL_TOPICS, FairleadCluster
 from fairlead_bench.peers.fairlead_peer import FairleadPeer
@@ -297,6 +299,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"Apache Kafka cannot be run: {error}. --peers fairlead leaves it out.", file=sys.stderr
         )
         return 2
+    except (LoadFailedError, ClientFailedError) as error:
+        print(f"no results are written: {error}", file=sys.stderr)
+        return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not run.results.samples and not run.results.values:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairlead_bench import main
+from fairlead_bench.loads.load_process import LoadFailedError
 from fairlead_bench.scenarios import scale
 
 if TYPE_CHECKING:
@@ -56,3 +57,17 @@ def test_nothing_is_written_where_nothing_was_measured(
     assert main.main(given) == 2
     assert "nothing was measured" in capsys.readouterr().err
     assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_a_load_that_failed_is_told_in_a_line_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_run: main.Run) -> None:
+        raise LoadFailedError("rdkafka_load ended without a result")
+
+    monkeypatch.setattr(main, "RESULTS_FOLDER", tmp_path / "results")
+    monkeypatch.setattr(main.Run, "measure", fail)
+    assert main.main(["--peers", "fairlead", "--data", str(tmp_path / "data")]) == 1
+    said = "no results are written: rdkafka_load ended without a result\n"
+    assert capsys.readouterr().err == said
+    assert list((tmp_path / "results").iterdir()) == list((tmp_path / "data").iterdir()) == []
