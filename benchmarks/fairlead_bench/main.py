@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from fairlead_bench.arguments import PEERS, at_least_one, names_among
+from fairlead_bench.interruption import is_interrupted
 from fairlead_bench.loads.failover_client import ClientFailedError
 from fairlead_bench.loads.guest_memory import touch_memory
 from fairlead_bench.loads.load_process import LoadFailedError
@@ -300,6 +301,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     except (LoadFailedError, ClientFailedError) as error:
+        if is_interrupted(error):
+            raise
         print(f"no results are written: {error}", file=sys.stderr)
         return 1
     finally:
