@@ -78,10 +78,11 @@ def broker_setting_problem(name: str, text: str | None) -> str | None:
         if text is None:
             broker_config_key(name)
         else:
-            if len(text.splitlines()) > 1 or text.rstrip().endswith("\\"):
-                # It would say something of the next line of the broker's file, or be one itself.
-                return f"{name}: the value is one line, which does not end with a backslash"
             validate_broker_config(name, text)
     except ConfigError as error:
         return error.message
+    written = (text or "").strip()
+    if len(written.splitlines()) > 1 or written.endswith("\\"):
+        # In the brokers' file it would be another setting, or take in the next one.
+        return f"{name}: a value is one line, and does not end with a backslash"
     return None

@@ -105,16 +105,19 @@ def read_parts(config_map: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """Write settings as a file, in the order of their names; each is one line, whatever it holds.
+    """Write settings as a file, in the order of their names."""
+    return "".join(f"{name}={_on_one_line(properties[name])}\n" for name in sorted(properties))
 
-    A rack may hold anything, and whoever writes a BrokerPool must not set with it what a LogCluster
-    alone says.
+
+def _on_one_line(value: str) -> str:
+    """Return a value that neither begins another setting nor takes in the next one.
+
+    Values of spec.config are refused before (`broker_setting_problem`); this is for all others.
     """
-    return "".join(f"{name}={_one_line(properties[name])}\n" for name in sorted(properties))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines()).rstrip().rstrip("\\")
+    line = " ".join(value.splitlines())
+    while line.rstrip().endswith("\\"):
+        line = line.rstrip()[:-1]
+    return line
 
 
 def _read(text: str) -> dict[str, str]:

@@ -26,12 +26,7 @@ from fairlead_operator.specs.config_map import build_config_map, build_propertie
 from fairlead_operator.specs.disruption_budget import build_disruption_budget
 from fairlead_operator.specs.listener_security import plaintext_problem
 from fairlead_operator.specs.listeners import OutsideAddress, looked_up_address, needs_lookup
-from fairlead_operator.specs.live_settings import (
-    decide_settings,
-    find_live,
-    names_in_pools,
-    render_properties,
-)
+from fairlead_operator.specs.live_settings import decide_settings, find_live, names_in_pools
 from fairlead_operator.specs.names import CONFIG_HASH_ANNOTATION
 from fairlead_operator.specs.network_policy import build_network_policy
 from fairlead_operator.specs.services import (
@@ -626,16 +621,3 @@ def test_who_may_come_in_by_port() -> None:
 def test_children_of_a_pool_go_with_it(manifest: dict[str, Any]) -> None:
     (owner,) = manifest["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("BrokerPool", "p-main")
-
-
-@pytest.mark.parametrize(
-    "text", ["x:1\nsuper.users=User:mallory", "x:1\u2028super.users=User:mallory", "x:1\\"]
-)
-def test_no_value_is_more_than_its_own_line(text: str) -> None:
-    """A BrokerPool would decide who is a super user, which a LogCluster alone says."""
-    assert "one line" in (broker_setting_problem("zookeeper.connect", text) or "")
-    settings = {"broker.rack": text, "super.users": "User:alice"}
-    read = read_properties(render_properties(settings))
-    assert read["super.users"] == "User:alice"
-    assert sorted(read) == sorted(settings)
-    assert broker_setting_problem("zookeeper.connect", "x:1\n") is None
