@@ -261,7 +261,8 @@ class TopicScope:
     def may_act(self, resource: TopicResource) -> bool:
         """Tell whether all is known that a plan for a resource needs."""
         if self.is_unknown(resource.cluster_key):
-            return False
+            # Its namespace may be gone for good: nobody shall wait for that to delete a resource.
+            return resource.is_deleting and not resource.is_protected
         is_present = self.presence(resource.cluster_key) is ClusterPresence.PRESENT
         return not is_present or self.is_started(resource.cluster_key)
 

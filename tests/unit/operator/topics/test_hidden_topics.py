@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from fairlead_operator.topics.cluster_topics import ClusterTopics
 from fairlead_operator.topics.sync import TopicSync
 from fairlead_operator.topics.topic_resource import FINALIZER
@@ -106,3 +108,15 @@ def test_a_cluster_of_a_namespace_that_is_not_served_for_now_is_not_gone() -> No
         resource = sync.scope.resources["shop", name]
         assert sync.scope.may_act(resource) is writes[name]
         assert sync.statuses._is_ours(resource) is writes[name]
+
+
+@pytest.mark.parametrize("is_protected", [False, True])
+def test_a_topic_of_such_a_cluster_can_be_deleted_unless_it_is_protected(
+    is_protected: bool,
+) -> None:
+    nobody: Any = None
+    sync = TopicSync(nobody, nobody, nobody, namespaces=("shop", "web"), closed=("team",))
+    manifest = topic("mine", clusterNamespace="team", deletionProtection=is_protected)
+    manifest["metadata"] |= {"finalizers": [FINALIZER], "deletionTimestamp": "now"}
+    sync.scope.take(("shop", "mine"), manifest)
+    assert sync.scope.may_act(sync.scope.resources["shop", "mine"]) is not is_protected
