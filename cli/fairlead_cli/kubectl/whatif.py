@@ -142,6 +142,7 @@ def load_cluster(objects: Iterable[Mapping[str, Any]], cluster: str) -> Controll
 def find_brokers(state: ControllerState, pools: Iterable[Any], target: str) -> list[int]:
     """Return the brokers that are meant; InputError where there are none of that name."""
     from fairlead_cli.whatif.target import parse_ids, require_known, split_target
+    from fairlead_controller.decisions.reassignment.scale_down import find_leaving
 
     kind, name = split_target(target, FORMS)
     brokers = state.image.brokers
@@ -150,10 +151,13 @@ def find_brokers(state: ControllerState, pools: Iterable[Any], target: str) -> l
         require_known(ids, brokers, state)
         return ids
     if kind == "pool":
-        places = {str(each["metadata"]["name"]): pool_ids(each["spec"]) for each in pools}
+        places = {str(each["metadata"]["name"]): {*pool_ids(each["spec"])} for each in pools}
+        for broker_id, pool in find_leaving(state).items():
+            # Given up by its pool, it still holds what it holds.
+            places.setdefault(pool, set()).add(broker_id)
         if name not in places:
             raise unknown(kind, name, places)
-        return [each for each in places[name] if each in brokers]
+        return sorted(places[name] & brokers.keys())
     if kind not in {"node", "zone"}:
         raise InputError(f"'{kind}' is no kind of target", hint=f"Write {FORMS}.")
     homes = {

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.kubectl.whatif import find_brokers, load_cluster
-from fairlead_controller.decisions.state import ControllerState, CountersChanged
+from fairlead_controller.decisions.state import ControllerState, CountersChanged, Intent
 from fairlead_controller.decisions.tables import lines
 from fairlead_controller.decisions.what_if import forecast_loss
 from fairlead_controller.stores.kubernetes_tables import build_table
@@ -23,6 +23,10 @@ POOLS = [
     {"metadata": {"name": "main"}, "spec": {"replicas": 2, "clusterName": "events"}},
     {"metadata": {"name": "more"}, "spec": {"idBase": 2, "replicas": 5, "clusterName": "events"}},
 ]
+
+
+LEAVING = [(1, "main"), (3, "gone")]
+"""Brokers that pools give up; of the second there is no BrokerPool any more."""
 
 
 def stored(table: str, content: Mapping[str, str]) -> dict[str, Any]:
@@ -113,3 +117,18 @@ def test_what_means_no_broker_is_said(
 def test_objects_that_do_not_fit_are_not_guessed_from() -> None:
     with pytest.raises(CliError, match="do not fit together"):
         load_cluster([stored("cluster", cluster_lines())], "events")
+
+
+def test_a_broker_that_a_pool_gives_up_is_one_of_the_pool_until_it_is_gone() -> None:
+    """It still has what it holds, and what is counted on goes with the pool."""
+    leaving = {f"{lines.INTENT_PREFIX}remove-broker-{number}": pool for number, pool in LEAVING}
+    intents = {
+        key: lines.intent_line(Intent("remove-broker", pool, 1)) for key, pool in leaving.items()
+    }
+    objects = [stored("cluster", cluster_lines() | intents), stored(TABLE, partition_lines())]
+    state = load_cluster(objects, "events")
+    pools = [{"metadata": {"name": "main"}, "spec": {"replicas": 1, "clusterName": "events"}}]
+    assert find_brokers(state, pools, "pool/main") == [0, 1]
+    assert find_brokers(state, pools, "pool/gone") == [3]
+    with pytest.raises(InputError):
+        find_brokers(state, pools, "pool/x")
