@@ -194,7 +194,10 @@ def say(text: str, *, level: str = "INFO") -> None:
     now_s = time.time()
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_s))
     line = f"{stamp},{int(now_s * 1000) % 1000:03d} supervisor {level}: {text}\n"
-    os.write(sys.stderr.fileno(), line.encode())
+    try:
+        os.write(sys.stderr.fileno(), line.encode())
+    except OSError:  # Nobody reads the log any more: no reason to end what runs.
+        return
 
 
 def write_termination_message(text: str, path: str = TERMINATION_LOG) -> None:

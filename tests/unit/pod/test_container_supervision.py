@@ -336,3 +336,28 @@ def test_a_start_that_the_machine_refuses_is_tried_again(contain, tmp_path: Path
     container.pid("broker")
     container.process.send_signal(signal.SIGTERM)
     assert container.wait() == 128 + signal.SIGTERM
+
+
+def test_a_log_that_nobody_reads_any_more_ends_nothing(tmp_path: Path) -> None:
+    """A child writes where its own log handler copes with that; process 1 has to, too."""
+    program = PROGRAM.format(
+        children=f"children = [child('broker', {STEADY!r})]", termination_log=str(tmp_path / "none")
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stderr is not None
+            first = int(process.stderr.readline().split()[-1])
+            process.stderr.close()
+            supervisor = psutil.Process(process.pid)
+            psutil.Process(first).kill()
+            wait_until(
+                lambda: (
+                    process.poll() is not None
+                    or [each.pid for each in supervisor.children()] not in ([], [first])
+                )
+            )
+            assert process.poll() is None
+            process.terminate()
+            assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
