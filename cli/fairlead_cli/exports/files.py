@@ -54,7 +54,7 @@ def read_document(file: str) -> object:
         return json.loads(_read_text(file))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON: {error}") from error
 
 
