@@ -22,9 +22,10 @@ Worked example, three brokers on three hosts, two partitions, two replicas, rand
                  follower: 0 and 2 hold one each, 2 leads more in all, so → 0
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from fairlead_controller.decisions.broker_loads import BrokerLoad
 from fairlead_model.broker import BrokerRegistration
@@ -48,6 +49,11 @@ class RandomSource(Protocol):
         ...
 
 
+_Rank: TypeAlias = tuple[int, ...]
+_WORST: Final[_Rank] = (2,)
+"""Of a follower, whose rank begins with whether it is absent."""
+
+
 @dataclass(slots=True, eq=False)
 class _Candidate:
     """A broker while one topic is being placed; the counts include what is placed so far."""
@@ -62,7 +68,7 @@ class _Candidate:
     topic_replicas: int = 0
     topic_leaders: int = 0
 
-    def leader_rank(self) -> tuple[int, ...]:
+    def leader_rank(self) -> _Rank:
         return (
             self.topic_leaders,
             self.topic_replicas,
@@ -71,16 +77,107 @@ class _Candidate:
             self.order,
         )
 
-    def follower_rank(self, hosts: set[str], racks: list[str | None]) -> tuple[int, ...]:
+    def load_rank(self) -> _Rank:
+        """Return the rank as a follower, but for what the partition's other replicas decide."""
         return (
             int(self.is_absent),
-            int(self.host in hosts),
-            racks.count(self.rack),
             self.topic_replicas,
             self.replicas,
             self.preferred_leaders,
             self.order,
         )
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Candidates of one rack that are all up, or all absent; `ranks` are sorted."""
+
+    rack: str | None
+    ranks: list[_Rank] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+
+class _Ranking:
+    """All candidates, kept in order, so that a partition does not cost a look at each of them."""
+
+    def __init__(self, candidates: Sequence[_Candidate]) -> None:
+        self._by_order = {candidate.order: candidate for candidate in candidates}
+        self._leader_ranks = sorted(candidate.leader_rank() for candidate in candidates)
+        self._groups: dict[tuple[bool, str | None], _Group] = {}
+        for candidate in candidates:
+            group = self._groups.setdefault(_group_of(candidate), _Group(candidate.rack))
+            group.ranks.append(candidate.load_rank())
+            group.hosts.add(candidate.host)
+        for group in self._groups.values():
+            group.ranks.sort()
+        self._heads = sorted(group.ranks[0] for group in self._groups.values())
+        """The best of each group."""
+
+    def place_one(self, replication_factor: int) -> tuple[BrokerId, ...]:
+        """Choose the replicas of the next partition, the preferred leader first."""
+        leader = self._by_order[self._leader_ranks[0][-1]]
+        chosen = {leader.order: leader}
+        hosts = {leader.host}
+        racks = [leader.rack]
+        while len(chosen) < replication_factor:
+            follower = self._best_follower(chosen, hosts, racks)
+            chosen[follower.order] = follower
+            hosts.add(follower.host)
+            racks.append(follower.rack)
+        for candidate in chosen.values():
+            self._add_replica(candidate, is_leader=candidate is leader)
+        return tuple([candidate.broker_id for candidate in chosen.values()])
+
+    def _best_follower(
+        self, chosen: Mapping[int, _Candidate], hosts: set[str], racks: list[str | None]
+    ) -> _Candidate:
+        """Find the smallest (is absent, host is taken, replicas in the rack, rest of the load)."""
+        best: _Rank = _WORST
+        for head in self._heads:
+            is_absent, *load = head
+            if (is_absent, 0, 0, *load) > best:
+                break  # Nobody of this group is better, whatever its host and rack, nor after it.
+            group = self._groups[_group_of(self._by_order[head[-1]])]
+            found = self._best_of(group, chosen, hosts)
+            if found is not None:
+                is_taken, rank = found
+                whole = (is_absent, is_taken, racks.count(group.rack), *rank[1:])
+                best = min(best, whole)
+        return self._by_order[best[-1]]
+
+    def _best_of(
+        self, group: _Group, chosen: Mapping[int, _Candidate], hosts: set[str]
+    ) -> tuple[int, _Rank] | None:
+        """Return whether the host of the best of a group is taken, and its rank, if one is left."""
+        if not group.hosts <= hosts:
+            for rank in group.ranks:
+                if self._by_order[rank[-1]].host not in hosts:
+                    return 0, rank
+        for rank in group.ranks:
+            if rank[-1] not in chosen:
+                return 1, rank
+        return None
+
+    def _add_replica(self, candidate: _Candidate, *, is_leader: bool) -> None:
+        group = self._groups[_group_of(candidate)]
+        _remove(self._heads, group.ranks[0])
+        _remove(group.ranks, candidate.load_rank())
+        _remove(self._leader_ranks, candidate.leader_rank())
+        candidate.replicas += 1
+        candidate.topic_replicas += 1
+        candidate.topic_leaders += is_leader
+        candidate.preferred_leaders += is_leader
+        insort(self._leader_ranks, candidate.leader_rank())
+        insort(group.ranks, candidate.load_rank())
+        insort(self._heads, group.ranks[0])
+
+
+def _group_of(candidate: _Candidate) -> tuple[bool, str | None]:
+    return candidate.is_absent, candidate.rack
+
+
+def _remove(ranks: list[_Rank], rank: _Rank) -> None:
+    del ranks[bisect_left(ranks, rank)]
 
 
 def place_partitions(
@@ -115,8 +212,8 @@ def place_partitions(
             + (f" that are not {_CLOSED} ({len(spared)} are)" if spared else ""),
         )
     chosen = alive if replication_factor <= len(alive) else brokers
-    candidates = _candidates(chosen, loads, existing, random)
-    return [_place_one(candidates, replication_factor) for _ in range(partition_count)]
+    ranking = _Ranking(_candidates(chosen, loads, existing, random))
+    return [ranking.place_one(replication_factor) for _ in range(partition_count)]
 
 
 def _candidates(
@@ -148,25 +245,6 @@ def _candidates(
                 by_id[broker_id].topic_replicas += 1
                 by_id[broker_id].topic_leaders += int(position == 0)
     return candidates
-
-
-def _place_one(candidates: list[_Candidate], replication_factor: int) -> tuple[BrokerId, ...]:
-    leader = min(candidates, key=_Candidate.leader_rank)
-    leader.topic_leaders += 1
-    leader.preferred_leaders += 1
-    chosen = [leader]
-    hosts: set[str] = {leader.host}
-    racks: list[str | None] = [leader.rack]
-    while len(chosen) < replication_factor:
-        free = [candidate for candidate in candidates if candidate not in chosen]
-        follower = min(free, key=lambda candidate: candidate.follower_rank(hosts, racks))
-        chosen.append(follower)
-        hosts.add(follower.host)
-        racks.append(follower.rack)
-    for candidate in chosen:
-        candidate.replicas += 1
-        candidate.topic_replicas += 1
-    return tuple(candidate.broker_id for candidate in chosen)
 
 
 def check_assignments(
