@@ -25,6 +25,7 @@ from fairlead_controller.decisions.leadership import (
 from fairlead_controller.decisions.observations import LogsReported, ReplicasOffline, ReportedLog
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import TopicImage
+from fairlead_model.partition import PartitionRegistration
 from fairlead_model.session.calls import ElectablePartition, ElectedPartition, ElectionType
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
@@ -43,7 +44,7 @@ def decide_requested_elections(state: ControllerState, event: ElectOnRequest) ->
     results: list[ElectedPartition] = []
     wanted = event.call["partitions"]
     named: set[tuple[str, int]] = set()
-    for asked in _all_partitions(state) if wanted is None else wanted:
+    for asked in _all_in_need(state, ElectionType(kind)) if wanted is None else wanted:
         code, message = RefusalCode.NONE, None
         try:
             if (asked["topic"], asked["index"]) in named:
@@ -52,8 +53,6 @@ def decide_requested_elections(state: ControllerState, event: ElectOnRequest) ->
             moves.append(_elect_by_hand(state, asked, ElectionType(kind)))
         except RefusedError as refusal:
             code, message = refusal.code, refusal.message
-        if wanted is None and code is RefusalCode.ELECTION_NOT_NEEDED:
-            continue
         results.append(
             ElectedPartition(
                 topic=asked["topic"],
@@ -73,10 +72,18 @@ def decide_requested_elections(state: ControllerState, event: ElectOnRequest) ->
     return draft.decision({"partitions": results})
 
 
-def _all_partitions(state: ControllerState) -> Iterator[ElectablePartition]:
+def _all_in_need(state: ControllerState, kind: ElectionType) -> Iterator[ElectablePartition]:
+    """Find the partitions that an election of all is about; mostly that is none, or few."""
     for topic in sorted(state.image.topics(), key=lambda topic: topic.name):
-        for index in range(len(topic.partitions)):
-            yield ElectablePartition(topic=topic.name, index=index)
+        for index, partition in enumerate(topic.partitions):
+            if not _is_needless(partition, kind):
+                yield ElectablePartition(topic=topic.name, index=index)
+
+
+def _is_needless(partition: PartitionRegistration, kind: ElectionType) -> bool:
+    if kind is ElectionType.UNCLEAN:
+        return partition.has_leader
+    return partition.leader == partition.preferred_leader
 
 
 def _elect_by_hand(
@@ -89,8 +96,9 @@ def _elect_by_hand(
             f"there is no partition {asked['topic']}-{asked['index']}",
         )
     index = asked["index"]
+    is_needless = _is_needless(topic.partitions[index], kind)
     if kind is ElectionType.UNCLEAN:
-        if topic.partitions[index].has_leader:
+        if is_needless:
             raise RefusedError(
                 RefusalCode.ELECTION_NOT_NEEDED,
                 f"{topic.name}-{index} has the leader {topic.partitions[index].leader}",
@@ -104,7 +112,7 @@ def _elect_by_hand(
             )
         return moves[0]
     preferred = topic.partitions[index].preferred_leader
-    if topic.partitions[index].leader == preferred:
+    if is_needless:
         raise RefusedError(
             RefusalCode.ELECTION_NOT_NEEDED,
             f"the preferred leader {preferred} leads {topic.name}-{index}",
