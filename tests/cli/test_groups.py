@@ -4,6 +4,7 @@ What Apache Kafka fails here is a fault of the test: both must give the same ans
 """
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -172,6 +173,30 @@ def test_members_share_take_over_and_are_named_in_refusals(
     # A static member keeps its place until its session times out.
     assert two.has("two stays a member until its session times out")
     assert [each["instanceId"] for each in describe(remote, group)["members"]] == ["two"]
+
+
+@pytest.mark.usefixtures("counted_hangups")
+def test_a_member_whose_terminal_closes_commits_and_leaves(
+    remote: Remote, topic: str, group: str
+) -> None:
+    """A terminal sends SIGHUP, and takes nothing more of what is written."""
+    terminal, end = pty.openpty()
+    process = subprocess.Popen(
+        remote.command("consume", topic, "-g", group),
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        start_new_session=True,
+    )
+    os.close(end)
+    seen = b""
+    while seen.count(b"record-") < RECORDS:
+        seen += os.read(terminal, 65536)
+    process.send_signal(signal.SIGHUP)
+    os.close(terminal)
+    assert process.wait(60) != 0
+    assert describe(remote, group)["members"] == []
+    assert set(committed(remote, group).values()) == {30}
 
 
 def test_a_killed_member_repeats_but_skips_nothing(

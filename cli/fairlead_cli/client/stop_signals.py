@@ -1,74 +1,98 @@
-"""Ctrl-C and SIGTERM as something to act upon, so that nothing ends in the middle."""
+"""Ctrl-C, SIGTERM and SIGHUP as something to act upon, so that nothing ends in the middle.
+
+A signal that this process was started to ignore (`nohup`, or `&` in a script) stays ignored. A
+terminal that is closed sends SIGHUP twice, by its shell and by the kernel: the second one is no
+wish to hurry.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.output import note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
     from typing import Self
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # What systemd, `docker stop` and `timeout` send, and a terminal that is closed.
 ENDS = (signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, *ENDS)
+
+
+class Handlers:
+    """Handlers of signals for a while, and those that were there before."""
+
+    def __init__(self) -> None:
+        self._previous: dict[int, Any] = {}
+
+    def install(
+        self, numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
+    ) -> None:
+        """Take over those signals that are not ignored."""
+        for number in numbers:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._previous[number] = signal.signal(number, handler)
+
+    def restore(self) -> None:
+        """Put back what was there before."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def restore_after(self, number: int) -> None:
+        """Let the next signal end the process at once, unless it is the second SIGHUP."""
+        self.restore()
+        if number == signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def ends_as_interrupts() -> Iterator[None]:
     """Have SIGTERM and SIGHUP leave the block by KeyboardInterrupt, as Ctrl-C does.
 
-    Behind the block they end the process, as they would have. A second one ends it at once, and
-    one that this process was started to ignore (`nohup`) is ignored.
+    Behind the block they end the process, as they would have. A second SIGTERM ends it at once.
     """
     received: list[int] = []
-    previous: dict[int, Any] = {}
-
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    handlers = Handlers()
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        restore()
+        handlers.restore_after(number)
         raise KeyboardInterrupt
 
-    for number in ENDS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            previous[number] = signal.signal(number, interrupt)
+    handlers.install(ENDS, interrupt)
     try:
         yield
     except KeyboardInterrupt:
+        handlers.restore()
         for which in received:
             os.kill(os.getpid(), which)
         raise
     finally:
-        restore()
+        handlers.restore()
 
 
 class StopSignals:
     """Inside the block the first signal is only remembered; a second one ends the process.
 
     Leaving the block normally after a signal ends as the signal would have: Ctrl-C with
-    KeyboardInterrupt, SIGTERM with the process.
+    KeyboardInterrupt, SIGTERM and SIGHUP with the process.
     """
 
     def __init__(self) -> None:
         self._received: int | None = None
-        self._previous: dict[int, Any] = {}
+        self._handlers = Handlers()
 
     def __enter__(self) -> Self:
-        for number in SIGNALS:
-            self._previous[number] = signal.signal(number, self._remember)
+        self._handlers.install(SIGNALS, self._remember)
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._restore()
+        self._handlers.restore()
         if self._received is None or kind is not None:
             return
         if self._received == signal.SIGINT:
@@ -77,12 +101,10 @@ class StopSignals:
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         self._received = number
-        self._restore()
-        note("Stopping: what was written is being committed. Once more ends it at once.")
-
-    def _restore(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self._handlers.restore_after(number)
+        # A terminal that is closed takes no words.
+        with suppress(OSError):
+            note("Stopping: what was written is being committed. Once more ends it at once.")
 
     def is_stopped(self) -> bool:
         """Tell whether a signal came."""

@@ -41,14 +41,24 @@ A drill of a file has limits of its own.
 
 
 async def run_until_signalled(drill: Drill) -> DrillOutcome:
-    """SIGTERM and SIGHUP end a drill as Ctrl-C does: what was broken is healed first."""
+    """SIGTERM and SIGHUP end a drill as Ctrl-C does: what was broken is healed first.
+
+    A second one, as a terminal that closes sends it, does not end the healing. One that this
+    process was started to ignore (`nohup`) is ignored.
+    """
     import asyncio
     import signal
 
     loop = asyncio.get_running_loop()
     running = asyncio.create_task(drill.run())
+
+    def stop() -> None:
+        if not running.cancelling():
+            running.cancel()
+
     for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, running.cancel)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop)
     try:
         return await running
     except asyncio.CancelledError:

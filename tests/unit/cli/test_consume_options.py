@@ -134,6 +134,56 @@ def test_a_signal_that_is_ignored_interrupts_nothing() -> None:
     assert run_code(code) == (0, "goes on\n")
 
 
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_that_is_ignored_stops_no_reader(number: str) -> None:
+    """As `nohup` has it, and `&` in a script."""
+    code = (
+        "import os, signal\n"
+        "from fairlead_cli.client.stop_signals import StopSignals\n"
+        f"signal.signal(signal.{number}, signal.SIG_IGN)\n"
+        "with StopSignals() as signals:\n"
+        f"    os.kill(os.getpid(), signal.{number})\n"
+        "    print(signals.is_stopped(), flush=True)\n"
+    )
+    assert run_code(code) == (0, "False\n")
+
+
+HANG_UP_TWICE = (
+    "import os, signal\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+    "def hang_up():\n"
+    "    for _ in range(2):\n"
+    "        os.kill(os.getpid(), signal.SIGHUP)\n"
+)
+
+
+def test_a_terminal_that_closes_lets_a_reader_commit() -> None:
+    """It sends SIGHUP twice, by its shell and by the kernel, and takes no words any more."""
+    code = (
+        f"{HANG_UP_TWICE}"
+        "from fairlead_cli.client.stop_signals import StopSignals\n"
+        "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)\n"
+        "with StopSignals() as signals:\n"
+        "    hang_up()\n"
+        "    print('committed', signals.is_stopped(), flush=True)\n"
+    )
+    assert run_code(code) == (-signal.SIGHUP, "committed True\n")
+
+
+def test_a_terminal_that_closes_lets_a_transaction_be_aborted() -> None:
+    code = (
+        f"{HANG_UP_TWICE}"
+        "from fairlead_cli.client.stop_signals import ends_as_interrupts\n"
+        "with ends_as_interrupts():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    finally:\n"
+        "        hang_up()\n"
+        "        print('aborted', flush=True)\n"
+    )
+    assert run_code(code) == (-signal.SIGHUP, "aborted\n")
+
+
 def test_an_error_in_the_block_is_not_hidden_by_a_signal() -> None:
     with pytest.raises(ValueError, match="first"), StopSignals():
         os.kill(os.getpid(), signal.SIGINT)
