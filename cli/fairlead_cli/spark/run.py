@@ -97,8 +97,8 @@ def forget_checkpoint(place: Path) -> None:
 
     if not place.exists():
         return
-    queries = [child for child in place.iterdir() if child.is_dir()]
-    is_checkpoint = all((child / "metadata").is_file() for child in queries)
+    # A folder for each query, and nothing beside them.
+    is_checkpoint = all((child / "metadata").is_file() for child in place.iterdir())
     if not is_checkpoint:
         raise CliError(
             f"{place} holds something else than checkpoints: it stays",
