@@ -19,7 +19,10 @@ STDIN_STDOUT: Final = "-"
 
 
 def write_document(file: str, document: dict[str, Any]) -> None:
-    """Write an export, all of it or nothing, and say so; to stdout write nothing else. CliError."""
+    """Write an export, all of it or nothing, and say so. CliError.
+
+    On stdout stands nothing but the document where it goes there, or to what may be stdout.
+    """
     text = json.dumps(document, indent=2) + "\n"
     if file == STDIN_STDOUT:
         click.echo(text, nl=False)
@@ -34,7 +37,8 @@ def write_document(file: str, document: dict[str, Any]) -> None:
             write_to(Path(file), text)
         except OSError as error:
             raise CliError(f"cannot write {file}: {error.strerror}") from error
-    click.echo(f"Exported {describe(document)} to {file}.")
+    is_stream = not is_s3(file) and not Path(file).is_file()
+    click.echo(f"Exported {describe(document)} to {file}.", err=is_stream)
 
 
 def write_to(path: Path, text: str) -> None:

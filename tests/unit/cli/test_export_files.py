@@ -21,7 +21,9 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"Exported 0 brokers, 0 topics to {path}.\n"
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_what_is_no_file_is_written_to_and_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Who exports to /dev/null as root would have a file there, and to a pipe a reader waits."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -33,6 +35,9 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
         assert json.loads(os.read(descriptor, 65536)) == DOCUMENT
     finally:
         os.close(descriptor)
+    # Standard output may be that very pipe: `fairlead metadata export /dev/stdout | jq`.
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"Exported 0 brokers, 0 topics to {pipe}.\n")
 
 
 def test_a_link_stays_and_leads_to_the_document(tmp_path: Path) -> None:
