@@ -43,9 +43,12 @@ class OutputTail:
             self.position = 0  # Rotated: a new file has begun.
         if size == self.position:
             return
-        with self.path.open("rb") as file:
-            file.seek(self.position)
-            chunk = file.read(READ_BYTES_MAX)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.position)
+                chunk = file.read(READ_BYTES_MAX)
+        except OSError:
+            return  # Rotated just now, or no descriptor is left: the next call reads on.
         end = chunk.rfind(b"\n") + 1
         if end == 0:
             if len(chunk) < LINE_BYTES_MAX:

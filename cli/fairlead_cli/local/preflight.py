@@ -108,21 +108,6 @@ def down_command(layout: Layout) -> str:
     return shlex.join(["fairlead", "down", "--data", str(layout.root)])
 
 
-def is_data_directory_held(layout: Layout) -> bool:
-    """Tell whether a supervisor has the lock now."""
-    try:
-        descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def refuse_orphans(layout: Layout) -> None:
     """Children whose supervisor was killed still own their files and ports."""
     cluster = read_cluster_file(layout.cluster_file)

@@ -15,9 +15,17 @@ KEPT_MAX = 20
 
 
 def shelf() -> Path:
-    """Return the folder of plans (XDG's folder for state of the user)."""
+    """Return the folder of plans, in the one of XDG for state. CliError if there is none."""
     base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "fairlead" / "plans"
+    try:
+        state = Path(base) if base else Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        # Without HOME, and as a user that the system's list does not have, as in many pods.
+        raise CliError(
+            "there is no place for plans: this user has no home directory",
+            hint="Name a folder for them:  export XDG_STATE_HOME=/tmp/state",
+        ) from error
+    return state / "fairlead" / "plans"
 
 
 def keep_plan(document: dict[str, Any]) -> None:

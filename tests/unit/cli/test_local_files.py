@@ -1,5 +1,6 @@
 """cluster.json, the process table, output tails, and the lines of the live log."""
 
+import errno
 import os
 import re
 import signal
@@ -222,3 +223,20 @@ def test_a_folder_is_served_where_it_was_served_last(tmp_path: Path) -> None:
 def test_a_default_port_is_said_where_the_folder_was_served_at_another_one() -> None:
     plan = LaunchPlan(Path("/data"), 1, Ports(19_092, 8080), {}, ())
     assert plan.command(Ports(9092, 8080)) == "fairlead up --port 9092"
+
+
+def test_an_output_file_that_cannot_be_read_now_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was removed in between, or descriptors have run out: the supervisor goes on."""
+    path = tmp_path / "p.log"
+    path.write_text("a line\n")
+    tail = OutputTail("p", path)
+
+    def refuse(*_: object, **__: object) -> object:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", refuse)
+        assert list(tail.read_lines()) == []
+    assert list(tail.read_lines()) == ["a line"]

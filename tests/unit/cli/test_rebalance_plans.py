@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_cli.errors import InputError
+from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.rebalance import progress
 from fairlead_cli.rebalance.plan_shelf import KEPT_MAX, find_plan, keep_plan, shelf
 from fairlead_controller.decisions.balance.facts import BalancedBroker, BalancedPartition
@@ -188,3 +188,18 @@ def test_who_does_not_wait_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     given = iter([told(changedSince=1)])
     monkeypatch.setattr(progress, "read_progress", lambda *_: next(given))
     assert progress.wait({}, "", 0.0)["changedSince"] == 1
+
+
+def test_a_user_without_a_home_is_told_where_plans_can_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a pod's user that no list of users knows."""
+
+    def refuse() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", refuse)
+    with pytest.raises(CliError, match="no home directory") as refused:
+        shelf()
+    assert "XDG_STATE_HOME" in (refused.value.hint or "")
