@@ -130,20 +130,49 @@ def wrap(connection: socket.socket, host: str) -> socket.socket:
 
 
 def build_context() -> ssl.SSLContext | None:
-    """Return how connections are encrypted; None where they are not."""
+    """Return how connections are encrypted; None where they are not. InputError for wrong files."""
     if not is_tls():
         return None
-    context = build_verifying_context(_settings.get("ssl.ca.location", _PROBE))
+    authorities = _settings.get("ssl.ca.location", _PROBE)
+    try:
+        context = build_verifying_context(authorities)
+    except OSError as error:
+        raise InputError(
+            f"{configured_file()}: ssl.ca.location: {authorities} holds no certificates that can "
+            f"be read: {error.strerror}",
+            hint="It is a file with the authority's certificate in PEM, or a folder of them.",
+        ) from error
     certificate = _settings.get("ssl.certificate.location")
     if certificate is not None:
-        key, password = _settings.get("ssl.key.location"), _settings.get("ssl.key.password")
-        context.load_cert_chain(certificate, key, password)
+        _load_own_certificate(context, certificate)
     is_unverified = _settings.get("enable.ssl.certificate.verification", "").lower() in _NO
     if is_unverified or _settings.get("ssl.endpoint.identification.algorithm") == "none":
         context.check_hostname = False
     if is_unverified:
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _load_own_certificate(context: ssl.SSLContext, certificate: str) -> None:
+    """Load what shows who we are. InputError; nobody is asked for a pass phrase."""
+    key = _settings.get("ssl.key.location")
+
+    def ask_for_password() -> str:
+        raise InputError(
+            f"{configured_file()}: the private key in {key or certificate} is encrypted",
+            hint="Name its pass phrase in the same file:  ssl.key.password=...",
+        )
+
+    try:
+        context.load_cert_chain(
+            certificate, key, _settings.get("ssl.key.password") or ask_for_password
+        )
+    except OSError as error:
+        raise InputError(
+            f"{configured_file()}: ssl.certificate.location and ssl.key.location: cannot use "
+            f"{certificate} with {key or 'the key in it'}: {error.strerror}",
+            hint="Both are files in PEM; ssl.key.password is the pass phrase of an encrypted key.",
+        ) from error
 
 
 def build_verifying_context(authorities: str) -> ssl.SSLContext:

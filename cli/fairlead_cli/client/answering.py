@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairlead_cli.client.access import is_tls, login_settings, wrap
+from fairlead_cli.client.access import build_context, is_tls, login_settings, wrap
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ def find_answering(
 
     While none answers, a silent address is asked again every two seconds, on a new connection, and
     one that refuses every half second. A refusal by this very machine is believed at once: no proxy
-    stands in between.
+    stands in between. InputError where the files of the client's settings cannot be used.
     """
+    build_context()  # Here, and not first in a thread, whose errors nobody sees.
     outcomes: SimpleQueue[tuple[Address, Failure | None]] = SimpleQueue()
     began = now = time.monotonic()
     deadline = now + patience_s

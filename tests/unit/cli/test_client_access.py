@@ -5,12 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
 
 from fairlead_cli.client import access
+from fairlead_cli.client.answering import Address, find_answering
 from fairlead_cli.client.connection import build_admin, build_consumer, build_producer
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.layout import Layout
@@ -115,3 +126,43 @@ def test_whoever_asks_for_no_verification_gets_none(tmp_path, no: str) -> None:
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
     context = encrypted(tmp_path, "enable.ssl.certificate.verification=true")
     assert context.verify_mode == ssl.CERT_REQUIRED
+
+
+def make_encrypted_key(folder: Path) -> tuple[Path, Path]:
+    """Return a certificate and its key, which the pass phrase `secret` opens."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shop")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    certificate_file, key_file = folder / "shop.crt", folder / "shop.key"
+    certificate_file.write_bytes(certificate.public_bytes(Encoding.PEM))
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    key_file.write_bytes(pem)
+    return certificate_file, key_file
+
+
+def test_authorities_that_are_no_pem_are_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    """They were told as a broker that does not speak TLS."""
+    authorities = tmp_path / "ca.pem"
+    authorities.write_text("no PEM")
+    file = tmp_path / "mine.librdkafka"
+    file.write_text(f"security.protocol=ssl\nssl.ca.location={authorities}\n")
+    access.note_client_file(file)
+    with pytest.raises(InputError, match=r"ssl.ca.location: .*ca.pem holds no certificates"):
+        find_answering([Address("127.0.0.1", 1)])
+
+
+def test_an_encrypted_key_needs_its_pass_phrase_in_the_file(tmp_path: Path) -> None:
+    """OpenSSL asked the terminal for it, in a thread, which took what was typed there."""
+    certificate, key = make_encrypted_key(tmp_path)
+    own = (f"ssl.certificate.location={certificate}", f"ssl.key.location={key}")
+    with pytest.raises(InputError, match=r"the private key in .*shop.key is encrypted"):
+        encrypted(tmp_path, *own)
+    with pytest.raises(InputError, match=r"cannot use .*shop.crt with .*shop.key"):
+        encrypted(tmp_path, *own, "ssl.key.password=wrong")
+    encrypted(tmp_path, *own, "ssl.key.password=secret")
