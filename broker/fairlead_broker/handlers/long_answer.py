@@ -14,7 +14,6 @@ from fairlead_wire.primitives import uvarint
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fairlead_wire.message import Message
     from fairlead_wire.segments import Segment
 
 PART_MAX: Final = 100
@@ -28,8 +27,8 @@ class LongAnswer:
 
     __slots__ = ("_array", "_head_size", "_is_flexible", "_parts", "message", "throttle_time_ms")
 
-    def __init__(self, message: Message) -> None:
-        self.message: Any = message
+    def __init__(self, message: Any) -> None:
+        self.message = message
         self.throttle_time_ms: int = self.message.throttle_time_ms
         self._array = _array_of(message)
         self._parts: list[bytes] = []

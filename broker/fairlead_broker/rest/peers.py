@@ -69,8 +69,8 @@ def _reason(error: Exception) -> str:
         return "it does not prove that it is a broker of this cluster"
     if isinstance(error, RemoteProtocolError):
         return str(error)
-    number = getattr(error, "errno", None)
-    if number in errno.errorcode and not isinstance(error, ssl.SSLError):
+    number = error.errno if isinstance(error, OSError) else None
+    if number is not None and number in errno.errorcode and not isinstance(error, ssl.SSLError):
         return os.strerror(number)
     return "it cannot be reached"
 
