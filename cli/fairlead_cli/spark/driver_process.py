@@ -53,19 +53,21 @@ class DriverProcess:
         self._process: subprocess.Popen[str]
 
     def run(self, *, with_progress: bool) -> int:
-        """Run to the end; give the exit code. Ctrl-C ends the job, and then this."""
+        """Run to the end; give the exit code. Ctrl-C, SIGTERM and SIGHUP end the job, then this."""
+        from fairlead_cli.client.stop_signals import ends_as_interrupts
         from fairlead_cli.spark.job_progress import job_progress
 
         self._document_file.parent.mkdir(parents=True, exist_ok=True)
         self._document_file.write_text(json.dumps(self._document, indent=1), encoding="utf-8")
-        with self.log_file.open("w", encoding="utf-8") as log:
+        with self.log_file.open("w", encoding="utf-8") as log, ends_as_interrupts():
             self._start(log)
             pump = threading.Thread(target=self._pass_on_output, name="output", daemon=True)
             pump.start()
             try:
                 with job_progress(self._document["name"], is_shown=with_progress) as show:
                     self._watch(show)
-            except KeyboardInterrupt:
+            except BaseException:
+                # It is in a session of its own, and would go on behind us.
                 self._end()
                 raise
             pump.join(timeout=LOOK_S)
@@ -84,6 +86,7 @@ class DriverProcess:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            errors="replace",
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
             # A Ctrl-C is ours: the JVM must not end before the queries have.
             start_new_session=True,
@@ -125,6 +128,6 @@ class DriverProcess:
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -1,0 +1,95 @@
+"""The process of a Spark driver does not outlive the command that has started it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from waiting import wait_until
+
+# Stands for `python -m fairlead_spark.job`, which the command starts in the current folder.
+JOB = """
+import signal, sys, time
+
+def end(*_):
+    print("checkpoints written", flush=True)
+    sys.exit(0)
+
+if {ignores_end}:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+else:
+    signal.signal(signal.SIGTERM, end)
+sys.stdout.buffer.write(b"\\xff is no text\\n")
+sys.stdout.buffer.write(b"running\\n")
+sys.stdout.flush()
+time.sleep(300)
+"""
+COMMAND = """
+import signal
+from pathlib import Path
+from fairlead_cli.spark.driver_process import DriverProcess
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+driver = DriverProcess(Path("run"), {"name": "job"})
+start = driver._start
+
+def start_and_tell(log):
+    start(log)
+    Path("pid").write_text(str(driver._process.pid))
+
+driver._start = start_and_tell
+driver.run(with_progress=False)
+"""
+
+
+def start_command(folder: Path, *, ignores_end: bool = False) -> tuple[subprocess.Popen[str], int]:
+    """Return the command, which runs its job, and the process of the driver."""
+    package = folder / "fairlead_spark"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "job.py").write_text(JOB.format(ignores_end=ignores_end))
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+    )
+    assert process.stdout is not None
+    while process.stdout.readline() != "running\n":
+        assert process.poll() is None
+    return process, int((folder / "pid").read_text())
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_ends_its_driver(tmp_path: Path, number: signal.Signals) -> None:
+    """By `timeout`, or a terminal that closes: the next run would have the same checkpoint."""
+    process, driver = start_command(tmp_path)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    wait_until(lambda: not is_there(driver))
+
+
+def test_a_second_ctrl_c_ends_a_driver_that_takes_long(tmp_path: Path) -> None:
+    process, driver = start_command(tmp_path, ignores_end=True)
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    wait_until(lambda: not is_there(driver))
