@@ -31,4 +31,8 @@ def print_script(command: click.Command, shell: str, program: str, variable: str
         raise click.UsageError(f"no completion for {shell}")
     completer = kind(command, {}, program, variable)
     # `source()` would first run the shell to look at its version; printing needs none.
-    click.echo(completer.source_template % completer.source_vars())
+    script = completer.source_template % completer.source_vars()
+    if shell == "fish":
+        # click's script takes a description for over at its first comma.
+        script = script.replace('string split "," ', 'string split --max 1 "," ')
+    click.echo(script)

@@ -291,6 +291,8 @@ def test_completion_prints_a_script(shell: str) -> None:
     result = CliRunner().invoke(fairlead, ["completion", shell])
     assert result.exit_code == 0
     assert "_FAIRLEAD_COMPLETE" in result.output
+    # Of a description with commas fish would show what is before the first.
+    assert 'string split ","' not in result.output
 
 
 @pytest.mark.parametrize(
