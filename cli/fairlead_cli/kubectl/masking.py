@@ -23,16 +23,19 @@ HARMLESS_NAME = re.compile(
     r"|secretref|^secret$|^auth(ority)?$|authoriz(er|ation)",
     re.IGNORECASE,
 )
+# A line of a log may be one long word: no rule may take more than linear time for it.
 _TEXT_RULES = (
     (re.compile(r"-----BEGIN [^-]*-----.*?(-----END [^-]*-----|\Z)", re.DOTALL), MASK),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{6,}"), rf"\1 {MASK}"),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@"), rf"\1{MASK}@"),
-    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,63}://)[^\s/@:]*:[^\s/@]+@"), rf"\1{MASK}@"),
+    (re.compile(r"\beyJ[\w-]{8,4096}+\.[\w-]{8,}\.[\w-]*"), MASK),
     (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
 )
+# A name is tried from its beginning alone, and given up as a whole.
 _ASSIGNMENT = re.compile(
-    r"(?P<name>[\w.\-]*(?:pass(?:word|wd|phrase)?|secret|token|credential|private|jaas|api.?key"
-    r"|access.?key|account.?key|shared.?key|signing|encryption)[\w.\-]*)(?P<sep>[\"']?\s*[=:]\s*)"
+    r"(?<![\w.\-])(?=[\w.\-]*?(?:pass(?:word|wd|phrase)?|secret|token|credential|private|jaas"
+    r"|(?:api|access|account|shared).?key|signing|encryption))"
+    r"(?P<name>[\w.\-]++(?:[^\w.\-\n]key[\w.\-]*+)?)(?P<sep>[\"']?\s*[=:]\s*)"
     r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s,;}{]+(?:[^\n]*;)?)",
     re.IGNORECASE,
 )

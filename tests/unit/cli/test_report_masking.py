@@ -1,6 +1,7 @@
 """What leaves a cluster in a support bundle: no secret, and all that helps."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,26 @@ HIDDEN = "hunter2hunter2"
         f"-----BEGIN PRIVATE KEY-----\n{HIDDEN}\n-----END PRIVATE KEY-----",
         f"-----BEGIN RSA PRIVATE KEY-----\n{HIDDEN} and no end",
         f"jwt eyJhbGciOiJI.{HIDDEN}.{HIDDEN}",
+        f"id-eyJhbGciOiJI.{HIDDEN}.{HIDDEN}",
+        f"+https://me:{HIDDEN}@example.test/path",
+        f"my API key: {HIDDEN}",
+        f"storage-account/key = {HIDDEN}",
     ],
 )
 def test_secrets_in_texts_are_masked(text: str) -> None:
     masked = mask_text(text)
     assert HIDDEN not in masked
     assert MASK in masked
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "a.", "password", "password ", "password=a ", "eyJ-", "http://", "secret'", "a:a"]
+)
+def test_a_long_line_takes_no_longer_than_it_is(part: str) -> None:
+    """One of 16 KB, as a log of Kubernetes may have, took from seconds to hours."""
+    started = time.process_time()
+    mask_text(part * (16_384 // len(part)))
+    assert time.process_time() - started < 1.0
 
 
 @pytest.mark.parametrize(
