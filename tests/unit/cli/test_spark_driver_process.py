@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-# Stands for `python -m fairlead_spark.job`, which the command starts in the current folder.
+# Stands for `python -m fairlead_spark.job`, which the command starts.
 JOB = """
 import signal, sys, time
 
@@ -54,7 +54,7 @@ def start_command(folder: Path, *, ignores_end: bool = False) -> tuple[subproces
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
