@@ -30,6 +30,8 @@ class DriverPod:
     exit_code: int | None = None
     exit_reason: str = ""
     exit_message: str = ""
+    ended_at: str = ""
+    """When its program was over, as Kubernetes writes times."""
     pod_reason: str = ""
     problem: str = ""
     """Why it does not run yet, in words."""
@@ -81,6 +83,7 @@ def read_driver(pod: Mapping[str, Any]) -> DriverPod:
         exit_code=ended.get("exitCode"),
         exit_reason=str(ended.get("reason") or ""),
         exit_message=str(ended.get("message") or ""),
+        ended_at=str(ended.get("finishedAt") or ""),
         pod_reason=str(status.get("reason") or ""),
         problem=describe_pod_problem(pod),
     )

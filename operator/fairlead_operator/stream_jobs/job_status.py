@@ -72,7 +72,7 @@ class JobStatus:
         self.values |= {
             "endedRun": step.run,
             "outcome": step.outcome,
-            "endedAt": api_time(now),
+            "endedAt": api_time(step.ended_at or now),
             "retryAt": None,
         }
         if step.outcome == "Succeeded":

@@ -33,7 +33,7 @@ from fairlead_operator.conditions import is_asleep
 from fairlead_operator.events import EventWriter
 from fairlead_operator.ownership import is_same_owner
 from fairlead_operator.refusals import OtherOwnerError
-from fairlead_operator.schedule import ScheduleError, next_time
+from fairlead_operator.schedule import ScheduleError
 from fairlead_operator.specs.client_access import find_access
 from fairlead_operator.specs.names import FIELD_MANAGER
 from fairlead_operator.stream_jobs import manifests, steps
@@ -230,7 +230,7 @@ class StreamJobRunner:
         try:
             spec = StreamJobSpec.from_manifest(job)
             problems = own_setting_problems(spec)
-            next_run_at = _next_run(job, spec, now)
+            next_run_at = steps.find_next_run(job, spec, now)
         except ManifestError as error:
             problems = list(error.problems)
         except ScheduleError as error:
@@ -560,14 +560,6 @@ class StreamJobRunner:
         job["status"] = written.get("status") or {}
         self._metrics.writes.inc()
         return True
-
-
-def _next_run(job: Manifest, spec: StreamJobSpec, now: datetime) -> datetime | None:
-    """Return the first time of the schedule after the last start."""
-    if spec.schedule is None:
-        return None
-    last = (job.get("status") or {}).get("startedAt") or job["metadata"].get("creationTimestamp")
-    return next_time(spec.schedule, steps.read_time(last) or now)
 
 
 def _require_shown(informer: Informer, namespace: str, kind: ResourceKind) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from fairlead_model.resources.stream_job import RestartPolicy, StreamJobSpec
 from fairlead_operator.conditions import api_time
+from fairlead_operator.schedule import next_time
 from fairlead_operator.stream_jobs.driver import DriverPod
 
 Obstacle: TypeAlias = tuple[str, str]
@@ -87,6 +88,8 @@ class RecordEnd:
     message: str
     has_run: bool = True
     """Whether its pod was there at all: a run that was not made is not what `Never` is about."""
+    ended_at: datetime | None = None
+    """None if nobody can tell: then it is the moment in which it is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,13 @@ def _with_driver(
     if is_over and not _is_ended(status, run):
         # Before anything that stops it: a run that was stopped goes on with the next one.
         outcome: Literal["Succeeded", "Failed"] = "Succeeded" if driver.is_success else "Failed"
-        return RecordEnd(run, outcome, driver.is_infrastructure_failure, driver.describe_end())
+        return RecordEnd(
+            run,
+            outcome,
+            driver.is_infrastructure_failure,
+            driver.describe_end(),
+            ended_at=read_time(driver.ended_at),
+        )
     if spec.suspend:
         return StopDriver(driver.run, "Suspended", "the job was suspended")
     if sight.is_cluster_asleep and not driver.has_ended:
@@ -187,6 +196,21 @@ def _due(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Ste
     if sight.next_run_at is None:
         return Hold("Succeeded", "Succeeded", "the job has ended")
     return _at_schedule(start, sight)
+
+
+def find_next_run(job: Mapping[str, Any], spec: StreamJobSpec, now: datetime) -> datetime | None:
+    """Return the first time of the schedule after the last run; a time during that one is passed.
+
+    ScheduleError for a schedule that cannot be read.
+    """
+    if spec.schedule is None:
+        return None
+    status = job.get("status") or {}
+    run = [read_time(status.get(name)) for name in ("startedAt", "endedAt")]
+    # The end is by the clock of its node, which may be behind that of the start.
+    last = max((each for each in run if each is not None), default=None)
+    made = read_time(job["metadata"].get("creationTimestamp"))
+    return next_time(spec.schedule, last or made or now)
 
 
 def _at_schedule(start: StartDriver, sight: JobSight) -> Step:

@@ -7,6 +7,7 @@ from fairlead_model.resources.stream_job import RestartPolicy, StreamJobSpec
 from fairlead_operator.schedule import ScheduleError, next_time
 from fairlead_operator.stream_jobs.driver import DriverPod, read_driver
 from fairlead_operator.stream_jobs.job_status import JobProgress, JobStatus, QueryProgress
+from fairlead_operator.stream_jobs.names import DRIVER_CONTAINER, RUN_ANNOTATION
 from fairlead_operator.stream_jobs.steps import (
     Hold,
     JobSight,
@@ -16,6 +17,7 @@ from fairlead_operator.stream_jobs.steps import (
     StopDriver,
     Watch,
     decide_job_step,
+    find_next_run,
     leads_to_driver,
     retry_time,
 )
@@ -219,6 +221,53 @@ def test_a_schedule_is_waited_for_and_a_run_that_goes_on_lets_it_pass() -> None:
     assert decide(job, ended, None, next_run_at=due, now=due) == StartDriver(2)
     failed = RUNNING | {"endedRun": 1, "outcome": "Failed"}
     assert isinstance(decide(job, failed, None, next_run_at=due), Hold)
+
+
+@pytest.mark.parametrize(
+    ("started", "ended", "due_day"),
+    [
+        (None, None, 28),
+        ("28T03:00:00", None, 29),
+        ("28T03:00:00", "28T03:40:00", 29),
+        # Its run lasted for longer than a day.
+        ("28T03:00:00", "29T04:00:00", 30),
+        # The clock of its node is behind.
+        ("28T03:00:00", "28T02:59:58", 29),
+    ],
+)
+def test_the_next_run_is_due_after_the_last_one(
+    started: str | None, ended: str | None, due_day: int
+) -> None:
+    def at(text: str | None) -> str | None:
+        return text and f"2026-11-{text}Z"
+
+    job = {
+        "metadata": {"creationTimestamp": at("27T12:00:00")},
+        "status": {"startedAt": at(started), "endedAt": at(ended)},
+    }
+    due = find_next_run(job, spec(schedule="0 3 * * *"), NOW)
+    assert due == datetime(2026, 11, due_day, 3, tzinfo=UTC)
+
+
+def test_a_run_ends_when_its_program_was_over_and_not_when_an_operator_sees_it() -> None:
+    """One that was away would else pass over a time that came after the end."""
+    pod = {
+        "metadata": {"annotations": {RUN_ANNOTATION: "1"}},
+        "status": {
+            "phase": "Succeeded",
+            "containerStatuses": [
+                {
+                    "name": DRIVER_CONTAINER,
+                    "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-11-28T03:59:00Z"}},
+                }
+            ],
+        },
+    }
+    step = decide(spec(), RUNNING, read_driver(pod))
+    assert isinstance(step, RecordEnd)
+    status = JobStatus({"metadata": {}, "status": dict(RUNNING)})
+    status.end(step, spec().restart_policy, NOW)
+    assert status.values["endedAt"] == "2026-11-28T03:59:00Z"
 
 
 def test_nothing_is_remembered_between_steps() -> None:
