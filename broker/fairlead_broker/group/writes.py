@@ -9,7 +9,7 @@ from fairlead_broker.coordinator.shard import size_in_batch
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_types import GroupWrite
@@ -159,27 +159,20 @@ class TombstonesWrite:
 
 def pending_offsets(group: CoordinatedGroup) -> list[tuple[str, int]]:
     """Return topic and partition of commits that are on their way."""
-    if not group.commits_in_flight:
-        return []
-    return [
-        (name, partition)
-        for write in group.shard.uncommitted()
-        if isinstance(write, CommittingWrite) and write.group is group
-        for name, partition, _ in write.offsets
-    ]
+    return [(name, partition) for name, partition, _ in _pending(group)]
 
 
 def pending_values(group: CoordinatedGroup, topic: str) -> list[tuple[int, bytes]]:
     """Return partition and value of commits for a topic that are on their way, in order."""
+    return [(partition, value) for name, partition, value in _pending(group) if name == topic]
+
+
+def _pending(group: CoordinatedGroup) -> Iterator[tuple[str, int, bytes]]:
     if not group.commits_in_flight:
-        return []
-    return [
-        (partition, value)
-        for write in group.shard.uncommitted()
-        if isinstance(write, CommittingWrite) and write.group is group
-        for name, partition, value in write.offsets
-        if name == topic
-    ]
+        return
+    for write in group.shard.uncommitted():
+        if isinstance(write, CommittingWrite) and write.group is group:
+            yield from write.offsets
 
 
 def all_offsets(group: CoordinatedGroup) -> list[tuple[str, int]]:

@@ -128,21 +128,26 @@ def test_very_many_rules_are_described_in_order_while_others_are_served(
         assert len(later_steps) == turns
 
 
-@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
-def test_very_many_rules_are_not_told_to_who_may_not_see_them_any_more(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """I13."""
+def revoke_meanwhile(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give everybody the right to see all, and take it back while an answer is made in turns."""
     mine = (4, "kafka-cluster", 3, "User:*", "*", Operation.DESCRIBE, Permission.ALLOW)
     assert create(stage, mine) == [0]
+    (rule,) = stage.image.acls
 
     async def revoke(steps: Any, clock: Any) -> None:
         delta = ClusterDelta((AclChanged(rule, is_removed=True),))
         stage.broker.publish(delta, stage.image.apply(delta))
 
-    (rule,) = stage.image.acls
     stage.authorizer = stage.broker.authorizer
     monkeypatch.setattr(in_turns, "in_slices", revoke)
+
+
+@pytest.mark.parametrize("stage", [AUTHORIZING], indirect=True)
+def test_very_many_rules_are_not_told_to_who_may_not_see_them_any_more(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I13."""
+    revoke_meanwhile(stage, monkeypatch)
     asked = (1, None, 1, None, None, 1, 1)
     assert describe(stage, *asked).error_code == 0
     monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 0)
@@ -339,16 +344,7 @@ def test_very_many_users_are_not_told_to_who_may_not_see_them_any_more(
     stage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I13."""
-    mine = (4, "kafka-cluster", 3, "User:*", "*", Operation.DESCRIBE, Permission.ALLOW)
-    assert create(stage, mine) == [0]
-
-    async def revoke(steps: Any, clock: Any) -> None:
-        delta = ClusterDelta((AclChanged(rule, is_removed=True),))
-        stage.broker.publish(delta, stage.image.apply(delta))
-
-    (rule,) = stage.image.acls
-    stage.authorizer = stage.broker.authorizer
-    monkeypatch.setattr(in_turns, "in_slices", revoke)
+    revoke_meanwhile(stage, monkeypatch)
     monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", -1)
     request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(None)
     assert stage.ask(request, 0).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
