@@ -165,19 +165,25 @@ def test_a_stop_wakes_a_paused_child(contain) -> None:
 
 
 @pytest.mark.parametrize("fault", ["pause 600000", "slow 600000 10000 1"])
-def test_a_child_that_was_told_to_stop_is_held_up_by_no_fault(contain, fault: str) -> None:
+def test_a_child_that_was_told_to_stop_is_held_up_by_no_fault(
+    contain, tmp_path: Path, fault: str
+) -> None:
     """What is asked for late would keep it from ending until the kubelet kills it."""
+    seen = tmp_path / "seen"
     late = (
         "import os, signal, sys, time; pipe = int(os.environ['FAIRLEAD_SUPERVISOR_FD'])\n"
         "def stop(*_):\n"
-        f"    os.write(pipe, b'{fault}\\n'); time.sleep(0.5); sys.exit(0)\n"
+        f"    os.write(pipe, b'{fault}\\n')\n"
+        f"    while not os.path.exists({str(seen)!r}): time.sleep(0.01)\n"
+        "    sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, stop); os.write(pipe, b'hello\\n'); time.sleep(600)"
     )
     container = contain(f"children = [child('broker', {late!r}, allows_faults=True)]")
     container.until_logged("'hello' ignored: no such fault")
     container.process.terminate()
+    container.until_logged(f"broker {fault!r} ignored: it is stopping")
+    seen.touch()
     assert container.wait() == 0
-    assert f"broker {fault!r} ignored: it is stopping" in container.log
 
 
 def test_a_slow_child_stalls_in_turns_and_runs_on_by_itself(contain) -> None:
