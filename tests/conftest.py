@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cpu_report import CpuReport
 from hypothesis import HealthCheck, settings
 from needed_tools import describe_missing
 from processor_wait import waited_s
@@ -77,6 +78,7 @@ def markers_of(path: Path) -> tuple[str, ...]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", KAFKA_PYTHON_WARNING)
+    config.pluginmanager.register(CpuReport(), "cpu-report")
     lower_priority_where_computing()
     # A shell that starts a run in the background has it ignore Ctrl-C, and so would its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)

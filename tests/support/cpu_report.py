@@ -1,0 +1,70 @@
+"""What tests cost: the processor time of each file, and of the processes that its tests waited for.
+
+The durations that pytest prints say how long a test took, most of which is waiting where tests run
+side by side. A run takes as long as its processor time allows, so the end of a run names the files
+that take most of it. A process that a test leaves to a later one counts there.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_PROPERTY: Final = "cpu_s"
+_FILES_SHOWN: Final = 12
+_WORTH_SHOWING_S: Final = 60.0
+"""A run that takes less needs no such list."""
+
+
+def read_cpu_s() -> float:
+    """Return the processor seconds of this process and of the children that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+class CpuReport:
+    """A plugin of pytest: workers measure, and whoever prints the summary adds up."""
+
+    def __init__(self) -> None:
+        self._before_s = 0.0
+        self._started_s = time.monotonic()
+        self.by_file: Counter[str] = Counter()
+
+    def pytest_runtest_logstart(self) -> None:
+        """Note what was used before the test's fixtures are made."""
+        self._before_s = read_cpu_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Send what a test used along with the report of its end."""
+        report = yield
+        if call.when == "teardown":
+            report.user_properties.append((_PROPERTY, read_cpu_s() - self._before_s))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up what reports say, of this process or of a worker."""
+        path = report.nodeid.partition("::")[0]
+        for name, value in report.user_properties:
+            if name == _PROPERTY and isinstance(value, float):
+                self.by_file[path] += value
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the files that took most."""
+        total_s = sum(self.by_file.values())
+        if total_s < _WORTH_SHOWING_S:
+            return
+        took_s = time.monotonic() - self._started_s
+        terminalreporter.section("processor time")
+        terminalreporter.line(f"{total_s:7.0f} s of {len(self.by_file)} files, in {took_s:.0f} s")
+        for path, used_s in self.by_file.most_common(_FILES_SHOWN):
+            terminalreporter.line(f"{used_s:7.0f} s {path}")
