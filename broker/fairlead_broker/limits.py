@@ -305,6 +305,13 @@ TRANSACTIONAL_ID_BYTES_MAX: Final = 4 * KIB
 """Longer ids are refused: each is kept until it expires."""
 TRANSACTIONAL_ID_BYTES_PER_SHARD_MAX: Final = 16 * MIB
 """All ids of one partition together, so that as many as may be there have 335 bytes each."""
+TRANSACTIONS_BYTES_MAX: Final = 256 * MIB
+"""What all transactional ids of a broker take, with the partitions of their transactions; beyond,
+no ids are taken and no partitions added."""
+TRANSACTIONAL_ID_OVERHEAD_BYTES: Final = KIB
+"""What an id takes beside its characters, about."""
+TRANSACTION_PARTITION_BYTES: Final = 512
+"""What a partition of a transaction takes at most, the name of its topic included."""
 TRANSACTION_PARTITIONS_MAX: Final = 10_000
 """Partitions in one transaction; beyond, none are added."""
 TRANSACTION_PATTERN_LENGTH_MAX: Final = 1_000

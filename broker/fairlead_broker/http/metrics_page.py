@@ -59,7 +59,9 @@ class MetricsPage:
             expose_compaction(out, broker.metrics.cleaner)
             expose_waiting(out, broker)
             expose_groups(out, broker, groups)
-            expose_transactions(out, broker.metrics)
+            expose_transactions(
+                out, broker.metrics, broker.transaction_coordinator.memory.total_bytes
+            )
             if broker.settings.rest is not None:
                 expose_rest(out, broker.metrics.rest)
             expose_session(out, self.session)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from fairlead_broker.measures.exposition import Exposition
 
 
-def expose_transactions(out: Exposition, metrics: BrokerMetrics) -> None:
+def expose_transactions(out: Exposition, metrics: BrokerMetrics, memory_bytes: int) -> None:
     """Add Kafka's `AddPartitionsToTxnManager` and `TransactionMarkerChannelManager`."""
     out.one(
         "kafka_server_addpartitionstotxnmanager_verificationfailurerate_total",
@@ -22,4 +22,10 @@ def expose_transactions(out: Exposition, metrics: BrokerMetrics) -> None:
         "gauge",
         "Markers of transactions that wait for their partitions to have a leader.",
         metrics.leaderless_markers,
+    )
+    out.one(
+        "fairlead_transaction_bytes",
+        "gauge",
+        "Memory of all transactional ids here and of the partitions of their transactions, about.",
+        memory_bytes,
     )

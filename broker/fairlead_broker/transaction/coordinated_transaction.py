@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 class CoordinatedTransaction:
     """`scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
 
+    `counted_bytes` is what the id took when that was counted last.
     `is_gone` once the id is forgotten or coordinated elsewhere: nothing is written for it then.
     `waiting` are requests for it that came while it was busy; None where none ever did.
     """
 
-    __slots__ = ("is_gone", "machine", "scheduled_ms", "shard", "waiting")
+    __slots__ = ("counted_bytes", "is_gone", "machine", "scheduled_ms", "shard", "waiting")
 
     def __init__(self, shard: Shard[Any], machine: TransactionalId) -> None:
         self.shard = shard
         self.machine = machine
+        self.counted_bytes = 0
         self.scheduled_ms: int | None = None
         self.is_gone = False
         self.waiting: WaitingRequests | None = None

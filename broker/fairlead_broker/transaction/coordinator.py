@@ -20,7 +20,9 @@ from fairlead_broker.limits import (
     TRANSACTIONAL_IDS_PER_SHARD_MAX,
 )
 from fairlead_broker.transaction.shard_transactions import ShardTransactions
+from fairlead_broker.transaction.transaction_memory import TransactionMemory
 from fairlead_broker.transaction.transaction_types import Effects
+from fairlead_broker.transaction.transactional_id import memory_of_id
 from fairlead_broker.transaction.waiting_requests import WaitingRequest
 from fairlead_broker.transaction.writes import TransitionWrite
 from fairlead_model.ids import TRANSACTION_STATE
@@ -62,6 +64,7 @@ class TransactionCoordinator:
         self._broker = broker
         self.clock = broker.awake_clock
         self.transactions: dict[str, CoordinatedTransaction] = {}
+        self.memory = TransactionMemory()
         self.runtime: CoordinatorRuntime[ShardTransactions, CoordinatedTransaction] = (
             CoordinatorRuntime(
                 broker,
@@ -137,6 +140,13 @@ class TransactionCoordinator:
             return
         if verify_only:
             answer(transaction.machine.verify(producer_id, producer_epoch, partitions))
+            return
+        try:
+            self.memory.check_more(
+                transaction.machine.added_bytes(producer_id, producer_epoch, partitions)
+            )
+        except KafkaError as error:
+            answer(dict.fromkeys(partitions, error.code))
             return
 
         def waiter(added: TransactionAnswer) -> None:
@@ -235,6 +245,7 @@ class TransactionCoordinator:
         """Append, have markers written, and answer, as an id wants it."""
         transition = effects.transition
         if not transaction.is_gone:
+            self.memory.count(transaction)
             if transition is not None:
                 self._append(transaction, transition)
             if effects.ending is not None:
@@ -291,6 +302,7 @@ class TransactionCoordinator:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"{shard.partition} has {len(ids.by_id)} transactional ids of {ids.id_bytes} bytes",
             )
+        self.memory.check_more(memory_of_id(transactional_id))
         transaction = ids.add(transactional_id)
         self.transactions[transactional_id] = transaction
         return transaction
@@ -298,6 +310,7 @@ class TransactionCoordinator:
     def _remove(self, transaction: CoordinatedTransaction) -> None:
         """Forget an id: it was never written, or its tombstone is committed."""
         transaction.is_gone = True
+        self.memory.count(transaction)
         transactional_id = transaction.machine.transactional_id
         del self.transactions[transactional_id]
         transaction.shard.machine.remove(transactional_id)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fairlead_broker.clock import Clock
     from fairlead_broker.coordinator.replayed_transactions import UndecidedRecord
     from fairlead_broker.coordinator.shard import Shard
+    from fairlead_broker.transaction.transaction_memory import TransactionMemory
     from fairlead_broker.transaction.transaction_types import Effects, TransactionMetadata
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class TransactionsHost(Protocol):
     """
 
     clock: Clock
+    memory: TransactionMemory
     transactions: dict[str, CoordinatedTransaction]
 
     def carry_out(self, transaction: CoordinatedTransaction, effects: Effects) -> None: ...
@@ -67,6 +69,7 @@ class ShardTransactions:
         )
         transaction = self.by_id[transactional_id] = CoordinatedTransaction(self.shard, machine)
         self.id_bytes += len(transactional_id.encode())
+        self._host.memory.count(transaction)
         return transaction
 
     def remove(self, transactional_id: str) -> None:
@@ -131,6 +134,7 @@ class ShardTransactions:
         host = self._host
         for transactional_id, transaction in self.by_id.items():
             transaction.is_gone = True
+            host.memory.count(transaction)
             transaction.refuse_waiting(ErrorCode.NOT_COORDINATOR)
             if host.transactions.get(transactional_id) is transaction:
                 del host.transactions[transactional_id]

@@ -14,7 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.limits import TRANSACTION_COMPLETION_RETRY_MS, TRANSACTION_PARTITIONS_MAX
+from fairlead_broker.limits import (
+    TRANSACTION_COMPLETION_RETRY_MS,
+    TRANSACTION_PARTITION_BYTES,
+    TRANSACTION_PARTITIONS_MAX,
+    TRANSACTIONAL_ID_OVERHEAD_BYTES,
+)
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_2, EndMarker
 from fairlead_broker.transaction.ending import EndingTransaction
 from fairlead_broker.transaction.record_rules import require_transaction_record
@@ -47,6 +52,11 @@ if TYPE_CHECKING:
 
 _State = TransactionState
 _COMMITS: Final = frozenset({_State.PREPARE_COMMIT, _State.COMPLETE_COMMIT})
+
+
+def memory_of_id(transactional_id: str) -> int:
+    """Return how much memory an id takes without a transaction, about."""
+    return TRANSACTIONAL_ID_OVERHEAD_BYTES + len(transactional_id.encode())
 
 
 class TransactionalId:
@@ -123,6 +133,24 @@ class TransactionalId:
     def partitions(self) -> Collection[TopicPartition]:
         """Those of the open transaction, or of the decided one those without a marker yet."""
         return self.unended if self.metadata.state in PREPARED else self.metadata.partitions
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory it takes, about, that of a transition in flight included."""
+        count = len(self.metadata.partitions)
+        if self.pending is not None and self.pending.metadata is not None:
+            count = max(count, len(self.pending.metadata.partitions))
+        return memory_of_id(self.transactional_id) + TRANSACTION_PARTITION_BYTES * count
+
+    def added_bytes(
+        self, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
+    ) -> int:
+        """Return how much more memory it would take if a producer added these partitions."""
+        if self._refusal(producer_id, producer_epoch) is not ErrorCode.NONE:
+            return 0
+        if self.metadata.state is _State.ONGOING:
+            partitions = set(partitions) - self.metadata.partitions
+        return TRANSACTION_PARTITION_BYTES * len(partitions)
 
     def next_deadline_ms(self) -> int | None:
         """Return when `tick` has something to do, by the monotonic clock."""
