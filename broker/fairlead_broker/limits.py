@@ -249,6 +249,20 @@ GROUP_MEMBERS_MAX: Final = 10_000
 """Members of a group, where `group.max.size` allows more."""
 GROUP_MEMBERS_BYTES_MAX: Final = 512 * MIB
 """What the members of all groups of a broker bring along and are given; beyond, none join."""
+GROUP_OFFSETS_BYTES_MAX: Final = 512 * MIB
+"""What all groups of a broker take with their committed offsets, members aside: some five million
+offsets. Beyond, no group and no offset is added."""
+GROUP_OVERHEAD_BYTES: Final = KIB + 256
+"""What a group takes without members and offsets, about."""
+TOPIC_OFFSETS_BYTES: Final = 512
+"""What a topic takes that a group has offsets for, beside the names of both, about."""
+COMMITTED_OFFSET_BYTES: Final = 96
+"""What a committed offset takes beside its record's value, about."""
+STAGED_OFFSET_BYTES: Final = 512
+"""What an offset takes in an open transaction beside its record's value, about."""
+COMMITS_UNDECIDED_BYTES_MAX: Final = 256 * MIB
+"""Offsets of all groups that wait for the high watermark, or for the end of a transaction; beyond,
+commits are refused."""
 MEMBER_OVERHEAD_BYTES: Final = KIB
 """What a member takes beside its protocols and its assignment, about."""
 MEMBER_NAMES_LENGTH: Final = 512

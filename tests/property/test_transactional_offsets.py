@@ -19,6 +19,7 @@ from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.coordinator.replay import Replay
 from fairlead_broker.group.group_offsets import GroupOffsets, encode_commit
 from fairlead_broker.group.group_replay import GroupReplay
+from fairlead_broker.limits import STAGED_OFFSET_BYTES
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_1, EndMarker
 from fairlead_model.configs.log_config import LogConfig
@@ -223,6 +224,20 @@ def played(history: list[Change | End]) -> Log:
     return log
 
 
+def assert_counted(offsets: GroupOffsets) -> None:
+    """What is counted as things come and go is what is there."""
+    counted = offsets.committed_bytes
+    offsets.measure()
+    assert offsets.committed_bytes == counted
+    values = [
+        value
+        for topic in {name for name, _ in PLACES}
+        if offsets.open_transactions is not None
+        for _, value in offsets.open_transactions.values_of(topic)
+    ]
+    assert offsets.staged_bytes == sum(STAGED_OFFSET_BYTES + len(each or b"") for each in values)
+
+
 @settings(max_examples=400, deadline=None)
 @given(HISTORIES, st.integers(0, 60))
 def test_live_is_what_a_replay_gives_before_and_after_compaction(
@@ -231,6 +246,7 @@ def test_live_is_what_a_replay_gives_before_and_after_compaction(
     log = played(history)
     expected = log.expected()
     assert state(log.live) == expected
+    assert_counted(log.live)
     assert state(loaded(log.data())) == expected
     assert state(loaded(log.compacted(min(compaction, log.stable_end())))) == expected
 
@@ -242,9 +258,11 @@ def test_a_loaded_group_goes_on_as_if_it_had_never_been_away(
 ) -> None:
     log = played(before)
     log.live = loaded(log.data())
+    log.live.measure()
     for each in after:
         log.take(each)
     assert state(log.live) == log.expected()
+    assert_counted(log.live)
     assert state(log.live) == state(loaded(log.data()))
 
 

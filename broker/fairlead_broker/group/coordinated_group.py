@@ -17,13 +17,16 @@ class CoordinatedGroup:
     `scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
     `commits_in_flight` counts commits that are appended, or about to be, and not settled.
     `formers` are protocols that it spoke before changes that are on their way to the log.
-    `counted_bytes` is what its members took when that was counted last.
+    `counted_bytes` is what its members took when that was counted last; `counted_offset_bytes` and
+    `counted_staged_bytes` are the same of its committed offsets, and of those in transactions.
     `is_gone` once the group is deleted or coordinated elsewhere: nothing is written for it then.
     """
 
     __slots__ = (
         "commits_in_flight",
         "counted_bytes",
+        "counted_offset_bytes",
+        "counted_staged_bytes",
         "formers",
         "group_id",
         "is_gone",
@@ -46,6 +49,8 @@ class CoordinatedGroup:
         self.offsets = GroupOffsets(group_id) if offsets is None else offsets
         self.commits_in_flight = 0
         self.counted_bytes = 0
+        self.counted_offset_bytes = 0
+        self.counted_staged_bytes = 0
         self.formers: list[FormerProtocol] = []
         self.scheduled_ms: int | None = None
         self.is_gone = False

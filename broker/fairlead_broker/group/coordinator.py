@@ -20,6 +20,7 @@ from fairlead_broker.group.coordinated_group import CoordinatedGroup
 from fairlead_broker.group.group_memory import GroupMemory, check_parked
 from fairlead_broker.group.group_metrics import GroupMetrics
 from fairlead_broker.group.group_types import NO_GENERATION, LeaveResult
+from fairlead_broker.group.offset_memory import OffsetMemory
 from fairlead_broker.group.pattern_resolution import PatternResolution
 from fairlead_broker.group.protocol_changes import (
     consumer_heartbeat,
@@ -77,6 +78,7 @@ class GroupCoordinator:
         self.groups: dict[str, CoordinatedGroup] = {}
         self.metrics = GroupMetrics()
         self.memory = GroupMemory()
+        self.offset_memory = OffsetMemory()
         self.parked_count = 0
         """Joins and syncs that wait for other members."""
         self.runtime: CoordinatorRuntime[ShardGroups, CoordinatedGroup] = CoordinatorRuntime(
@@ -134,7 +136,9 @@ class GroupCoordinator:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"{shard.partition} has {len(groups)} groups; delete some",
             )
+        self.offset_memory.check_group(group_id)
         group = CoordinatedGroup(group_id, shard, protocol, None)
+        self.offset_memory.count(group)
         groups[group_id] = group
         self.groups[group_id] = group
         return group
@@ -255,6 +259,8 @@ class GroupCoordinator:
             self.note_violation(group, "offsets of a group that is not here")
             waiter.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
+        if not self._has_room(group, waiter, offsets):
+            return
         self.metrics.offset_commits += len(offsets)
         self.runtime.append(group.shard, OffsetsWrite(group, waiter, offsets))
 
@@ -299,10 +305,27 @@ class GroupCoordinator:
             self.note_violation(group, "offsets of a group that is not here")
             waiter.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
+        if not self._has_room(group, waiter, offsets):
+            return
         self.metrics.offset_commits += len(offsets)
         shard: _Shard = group.shard
         write = StagedOffsetsWrite(shard.machine, group, producer, waiter, offsets)
         self.runtime.append(shard, write)
+
+    def _has_room(
+        self,
+        group: CoordinatedGroup,
+        waiter: CommitWaiter,
+        offsets: list[tuple[str, int, bytes]],
+    ) -> bool:
+        """Tell whether a commit may come; who waits for one that may not has its answer."""
+        try:
+            self.offset_memory.check_commit(group, offsets)
+        except KafkaError as error:
+            self._maybe_forget(group)
+            waiter.finish(error.code)
+            return False
+        return True
 
     def end_transaction(
         self, partition_index: int, marker: EndMarker, answer: Callable[[ErrorCode], None]
@@ -408,6 +431,7 @@ class GroupCoordinator:
         group.is_gone = True
         group.scheduled_ms = None
         self.memory.count(group)
+        self.offset_memory.count(group)
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
             del group.shard.machine.by_id[group.group_id]

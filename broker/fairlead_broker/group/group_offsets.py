@@ -20,6 +20,7 @@ from fairlead_broker.group.records.classic_records import (
     decode_offset_value,
     encode_key,
 )
+from fairlead_broker.limits import COMMITTED_OFFSET_BYTES, TOPIC_OFFSETS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,13 +38,22 @@ METADATA_BYTES_MAX: Final = 2**15 - 1
 """What the length of a commit's metadata can say in its record."""
 
 
-class TopicOffsets:
-    """Offsets in the partitions of one topic: `values` by partition, as in the log."""
+def topic_bytes(group_id: str, topic: str) -> int:
+    """Return what a topic takes that a group has offsets for, without these, about."""
+    return TOPIC_OFFSETS_BYTES + len(group_id) + 2 * len(topic)
 
-    __slots__ = ("key_prefix", "values")
+
+class TopicOffsets:
+    """Offsets in the partitions of one topic: `values` by partition, as in the log.
+
+    `overhead_bytes` is what it takes without them, about.
+    """
+
+    __slots__ = ("key_prefix", "overhead_bytes", "values")
 
     def __init__(self, group_id: str, topic: str) -> None:
         self.key_prefix = encode_key(OffsetKey(group_id, topic, 0))[: -_PARTITION.size]
+        self.overhead_bytes = topic_bytes(group_id, topic)
         self.values: dict[int, bytes] = {}
 
     def key(self, partition: int) -> bytes:
@@ -57,9 +67,11 @@ class GroupOffsets:
     `open_transactions` is None for a group that nobody has ever committed to in a transaction.
     """
 
-    __slots__ = ("group_id", "open_transactions", "topics")
+    __slots__ = ("committed_bytes", "group_id", "open_transactions", "topics")
 
     def __init__(self, group_id: str) -> None:
+        self.committed_bytes = 0
+        """What `topics` takes, about; after a replay only once it is measured."""
         self.group_id = group_id
         self.topics: dict[str, TopicOffsets] = {}
         self.open_transactions: OpenTransactions | None = None
@@ -75,7 +87,37 @@ class GroupOffsets:
         offsets = self.topics.get(name)
         if offsets is None:
             offsets = self.topics[name] = TopicOffsets(self.group_id, name)
+            self.committed_bytes += offsets.overhead_bytes
         return offsets
+
+    @property
+    def staged_bytes(self) -> int:
+        """What open transactions have staged, about."""
+        return 0 if self.open_transactions is None else self.open_transactions.held_bytes
+
+    def measure(self) -> None:
+        """Count what a replay has put into `topics`."""
+        self.committed_bytes = sum(
+            topic.overhead_bytes
+            + sum(map(len, topic.values.values()))
+            + COMMITTED_OFFSET_BYTES * len(topic.values)
+            for topic in self.topics.values()
+        )
+
+    def added_bytes(self, offsets: Iterable[tuple[str, int, bytes]]) -> int:
+        """Return how much more room committed offsets would take with these."""
+        added = 0
+        new_topics: set[str] = set()
+        for name, partition, value in offsets:
+            topic = self.topics.get(name)
+            known = None if topic is None else topic.values.get(partition)
+            if topic is None and name not in new_topics:
+                new_topics.add(name)
+                added += topic_bytes(self.group_id, name)
+            added += (
+                len(value) + COMMITTED_OFFSET_BYTES if known is None else len(value) - len(known)
+            )
+        return added
 
     def find(self, topic: str, partition: int) -> OffsetValue | None:
         """Return what was committed last; None for nothing."""
@@ -88,17 +130,26 @@ class GroupOffsets:
         offsets = self.topics.get(topic)
         if offsets is None:
             offsets = self.topic(topic)
-        offsets.values[partition] = value
+        self._put(offsets, partition, value)
         if self.open_transactions is not None:
             self.open_transactions.overtake((topic, partition))
+
+    def _put(self, offsets: TopicOffsets, partition: int, value: bytes) -> None:
+        known = offsets.values.get(partition)
+        added = COMMITTED_OFFSET_BYTES if known is None else -len(known)
+        self.committed_bytes += len(value) + added
+        offsets.values[partition] = value
 
     def removed(self, topic: str, partition: int) -> None:
         """Take away an offset whose tombstone is below the high watermark now."""
         offsets = self.topics.get(topic)
         if offsets is not None:
-            offsets.values.pop(partition, None)
+            value = offsets.values.pop(partition, None)
+            if value is not None:
+                self.committed_bytes -= len(value) + COMMITTED_OFFSET_BYTES
             if not offsets.values:
                 del self.topics[topic]
+                self.committed_bytes -= offsets.overhead_bytes
         if self.open_transactions is not None:
             self.open_transactions.forget((topic, partition))
 
@@ -121,7 +172,7 @@ class GroupOffsets:
             for place, (batch_offset, value) in ended.items():
                 if value is not None:
                     topic, partition = place
-                    self.topic(topic).values[partition] = value
+                    self._put(self.topic(topic), partition, value)
                     transactions.overtake(place, batch_offset)
 
     def is_unstable(self, topic: str, partition: int) -> bool:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead_broker.limits import STAGED_OFFSET_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,12 +30,20 @@ class StagedOffset(NamedTuple):
     value: bytes | None
 
 
-class OpenTransactions:
-    """By producer and partition; producers and partitions without a staged offset are not here."""
+def _staged_bytes(staged: StagedOffset) -> int:
+    return STAGED_OFFSET_BYTES + (0 if staged.value is None else len(staged.value))
 
-    __slots__ = ("_by_producer", "_producers")
+
+class OpenTransactions:
+    """By producer and partition; producers and partitions without a staged offset are not here.
+
+    `held_bytes` is what they take, about.
+    """
+
+    __slots__ = ("_by_producer", "_producers", "held_bytes")
 
     def __init__(self) -> None:
+        self.held_bytes = 0
         self._by_producer: dict[int, dict[TopicPartition, StagedOffset]] = {}
         self._producers: dict[TopicPartition, list[int]] = {}
 
@@ -60,7 +70,12 @@ class OpenTransactions:
 
     def stage(self, producer_id: int, place: TopicPartition, staged: StagedOffset) -> None:
         """Keep an offset until its transaction ends; it replaces an earlier one of the producer."""
-        self._by_producer.setdefault(producer_id, {})[place] = staged
+        by_place = self._by_producer.setdefault(producer_id, {})
+        replaced = by_place.get(place)
+        self.held_bytes += _staged_bytes(staged)
+        if replaced is not None:
+            self.held_bytes -= _staged_bytes(replaced)
+        by_place[place] = staged
         producers = self._producers.setdefault(place, [])
         if producer_id not in producers:
             producers.append(producer_id)
@@ -73,20 +88,23 @@ class OpenTransactions:
         for producer_id in self._producers.get(place, ()):
             staged = self._by_producer[producer_id]
             if batch_offset is None or staged[place].batch_offset < batch_offset:
+                self.held_bytes -= _staged_bytes(staged[place])
                 staged[place] = staged[place]._replace(value=None)
+                self.held_bytes += _staged_bytes(staged[place])
 
     def forget(self, place: TopicPartition) -> None:
         """Drop what is staged for a partition: a tombstone is behind it."""
         for producer_id in self._producers.pop(place, ()):
             staged = self._by_producer[producer_id]
-            del staged[place]
+            self.held_bytes -= _staged_bytes(staged.pop(place))
             if not staged:
                 del self._by_producer[producer_id]
 
     def end(self, producer_id: int) -> dict[TopicPartition, StagedOffset]:
         """End a producer's transaction, and return what it had staged."""
         ended = self._by_producer.pop(producer_id, {})
-        for place in ended:
+        for place, staged in ended.items():
+            self.held_bytes -= _staged_bytes(staged)
             producers = self._producers[place]
             producers.remove(producer_id)
             if not producers:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fairlead_broker.group.group_memory import GroupMemory
     from fairlead_broker.group.group_protocol import GroupProtocol
     from fairlead_broker.group.group_types import Effects
+    from fairlead_broker.group.offset_memory import OffsetMemory
     from fairlead_broker.group.records.consumer_records import ConsumerRecords
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class GroupsHost(Protocol):
 
     clock: Clock
     memory: GroupMemory
+    offset_memory: OffsetMemory
     groups: dict[str, CoordinatedGroup]
 
     def build_protocol(self, group_id: str, record: bytes | None = None) -> GroupProtocol: ...
@@ -48,6 +50,7 @@ class ShardGroups:
     def __init__(self, shard: Shard[Any], host: GroupsHost) -> None:
         self.shard = shard
         self._host = host
+        self.offset_memory = host.offset_memory
         self.by_id: dict[str, CoordinatedGroup] = {}
         self.deleted_topics: set[str] = set()
         """Those deleted while it is loading: one of the same name has no offsets in the log."""
@@ -87,6 +90,8 @@ class ShardGroups:
                 for producer_id in group.offsets.open_transactions.producer_ids:
                     self.note_transaction(producer_id, group)
             host.memory.count(group)
+            group.offsets.measure()
+            host.offset_memory.count(group)
             if number % _BUILDS_PER_STEP == 0:
                 yield
         # Only now, and not one by one: sessions begin here, and those of the first groups would be
@@ -119,6 +124,7 @@ class ShardGroups:
         for group in groups:
             group.is_gone = True
             host.memory.count(group)
+            host.offset_memory.count(group)
             host.groups.pop(group.group_id, None)
         for group in groups:
             host.carry_out(group, group.protocol.fail_all(ErrorCode.NOT_COORDINATOR))
@@ -132,6 +138,7 @@ class ShardGroups:
         """Show what a producer has staged, of whatever group in whatever state, or forget it."""
         for group in self._transactions.pop(producer_id, ()):
             group.offsets.transaction_ended(producer_id, is_commit=is_commit)
+            self.offset_memory.count(group)
 
     def topics(self) -> set[str]:
         """Return the topics that something is committed for."""

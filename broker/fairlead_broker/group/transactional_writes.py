@@ -79,9 +79,9 @@ class StagedOffsetsWrite(CommittingWrite, SeparateWrite):
 
     def committed(self) -> None:
         group, producer_id = self.group, self._producer.producer_id
-        group.commits_in_flight -= 1
         for name, index, value in self.offsets:
             group.offsets.staged(producer_id, name, index, self._batch_offset, value)
+        self.settled()
         self._groups.note_transaction(producer_id, group)
         self._finish(ErrorCode.NONE)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.coordinator.record_batching import encode_body
 from fairlead_broker.coordinator.shard import size_in_batch
+from fairlead_broker.group.offset_memory import commit_bytes
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
     from fairlead_broker.group.group_types import GroupWrite
+    from fairlead_broker.group.offset_memory import OffsetMemory
 
 
 class CommitWaiter(Protocol):
@@ -24,7 +26,7 @@ class CommitWaiter(Protocol):
 class CommittingWrite:
     """Offsets on their way into the log. `offsets` are topic, partition and value of each."""
 
-    __slots__ = ("_waiter", "bodies", "group", "offsets", "size")
+    __slots__ = ("_held_bytes", "_memory", "_waiter", "bodies", "group", "offsets", "size")
 
     def __init__(
         self,
@@ -36,6 +38,9 @@ class CommittingWrite:
         self._waiter: CommitWaiter | None = waiter
         self.offsets = offsets
         group.commits_in_flight += 1
+        self._memory: OffsetMemory = group.shard.machine.offset_memory
+        self._held_bytes = commit_bytes(offsets)
+        self._memory.undecided_bytes += self._held_bytes
         topic = group.offsets.topic
         self.bodies: Sequence[bytes] = [
             encode_body(topic(name).key(partition), value) for name, partition, value in offsets
@@ -43,8 +48,14 @@ class CommittingWrite:
         self.size = size_in_batch(self.bodies)
 
     def failed(self, code: ErrorCode) -> None:
-        self.group.commits_in_flight -= 1
+        self.settled()
         self._finish(_as_of_commit(code))
+
+    def settled(self) -> None:
+        """Count the commit as decided, and what its offsets take now."""
+        self.group.commits_in_flight -= 1
+        self._memory.undecided_bytes -= self._held_bytes
+        self._memory.count(self.group)
 
     def timed_out(self) -> None:
         self._finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -61,10 +72,10 @@ class OffsetsWrite(CommittingWrite):
     __slots__ = ()
 
     def committed(self) -> None:
-        self.group.commits_in_flight -= 1
         committed = self.group.offsets.committed
         for name, partition, value in self.offsets:
             committed(name, partition, value)
+        self.settled()
         self._finish(ErrorCode.NONE)
 
 
@@ -141,6 +152,8 @@ class TombstonesWrite:
     def committed(self) -> None:
         for name, partition in self._partitions:
             self._group.offsets.removed(name, partition)
+        memory: OffsetMemory = self._group.shard.machine.offset_memory
+        memory.count(self._group)
         self._finish(ErrorCode.NONE)
         if self._on_committed is not None:
             self._on_committed(self._group)

@@ -106,3 +106,10 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
         "Memory of the members of all groups, about.",
         broker.group_coordinator.memory.total_bytes,
     )
+    offsets = broker.group_coordinator.offset_memory
+    out.one(
+        "fairlead_group_offset_bytes",
+        "gauge",
+        "Memory of all groups and their offsets, about, without their members.",
+        offsets.total_bytes + offsets.undecided_bytes,
+    )

@@ -16,6 +16,7 @@ from fairlead_broker.group.group_memory import GroupMemory
 from fairlead_broker.group.group_protocol import GroupProtocol
 from fairlead_broker.group.group_replay import GroupReplay
 from fairlead_broker.group.group_types import Effects, GroupState
+from fairlead_broker.group.offset_memory import OffsetMemory
 from fairlead_broker.group.records.classic_records import (
     GroupKey,
     GroupValue,
@@ -246,6 +247,7 @@ class SlowHost:
         self.passed_ms = 0
         self.clock: Any = self
         self.memory = GroupMemory()
+        self.offset_memory = OffsetMemory()
         self.groups: dict[str, CoordinatedGroup] = {}
 
     def monotonic_ms(self) -> int:
