@@ -144,6 +144,9 @@ RECENT_BATCHES_MAX: Final = 256
 """Newest batches of a log whose positions stay in memory, so that tail readers touch no index."""
 PRODUCERS_PER_LOG_MAX: Final = 10_000
 """Idempotent producers that a log remembers; the least recently active one goes first."""
+PRODUCERS_MAX: Final = 500_000
+"""Idempotent producers that all logs of a broker remember, some 300 MB; where there are more, the
+logs with most of them forget the least recently active ones."""
 RETRIED_WITHIN_MS: Final = 600_000
 """How long a batch may come again: librdkafka gives it up after five minutes, Java after two."""
 INDEX_PAGES_MAX: Final = 1_024

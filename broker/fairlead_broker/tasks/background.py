@@ -16,6 +16,7 @@ from fairlead_broker.tasks.housekeeping import (
     FIRST_RETENTION_DELAY_MS,
     FLOW_INTERVAL_MS,
     OFFLINE_INTERVAL_MS,
+    PRODUCER_BOUND_INTERVAL_MS,
     PRODUCER_EXPIRY_INTERVAL_MS,
     Housekeeping,
 )
@@ -123,6 +124,9 @@ class Background:
         self._every("offline logs", self._housekeeping.report_offline, OFFLINE_INTERVAL_MS)
         self._every(
             "producer expiry", self._housekeeping.expire_producers, PRODUCER_EXPIRY_INTERVAL_MS
+        )
+        self._every(
+            "producer bound", self._housekeeping.bound_producers, PRODUCER_BOUND_INTERVAL_MS
         )
         self._every("flows", self._housekeeping.sample_flows, FLOW_INTERVAL_MS)
         self._every(

@@ -13,7 +13,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS, SEGMENTS_DELETED_A_TURN
+from fairlead_broker.limits import (
+    HOUSEKEEPING_SLICE_MS,
+    PRODUCERS_MAX,
+    SEGMENTS_DELETED_A_TURN,
+)
+from fairlead_broker.log.producers.producer_bound import idle_producers_a_log
 from fairlead_wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ logger = logging.getLogger(__name__)
 FIRST_RETENTION_DELAY_MS: Final = 30_000
 DELETION_INTERVAL_MS: Final = 1_000
 PRODUCER_EXPIRY_INTERVAL_MS: Final = 600_000
+PRODUCER_BOUND_INTERVAL_MS: Final = 10_000
 FLOW_INTERVAL_MS: Final = 10_000
 OFFLINE_INTERVAL_MS: Final = 1_000
 
@@ -132,6 +138,32 @@ class Housekeeping:
         async for partition in self._walk():
             log = partition.log
             log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+
+    async def bound_producers(self) -> None:
+        """Forget idle producers where all logs together remember more than PRODUCERS_MAX.
+
+        A client may name as many producer ids as it likes, in each partition that it may write to.
+        """
+        counts: list[int] = []
+        open_count = 0
+        async for partition in self._walk():
+            producers = partition.log.producers
+            counts.append(producers.idle_count)
+            open_count += len(producers) - producers.idle_count
+        if sum(counts) + open_count <= PRODUCERS_MAX:
+            return
+        # A tenth below, so that this is not done for a few each time.
+        bound = idle_producers_a_log(counts, PRODUCERS_MAX * 9 // 10 - open_count)
+        forgotten = 0
+        async for partition in self._walk():
+            forgotten += partition.log.producers.keep_idle(bound)
+        logger.warning(
+            "logs remembered more than %d producers: %d that were silent longest are forgotten, and"
+            " a log keeps %d; a batch that one of these repeats would be written twice",
+            PRODUCERS_MAX,
+            forgotten,
+            bound,
+        )
 
     async def sample_flows(self) -> None:
         """Average what flows through the partitions that are led here."""

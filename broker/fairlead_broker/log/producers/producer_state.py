@@ -10,7 +10,8 @@ first begins that is open, or whose end is not committed yet: up to there reader
 records may read (Kafka's `ProducerStateManager`).
 
 The memory is bounded: `PRODUCERS_PER_LOG_MAX` idle producers, least recently active first out, and
-`producer.id.expiration.ms` of silence. One with an open transaction is never forgotten, for that
+`producer.id.expiration.ms` of silence; where a broker's logs have too many together, `keep_idle`
+takes those of the largest. One with an open transaction is never forgotten, for that
 would let the last stable offset pass it; so as many of these are allowed, and more are refused.
 """
 
@@ -396,6 +397,18 @@ class ProducerState:
             expired += 1
         self._verifications.expire(now_ms, expiration_ms)
         return expired
+
+    @property
+    def idle_count(self) -> int:
+        """How many producers have no transaction open."""
+        return len(self._idle)
+
+    def keep_idle(self, count: int) -> int:
+        """Forget idle producers but for so many, least recently active first; answers how many."""
+        forgotten = max(0, len(self._idle) - count)
+        for _ in range(forgotten):
+            self._idle.popitem(last=False)
+        return forgotten
 
     def _remember(
         self, entry: ProducerEntry, epoch: int, batch: ProducedBatch, now_ms: int

@@ -13,6 +13,8 @@ from fairlead_broker.disk import RealDisk
 from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
 from fairlead_broker.log.files.deletions import LONGEST_RETRY_MS
 from fairlead_broker.log.files.file_names import RETENTION_SUFFIX
+from fairlead_broker.log.producers.producer_state import ProducedBatch
+from fairlead_broker.tasks import housekeeping
 from fairlead_broker.tasks.housekeeping import Housekeeping
 
 SMALL_SEGMENTS = {"segment.bytes": "1024", "file.delete.delay.ms": "0"}
@@ -185,3 +187,31 @@ def test_expired_segments_go_to_the_last_one_however_many(stage: Any) -> None:
 @pytest.fixture(autouse=True)
 def errors_only(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
+
+
+def test_logs_with_too_many_producers_forget_the_oldest_of_the_largest(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client names as many producer ids as it likes, in each partition it may write to."""
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(housekeeping, "PRODUCERS_MAX", 20)
+    stage.topic("flooded")
+    stage.topic("quiet")
+    flooded, quiet = (stage.partition(name).log.producers for name in ("flooded", "quiet"))
+    now_ms = stage.clock.now_ms()
+    for number in range(17):
+        flooded.record(number, 0, ProducedBatch(0, 0, number, number, now_ms), now_ms)
+    for number in range(3):
+        quiet.record(100 + number, 0, ProducedBatch(0, 0, number, number, now_ms), now_ms)
+
+    async def story(keeping: Housekeeping) -> None:
+        await keeping.bound_producers()
+        assert (len(flooded), len(quiet)) == (17, 3), "as many as there may be"
+        flooded.record_transactional(0, 0, ProducedBatch(1, 1, 17, 17, now_ms), now_ms)
+        flooded.record(17, 0, ProducedBatch(0, 0, 18, 18, now_ms), now_ms)
+        await keeping.bound_producers()
+        assert len(quiet) == 3
+        assert [each.producer_id for each in flooded] == [*range(4, 18), 0]
+        assert "a log keeps 14" in caplog.text
+
+    in_executor(stage, story)
