@@ -1,16 +1,33 @@
-"""YAML in which a key stands once: of two, the reader would take the last without a word."""
+"""YAML in which a key stands once: of two, the reader would take the last without a word.
+
+What is nested more deeply than any manifest is an error, too: the reader, and whoever prints or
+compares what was read, would run out of stack.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 MERGE_TAG = "tag:yaml.org,2002:merge"
+NESTING_MAX: Final = 100
 
 
 class StrictLoader(yaml.SafeLoader):
     """Reads plain values only, as `yaml.SafeLoader`; a key that stands twice is an error."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Return the next node; yaml.MarkedYAMLError where it is nested too deeply."""
+        if self._depth == NESTING_MAX:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping; yaml.MarkedYAMLError names the second key's place."""

@@ -13,6 +13,7 @@ import click
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.exports.s3_address import is_s3, parse_file
 from fairlead_cli.output import format_count
+from fairlead_cli.strict_json import parse_json
 from fairlead_cli.whole_file import write_whole
 
 STDIN_STDOUT: Final = "-"
@@ -55,10 +56,10 @@ def write_to(path: Path, text: str) -> None:
 def read_document(file: str) -> object:
     """Return the JSON of a file, of stdin or of an object; CliError."""
     try:
-        return json.loads(_read_text(file))
+        return parse_json(_read_text(file))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{file} is not JSON: {error}") from error
 
 

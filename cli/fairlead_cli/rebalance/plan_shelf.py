@@ -9,6 +9,7 @@ from typing import Any
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, InputError
+from fairlead_cli.strict_json import parse_json
 from fairlead_controller.decisions.balance.plan_document import BOUND_FIELDS, VERSION, plan_id
 
 KEPT_MAX = 20
@@ -50,7 +51,7 @@ def find_plan(name: str) -> dict[str, Any]:
     try:
         if not path.exists():
             path = Path(name)
-        document = json.loads(path.read_text())
+        document = parse_json(path.read_text())
     except OSError as error:
         raise InputError(
             f"there is no plan '{name}' here",

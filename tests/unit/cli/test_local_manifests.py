@@ -83,6 +83,16 @@ def test_a_key_that_stands_twice_is_no_silence(tmp_path: Path) -> None:
             read(path)
 
 
+@pytest.mark.parametrize("depth", [101, 100_000])
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, depth: int) -> None:
+    path = write(tmp_path, HEAD + f"spec: {'[' * depth}\n")
+    with pytest.raises(InputError, match=rf"{path}:\d+:\d+: not YAML: it is nested too deeply"):
+        check_manifests((path,))
+    for read in (read_drill_document, read_local_job):
+        with pytest.raises(InputError, match="it is nested too deeply"):
+            read(path)
+
+
 def test_what_is_merged_may_be_said_anew(tmp_path: Path) -> None:
     path = write(tmp_path, HEAD + "spec:\n  <<: {partitions: 1}\n  partitions: 6\n")
     (topic,) = check_manifests((path,))

@@ -8,7 +8,16 @@ from fairlead_cli.errors import InputError
 from fairlead_cli.exports.files import read_document
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 200_000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b"[" * 980 + b"]" * 980,
+        b'{"a":' * 101 + b"1" + b"}" * 101,
+    ],
+)
 def test_what_is_no_document_is_said_of_the_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "metadata.json"
     path.write_bytes(content)

@@ -146,6 +146,8 @@ def test_plans_are_kept_the_newest_ones(
     ("text", "why"),
     [
         ("{", "is no plan"),
+        ("[" * 200_000, "is no plan: it is nested too deeply"),
+        ('{"version": ' + "[" * 970 + "]" * 970 + "}", "is no plan: it is nested too deeply"),
         ("[]", "is no plan of this release"),
         ('{"version": 1}', "its moves are not complete"),
         ('{"version": 1, "moves": [{}]}', "its moves are not complete"),
