@@ -94,7 +94,10 @@ def format_text(record: ConsumedRecord, options: SinkOptions) -> bytes:
     if options.timestamps:
         columns.append(format_timestamp(record))
     if options.headers:
-        pairs = (f"{name}={show_bytes(value, options)}" for name, value in record.headers)
+        pairs = (
+            f"{escape_controls(name)}={show_bytes(value, options)}"
+            for name, value in record.headers
+        )
         columns.append(",".join(pairs) or "-")
     if options.keys:
         columns.append(show_bytes(record.key, options))

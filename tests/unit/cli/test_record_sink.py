@@ -69,3 +69,8 @@ def test_a_time_after_the_last_year_of_a_calendar_is_shown_as_its_number() -> No
 )
 def test_text_cannot_move_the_cursor(value: bytes | None, shown: bytes) -> None:
     assert build_formatter("text", SinkOptions())(record(value=value)) == shown + b"\n"
+
+
+def test_names_of_headers_cannot_move_the_cursor() -> None:
+    format_record = build_formatter("text", SinkOptions(headers=True))
+    assert format_record(record(headers=[("a\x1b[2Jb", b"\r")])) == b"a\\x1b[2Jb=\\x0d\tv\n"
