@@ -208,10 +208,11 @@ def consume(
         keys, headers, timestamps, offsets, key_separator, separator, topics=len(names) > 1
     )
     formatter = build_formatter(output, options)
+    read_headers = HeaderReader() if output == "json" or (headers and output == "text") else None
 
     def write(batch: list[Message]) -> None:
         for message in batch:
-            sys.stdout.buffer.write(formatter(to_record(message)))
+            sys.stdout.buffer.write(formatter(to_record(message, read_headers)))
         sys.stdout.buffer.flush()
 
     address = resolve_bootstrap(bootstrap, data)
@@ -335,8 +336,32 @@ def describe_end(written: int, options: GroupOptions) -> str:
     return f"{format_count(written, 'record')}, {committed}, {gone}"
 
 
-def to_record(message: Message) -> Any:
-    """Our own tuple: formats know nothing of librdkafka."""
+class HeaderReader:
+    """Takes the headers of messages; those that librdkafka's client cannot decode are told of."""
+
+    def __init__(self) -> None:
+        self._has_told = False
+
+    def __call__(self, message: Message) -> list[tuple[str, bytes | None]] | None:
+        """Return the headers, or None where the name of one is no UTF-8 text."""
+        from fairlead_cli.output import note
+
+        try:
+            # Once only: after an error the client would give a list with holes.
+            return message.headers() or []
+        except (SystemError, UnicodeDecodeError):
+            if not self._has_told:
+                place = f"{message.topic()}:{message.partition()}:{message.offset()}"
+                note(
+                    f"The headers of {place} cannot be shown, nor others with a name that is not "
+                    "UTF-8 text."
+                )
+                self._has_told = True
+            return None
+
+
+def to_record(message: Message, read_headers: HeaderReader | None) -> Any:
+    """Our own tuple: formats know nothing of librdkafka. Headers only where they are shown."""
     from fairlead_cli.records.sink import TIMESTAMP_TYPES, ConsumedRecord
 
     kind, timestamp_ms = message.timestamp()
@@ -348,5 +373,5 @@ def to_record(message: Message) -> Any:
         timestamp_ms,
         message.key(),
         message.value(),
-        message.headers() or [],
+        [] if read_headers is None else read_headers(message),
     )

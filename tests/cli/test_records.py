@@ -2,15 +2,23 @@
 
 import json
 import signal
+import struct
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from local_cluster import Cli
 from waiting import wait_until
 
+from fairlead_cli.client.wire_call import call_broker
+from fairlead_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fairlead_wire.murmur2 import partition_for_key
+from fairlead_wire.record_batch import batch_crc
+from fairlead_wire.records import Record, encode_batch
+
+CRC_POSITION = 17
 
 
 def create(cluster: Cli, name: str, partitions: int = 1, *options: str) -> str:
@@ -96,6 +104,36 @@ def test_lines_come_back_in_order_with_keys_headers_and_nulls(cluster: Cli) -> N
     ]
     assert records[0]["headers"] == [{"name": "source", "value": "test"}]
     assert records[0]["timestampType"] == "CreateTime"
+
+
+def write_latin_header(cluster: Cli, topic: str) -> None:
+    """A record that has a header whose name is not UTF-8, as Kafka and Fairlead take it."""
+    records = [Record(0, 0, b"k", b"poisoned", (("name", b"1"),)), Record(1, 0, b"k", b"next")]
+    batch = bytearray(encode_batch(records).replace(b"name", b"n\xe4me"))
+    struct.pack_into(">I", batch, CRC_POSITION, batch_crc(batch, 0, len(batch)))
+    data = PartitionProduceData(index=0, records=bytes(batch))
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    reply = call_broker("127.0.0.1", cluster.port, request, 9)
+    assert reply.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_header_with_a_name_that_is_no_text_hides_no_record(cluster: Cli) -> None:
+    topic = create(cluster, "latin", 1, "--replication-factor", "1")
+    elected = cluster.ok("topic", "describe", topic, "-o", "json").json
+    leader = elected[0]["partitions"][0]["leader"]
+    write_latin_header(replace(cluster, port=cluster.port + leader), topic)
+    plain = cluster.ok("consume", topic, "--until-end")
+    assert (plain.out, plain.err) == ("poisoned\nnext\n", "")
+    shown = cluster.ok("consume", topic, "--until-end", "--headers")
+    assert shown.out == "?\tpoisoned\n-\tnext\n"
+    assert f"The headers of {topic}:0:0 cannot be shown" in shown.err
+    as_json = cluster.ok("consume", topic, "--until-end", "-o", "json").json_lines
+    assert [record["headers"] for record in as_json] == [None, []]
+    assert cluster.ok("consume", topic, "--until-end", "-o", "raw").out == "poisoned\nnext\n"
 
 
 def test_bytes_survive_unchanged(cluster: Cli) -> None:

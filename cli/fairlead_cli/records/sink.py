@@ -25,7 +25,8 @@ class ConsumedRecord(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
+    headers: list[tuple[str, bytes | None]] | None
+    """None: they cannot be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ def format_json(record: ConsumedRecord) -> bytes:
         "timestamp": record.timestamp_ms,
         **json_bytes("key", record.key),
         **json_bytes("value", record.value),
-        "headers": [{"name": name, **json_bytes("value", value)} for name, value in record.headers],
+        "headers": None
+        if record.headers is None
+        else [{"name": name, **json_bytes("value", value)} for name, value in record.headers],
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
@@ -94,15 +97,21 @@ def format_text(record: ConsumedRecord, options: SinkOptions) -> bytes:
     if options.timestamps:
         columns.append(format_timestamp(record))
     if options.headers:
-        pairs = (
-            f"{escape_controls(name)}={show_bytes(value, options)}"
-            for name, value in record.headers
-        )
-        columns.append(",".join(pairs) or "-")
+        columns.append(show_headers(record, options))
     if options.keys:
         columns.append(show_bytes(record.key, options))
     columns.append(show_bytes(record.value, options))
     return (options.key_separator.join(columns) + options.separator).encode()
+
+
+def show_headers(record: ConsumedRecord, options: SinkOptions) -> str:
+    """Return `NAME=VALUE,…`; `-` where there are none, `?` where they cannot be shown."""
+    if record.headers is None:
+        return "?"
+    pairs = (
+        f"{escape_controls(name)}={show_bytes(value, options)}" for name, value in record.headers
+    )
+    return ",".join(pairs) or "-"
 
 
 def format_timestamp(record: ConsumedRecord) -> str:
