@@ -76,6 +76,9 @@ def load_function(name: str) -> Callable[..., object]:
             f"--partitioner: cannot import {module_name}: {error}",
             hint="It is looked for in the current folder and where Python's packages are.",
         ) from error
+    except (Exception, SystemExit) as error:  # Whatever a user's module raises is the user's.
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"--partitioner: cannot import {module_name}: {reason}") from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise InputError(

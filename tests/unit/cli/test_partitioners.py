@@ -50,6 +50,34 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "def by(key, value, partitions) return 0\n",
+            r"SyntaxError: .*broken_partitioners\.py, line 1",
+        ),
+        ("limit = 1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit('not for import')\n", "SystemExit: not for import"),
+        ("import no_such_module_at_all\n", "No module named 'no_such_module_at_all'"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_said(
+    text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_partitioners.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(InputError, match=f"cannot import broken_partitioners: {why}"):
+        build("broken_partitioners:by")
+
+
+@pytest.mark.parametrize("name", ["..above:by", ".beside:by", "a..b:c", "a b:c", "\0:c"])
+def test_a_name_that_is_none_of_a_module_is_said(name: str) -> None:
+    with pytest.raises(InputError, match="--partitioner: cannot import"):
+        build(name)
+
+
 def test_murmur2_is_left_to_the_client_library() -> None:
     assert build_partitioner("murmur2", 3, batch_bytes=1) is None
 
