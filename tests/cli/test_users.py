@@ -239,6 +239,21 @@ def test_a_user_whose_file_cannot_be_written_is_told_of(cli: Cli) -> None:
     assert "fairlead user delete unlucky --yes" in told.err
 
 
+def test_a_file_of_a_deleted_user_that_cannot_be_removed_is_told_of(cli: Cli) -> None:
+    """Such as where the folder has become read-only; the rights are gone by then."""
+    cli.ok("user", "create", "sticky", "--acl", "READ topic:orders")
+    file = cli.data / "clients" / "sticky.librdkafka"
+    file.unlink()
+    file.mkdir()
+    told = cli("user", "delete", "sticky", "--yes")
+    assert (told.code, "Traceback" in told.err) == (1, False), told
+    assert "user sticky has no password and no access rules any more, but a file" in told.err
+    assert f"cannot be removed: Is a directory ({file})" in told.err
+    assert "sticky" not in {user["name"] for user in cli.ok("user", "list", "-o", "json").json}
+    assert not (cli.data / "clients" / "sticky.curl").exists()
+    file.rmdir()
+
+
 def test_a_user_is_made_while_a_broker_is_frozen(cli: Cli) -> None:
     """Nobody could say the password again."""
     cli.ok("broker", "pause", "0")

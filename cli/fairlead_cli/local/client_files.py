@@ -109,12 +109,20 @@ def write_client_files(directory: Path, access: ClientAccess) -> ClientPaths:
 
 
 def remove_client_files(directory: Path, user: str) -> bool:
-    """Remove the files of a user; tell whether there was any."""
-    paths = ClientPaths.of(directory, user)
-    there = [path for path in paths if path.exists()]
-    for path in there:
-        path.unlink()
-    return bool(there)
+    """Remove the files of a user; tell whether there was any. OSError if one of them stays."""
+    was_there = False
+    failures: list[OSError] = []
+    for path in ClientPaths.of(directory, user):
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            failures.append(error)
+        was_there = True
+    if failures:
+        raise failures[0]
+    return was_there
 
 
 def read_client_file(path: Path) -> dict[str, str]:

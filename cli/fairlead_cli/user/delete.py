@@ -52,7 +52,14 @@ def command(name: str, yes: bool, data: Path, bootstrap: str | None) -> None:
         remove_passwords(admin, user)
     if rules:
         delete_rules(admin, rules)
-    removed = remove_client_files(Layout(data).clients_directory, name)
+    try:
+        removed = remove_client_files(Layout(data).clients_directory, name)
+    except OSError as error:
+        raise CliError(
+            f"user {name} has no password and no access rules any more, but a file of clients "
+            f"cannot be removed: {error.strerror} ({error.filename})",
+            hint="It logs nobody in. Remove it yourself.",
+        ) from error
     if not (found or rules or removed):
         raise CliError(
             f"there is no user '{name}'",
