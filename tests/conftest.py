@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from zookeeper_ensemble import ZooKeeperEnsemble
 
+# Behind `&` in a script they would be started to ignore it: commands that tests end by Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning"
 """kafka-python reads its schemas by a function that Python 3.11 calls deprecated."""
 READY_DEADLINE_S = 60.0

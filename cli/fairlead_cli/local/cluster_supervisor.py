@@ -286,13 +286,18 @@ class ClusterSupervisor:
         """Stop on the first signal; kill everything on Ctrl-C behind it.
 
         The others come twice without anybody being in a hurry: SIGHUP of a terminal that closes, by
-        its shell and by the kernel, SIGTERM of two `fairlead down`.
+        its shell and by the kernel, SIGTERM of two `fairlead down`. One that this process was
+        started to ignore stays ignored: SIGHUP by `nohup`, SIGINT by `&` in a script.
         """
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self.on_signal)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
-                loop.add_signal_handler(number, self.stop_asked.set)
+        handlers = {
+            signal.SIGINT: self.on_signal,
+            signal.SIGTERM: self.stop_asked.set,
+            signal.SIGHUP: self.stop_asked.set,
+        }
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, handler)
 
     def on_signal(self) -> None:
         if self.stop_asked.is_set():

@@ -282,8 +282,11 @@ def test_only_ctrl_c_is_in_a_hurry(plan: LaunchPlan, number: signal.Signals) -> 
     assert sorted(read_notes(plan)[3:5]) == ["stop broker-0", "stop broker-1"]
 
 
-def test_a_hangup_that_is_ignored_from_the_start_stops_nothing(plan: LaunchPlan) -> None:
-    """As `nohup` has it."""
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_from_the_start_stops_nothing(
+    plan: LaunchPlan, number: signal.Signals
+) -> None:
+    """As `nohup` has it, and `&` in a script."""
 
     async def scenario() -> None:
         audience = Audience()
@@ -293,18 +296,18 @@ def test_a_hangup_that_is_ignored_from_the_start_stops_nothing(plan: LaunchPlan)
         # Handlers of a loop are called in the order of the signals.
         later = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, later.set)
-        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), number)
         os.kill(os.getpid(), signal.SIGUSR1)
         await later.wait()
         assert not supervisor.stop_asked.is_set()
         supervisor.on_signal()
         await running
 
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         run(scenario())
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, before)
 
 
 def test_a_second_supervisor_is_told_who_holds_the_data(plan: LaunchPlan) -> None:
