@@ -6,6 +6,7 @@ Every expected error becomes a message and an exit code here, and nowhere else.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ def run_command_line(
     By `complete_variable` a shell's script asks for proposals; None: as click names it.
     """
     open_closed_streams()
+    escape_what_stdout_lacks()
     try:
         refuse_undecodable(sys.argv[1:] if arguments is None else arguments)
         # https://no-color.org: rich knows the variable by itself, click does not.
@@ -97,6 +99,12 @@ def open_closed_streams() -> None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def escape_what_stdout_lacks() -> None:
+    """Have `\\u2026` written where the terminal's encoding has no `…`, as on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def forget_output() -> None:

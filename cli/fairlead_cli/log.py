@@ -6,7 +6,6 @@ printed as they are read, because a segment may hold more of them than memory do
 
 from __future__ import annotations
 
-import json
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.log_directories import find_log_directories as broker_log_directories
 from fairlead_cli.options import output_option
-from fairlead_cli.output import format_count
+from fairlead_cli.output import encode_json, format_count
 from fairlead_cli.records.sink import json_bytes
 from fairlead_cli.verb_group import VerbGroup
 
@@ -149,7 +148,7 @@ def print_json_rows(table: Dump) -> None:
         document: dict[str, Any] = {"file": str(table.path)}
         for name, cell in zip(table.columns, row, strict=True):
             document |= json_cell(name, cell)
-        click.echo(json.dumps(document, ensure_ascii=False))
+        click.echo(encode_json(document))
 
 
 def json_cell(name: str, cell: object) -> dict[str, Any]:
@@ -226,7 +225,7 @@ def verify_path(path: Path, output: str) -> int:
             findings += verify_partition(partition)
     if output == "json":
         for finding in findings:
-            click.echo(json.dumps({"file": str(finding.path), "problem": finding.problem}))
+            click.echo(encode_json({"file": str(finding.path), "problem": finding.problem}))
     else:
         for finding in findings:
             click.echo(f"{finding.path}: {finding.problem}")

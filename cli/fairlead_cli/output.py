@@ -30,7 +30,14 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def print_json(value: object) -> None:
     """One JSON document on stdout; indented, because people read it too."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(encode_json(value, indent=2))
+
+
+def encode_json(value: object, *, indent: int | None = None) -> str:
+    """Return JSON for stdout: ASCII where its encoding may lack a character."""
+    encoding = sys.stdout.encoding or "utf-8"
+    is_ascii = encoding.lower().replace("_", "-") not in ("utf-8", "utf8")
+    return json.dumps(value, indent=indent, ensure_ascii=is_ascii)
 
 
 def build_console(*, stderr: bool = False) -> Console:

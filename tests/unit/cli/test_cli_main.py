@@ -203,6 +203,28 @@ def test_an_argument_that_is_no_text_is_wrong_usage(
     assert r"the argument 'a\xff' is not UTF-8 text" in capsys.readouterr().err
 
 
+def test_a_terminal_that_lacks_a_character_is_shown_its_number() -> None:
+    """As in a locale of ISO 8859-1."""
+    told = subprocess.run(
+        [sys.executable, "-m", "fairlead_cli.main", "up", "--help"],
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=True,
+    )
+    assert b"HOST:PORT[,HOST:PORT\\u2026]" in told.stdout
+    code = (
+        "from fairlead_cli.output import print_json; print_json(['\u30b0', '\U0001f600', '\xe9'])"
+    )
+    for encoding in ("latin-1", "utf-8", "ascii"):
+        printed = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=True,
+        ).stdout
+        assert json.loads(printed.decode(encoding)) == ["\u30b0", "\U0001f600", "\xe9"]
+
+
 def test_a_file_may_have_a_name_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "a\udcff"
     with pytest.raises(InputError):
