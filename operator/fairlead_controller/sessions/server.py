@@ -233,6 +233,9 @@ class SessionServer:
         if registration_problem(self._controller.committed, event) is None:
             # What a broker of another cluster has seen says nothing of these tables.
             await self._hearing.hear(asking, testimony)
+        if _is_closed(socket, request):
+            # Its process is gone, and another one may have been let in meanwhile.
+            raise SessionProtocolError("the connection closed before the registration")
         answer = await self._submit_registration(event)
         self.refused.pop(asking.broker_id, None)
         if socket.closed:
@@ -471,7 +474,10 @@ class SessionServer:
         for change in changes:
             if isinstance(change, BrokerChanged) and change.registration.fenced:
                 fenced = self._sessions.get(change.registration.broker_id)
-                if fenced is not None and not state.image.is_live(fenced.broker_id):
+                if fenced is not None and change.registration.broker_epoch != fenced.broker_epoch:
+                    # Another start was registered. If its process is gone, this one asks again.
+                    fenced.abort()
+                elif fenced is not None and not state.image.is_live(fenced.broker_id):
                     # It has to have seen that it was fenced before it serves again.
                     fenced.start_position = position
             elif isinstance(change, BrokerRemoved) and change.broker_id in self._sessions:
@@ -534,6 +540,12 @@ class SessionServer:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _is_closed(socket: web.WebSocketResponse, request: web.Request) -> bool:
+    """Tell whether the peer is known to have ended the connection, read or not."""
+    transport = request.transport
+    return socket.closed or transport is None or transport.is_closing()
 
 
 def _monotonic_ms() -> int:

@@ -1,6 +1,7 @@
 """Brokers and a controller over real sockets."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ import pytest
 
 from fairlead_broker.session import controller_session
 from fairlead_broker.session.link import SessionRefusedError
-from fairlead_controller.decisions.events import FenceReason
+from fairlead_controller.decisions.events import FenceReason, RegisterBroker
 from fairlead_controller.decisions.tables.history import count_writes
 from fairlead_controller.decisions.tables.stored_table import StoreRolledBackError
 from fairlead_controller.sessions import hearing
@@ -611,5 +612,91 @@ def test_a_broker_tells_whether_its_log_directories_take_anything(play, wait_unt
         await stage.stop_controller()
         await stage.start_controller()
         assert told(), "the next controller knows it from its tables"
+
+    play(story)
+
+
+def test_a_process_that_was_killed_while_its_controller_heard_others_has_not_started(
+    play, wait_until, monkeypatch
+) -> None:
+    """Else the next one, on the same disk, would not be known to hold what was acknowledged."""
+    asked: list[str] = []
+    hear = hearing.Hearing.hear
+
+    async def note_and_hear(self, asking, testimony) -> None:
+        asked.append(asking.start_id)
+        await hear(self, asking, testimony)
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        nodes = [await stage.start_node(number) for number in range(2)]
+        await stage.stop_controller()
+        for node in nodes:
+            await node.session.stop()
+        monkeypatch.setattr(hearing, "HEARING_S", 30.0)
+        monkeypatch.setattr(hearing, "NEWCOMERS_S", 30.0)
+        monkeypatch.setattr(hearing.Hearing, "hear", note_and_hear)
+        await stage.start_controller()
+        killed = stage.node(0, start_id="killed", is_clean=True, previous_broker_epoch=1)
+        await killed.session.start()
+        await wait_until(lambda: "killed" in asked)
+        for task in killed.session._tasks():
+            task.cancel()
+        second = stage.node(0, start_id="second", is_clean=True, previous_broker_epoch=1)
+        await second.session.start()
+        await wait_until(lambda: "second" in asked)
+        await stage.node(1).session.start()
+        await wait_until(lambda: second.is_live(0))
+        assert second.image.brokers[0].is_clean
+
+    play(story)
+
+
+def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
+    play, wait_until, monkeypatch
+) -> None:
+    """Its process has been killed, and another one is in service, on the same disk."""
+    held, is_let_on = asyncio.Event(), asyncio.Event()
+    hear = hearing.Hearing.hear
+
+    async def hear_late(self, asking, testimony) -> None:
+        await hear(self, asking, testimony)
+        if asking.start_id == "killed":
+            held.set()
+            await is_let_on.wait()
+
+    monkeypatch.setattr(hearing.Hearing, "hear", hear_late)
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        watcher, killed = await stage.start_node(1), stage.node(0, start_id="killed")
+        await killed.session.start()
+        await held.wait()
+        for task in killed.session._tasks():
+            task.cancel()
+        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
+        second = await stage.start_node(0, start_id="second")
+        epoch = second.session.broker_epoch
+        is_let_on.set()
+        await watcher.create("t")
+        assert watcher.image.brokers[0].broker_epoch == epoch
+        assert watcher.is_live(0)
+
+    play(story)
+
+
+def test_a_start_whose_epoch_was_ended_by_one_that_is_gone_registers_again(
+    play, wait_until
+) -> None:
+    """That one was killed while its registration was written."""
+
+    async def story(stage) -> None:
+        await stage.start_controller()
+        watcher, node = await stage.start_node(1), await stage.start_node(0)
+        gone = dataclasses.replace(watcher.image.brokers[0], start_id="gone")
+        answer = await stage.controller.submit(RegisterBroker(gone, ""))
+        epoch = answer["broker_epoch"]
+        await wait_until(lambda: node.session.broker_epoch > epoch and watcher.is_live(0))
+        assert watcher.image.brokers[0].start_id == "start-0"
 
     play(story)
