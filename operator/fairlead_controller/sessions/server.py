@@ -308,6 +308,8 @@ class SessionServer:
         writer = asyncio.create_task(session.write())
         try:
             while (message := await receive_any(socket)) is not None:
+                if self._sessions.get(session.broker_id) is not session:
+                    break  # What it says late is no word of the session that took its place.
                 self._liveness.on_heard(session.broker_id, _monotonic_ms())
                 self._on_message(session, message)
         except (SessionProtocolError, CodecError) as error:

@@ -20,6 +20,8 @@ from fairlead_controller.sessions import server as session_server
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_model.broker import Endpoint
 from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
+from fairlead_model.session.session_messages import pack_message
+from fairlead_model.session.session_protocol import MessageType
 from fairlead_wire.errors import KafkaError
 
 
@@ -352,4 +354,38 @@ def test_a_broker_that_is_back_in_the_turn_of_its_verdict_is_watched_again(
         await cluster.end_session(2)
         await cluster.fenced_after(2, watcher=0)
 
+    scene(play, wait_until, story)
+
+
+def test_the_late_goodbye_of_a_start_does_not_keep_its_successor_from_being_watched(
+    play, wait_until, monkeypatch
+) -> None:
+    """It lay unread while the next start of the broker was let in, on the same disk."""
+    receive = session_server.receive_any
+    arrived, has_successor, is_read = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def receive_late(socket: Any) -> Any:
+        message = await receive(socket)
+        if message is not None and message["type"] == MessageType.GOODBYE:
+            arrived.set()
+            await has_successor.wait()
+            asyncio.get_running_loop().call_soon(is_read.set)
+        return message
+
+    async def story(cluster: Cluster) -> None:
+        first = cluster.nodes[2].session
+        first._link.send(pack_message(MessageType.GOODBYE))
+        await arrived.wait()
+        for task in first._tasks():
+            task.cancel()
+        cluster.nodes[2] = await cluster.stage.start_node(
+            2, start_id="again", endpoints=cluster.listeners[2].endpoints
+        )
+        has_successor.set()
+        await is_read.wait()
+        await cluster.listeners[2].close()
+        await cluster.end_session(2)
+        await cluster.fenced_after(2, watcher=0)
+
+    monkeypatch.setattr(session_server, "receive_any", receive_late)
     scene(play, wait_until, story)
