@@ -28,7 +28,8 @@ Examples:
   kubectl fairlead drill -f drill.yaml --limit-ms 500
 
 The records go to a topic of the drill's own. Ctrl-C stops following; the drill goes on, and is
-stopped by `kubectl delete failoverdrill NAME`. Exits with 1 unless the drill has passed.
+stopped by `kubectl delete failoverdrill NAME`. Exits with 1 unless the drill has passed. Of a drill
+with a schedule it tells when it is due, and exits with 0.
 """
 TARGET_FLAGS = {
     "topic": "topic",
@@ -102,11 +103,12 @@ def drill(
             ) from None
 
     ended = access.run(work)
+    is_due_later = not is_over(ended)
     if output == "json":
         print_json(build_document(ended))
-    elif wait:
+    elif wait and not is_due_later:
         print_outcome(ended)
-    if not wait:
+    if not wait or is_due_later:
         return ExitCode.OK
     return ExitCode.OK if condition(ended, "Passed").get("status") == "True" else ExitCode.FAILED
 
@@ -206,13 +208,33 @@ def check_manifest(manifest: dict[str, Any]) -> None:
 async def follow(
     client: KubeClient, made: dict[str, Any], say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Tell what is new until the drill is over."""
+    """Tell what is new until the drill is over, or waits for the next time of its schedule."""
     teller = Teller(say)
     async for seen in watch_drill(client, made):
         teller.tell(seen)
-        if (seen.get("status") or {}).get("phase") in FINAL:
+        if is_over(seen):
+            return seen
+        if until := schedule_wait(seen):
+            name = seen["metadata"]["name"]
+            say(f"the schedule is kept: {until}; see  kubectl get failoverdrill {name} -o wide")
             return seen
     raise CliError("the drill was deleted while it was going on")
+
+
+def is_over(seen: dict[str, Any]) -> bool:
+    """Tell whether a drill, or the last one of its schedule, has its verdict."""
+    return (seen.get("status") or {}).get("phase") in FINAL
+
+
+def schedule_wait(seen: dict[str, Any]) -> str:
+    """Say what a drill with a schedule waits for; empty if it has none, or does not wait."""
+    status = seen.get("status") or {}
+    if seen["spec"].get("schedule") is None:
+        return ""
+    if status.get("nextRunAt"):
+        return f"the next drill is due at {status['nextRunAt']}"
+    complete = condition(seen, "Complete")
+    return str(complete.get("message")) if complete.get("reason") == "Suspended" else ""
 
 
 async def watch_drill(client: KubeClient, made: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:

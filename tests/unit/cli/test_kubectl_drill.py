@@ -3,12 +3,13 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from fake_api_server import FakeApiServer
+from waiting import until
 
 from fairlead_cli.kubectl.drill import drill
 from fairlead_cli.kubectl.main import plugin, run
@@ -25,9 +26,12 @@ DRILL = {
 STATUS = {"phase": "Finished", "acknowledged": 7}
 
 
+Status = dict[str, object]
+
+
 @pytest.fixture(scope="module")
-def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Of an API server in memory, which answers while a command runs its own loop."""
+def api() -> Iterator[tuple[asyncio.AbstractEventLoop, FakeApiServer]]:
+    """An API server in memory, which answers while a command runs its own loop."""
     loop, server = asyncio.new_event_loop(), FakeApiServer()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -41,18 +45,43 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         await client.close()
 
     asyncio.run_coroutine_threadsafe(prepare(), loop).result(30)
-    path = tmp_path_factory.mktemp("kube") / "config"
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ns"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-    }
-    path.write_text(json.dumps(config))
-    yield path
+    yield loop, server
     asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(30)
     loop.close()
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(
+    api: tuple[asyncio.AbstractEventLoop, FakeApiServer], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    path = tmp_path_factory.mktemp("kube") / "config"
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ns"}}],
+        "clusters": [{"name": "c", "cluster": {"server": api[1].url}}],
+    }
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture
+def operator(
+    api: tuple[asyncio.AbstractEventLoop, FakeApiServer],
+) -> Callable[[str, Status], None]:
+    """Give a drill its status once it is made."""
+    loop, server = api
+    path = FAILOVER_DRILL.path("ns")
+
+    async def answer(name: str, status: Status) -> None:
+        made = await until(lambda: server.objects[path].get(name))
+        await server._store(path, made | {"status": status}, made)
+
+    def begin(name: str, status: Status) -> None:
+        asyncio.run_coroutine_threadsafe(answer(name, status), loop)
+
+    return begin
 
 
 def written(tmp_path: Path, **spec: object) -> str:
@@ -95,3 +124,37 @@ def test_what_is_known_of_a_drill_is_json_where_json_is_asked_for(kubeconfig: Pa
     assert json.loads(told.stdout) == {"name": "weekly", "spec": DRILL["spec"], "status": STATUS}
     told = CliRunner().invoke(drill, access, catch_exceptions=False)
     assert told.stdout.startswith("# Game day: weekly")
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "code", "said"),
+    [
+        ({}, {"phase": "Pending", "nextRunAt": "2030-01-07T09:00:00Z"}, 0, "2030-01-07T09:00:00Z"),
+        ({"suspend": True}, {"phase": "Pending"}, 0, "goes on once it is false"),
+        ({}, {"phase": "Refused"}, 1, "REFUSED"),
+    ],
+    ids=["waits", "suspended", "refused"],
+)
+def test_a_drill_with_a_schedule_is_followed_until_it_is_told_when_it_is_due(
+    spec: Status,
+    status: Status,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    kubeconfig: Path,
+    operator: Callable[[str, Status], None],
+) -> None:
+    name = f"weekly-{code}-{len(status)}"
+    suspended = {
+        "type": "Complete",
+        "status": "False",
+        "reason": "Suspended",
+        "message": "spec.suspend is true: the schedule goes on once it is false",
+    }
+    operator(name, status | ({"conditions": [suspended]} if spec else {}))
+    given = written(tmp_path, schedule="0 9 * * 1", **spec)
+    line = ["drill", "-f", given, "--name", name, "--kubeconfig", str(kubeconfig)]
+    line += ["--timeout-s", "30"]
+    done = CliRunner().invoke(plugin, line, catch_exceptions=False, standalone_mode=False)
+    assert done.return_value == code, done.output
+    assert said in done.output
