@@ -10,6 +10,9 @@
 {{- end -}}
 
 {{- define "fairlead.serviceAccountName" -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
+{{- fail "serviceAccount.create: false makes none: say in serviceAccount.name which account of this namespace the operator's pods have" -}}
+{{- end -}}
 {{- .Values.serviceAccount.name | default (include "fairlead.name" .) -}}
 {{- end -}}
 

@@ -438,6 +438,18 @@ def test_drills_of_the_controller_need_an_operator_that_sees_them(helm) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_an_account_that_is_not_made_is_named(helm, render) -> None:
+    """The pods of the operator would wait for ever for one that nobody makes."""
+    values = ("--set", "serviceAccount.create=false")
+    done = helm("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
+    assert done.returncode != 0
+    assert "say in serviceAccount.name which account" in done.stderr
+    rendered = objects(render("operator", *values, "--set", "serviceAccount.name=mine"))
+    assert "ServiceAccount" not in {each["kind"] for each in rendered}
+    (workload,) = [each for each in rendered if each["kind"] == "StatefulSet"]
+    assert workload["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
+
+
 def test_one_namespace_is_a_list_of_one(render) -> None:
     old = render("operator", "--set", "watchNamespace=events")
     assert old == render("operator", "--set", "watchNamespaces={events}")
@@ -531,6 +543,23 @@ def test_notes_call_a_topic_by_its_name_in_kafka(helm, tmp_path: Path) -> None:
     assert user["spec"]["acls"][0]["resource"]["name"] == "Orders.V1"
     in_clear = notes(helm, tmp_path, *named, "--set", "cluster.secure=false")
     assert "fairlead produce Orders.V1 --bootstrap" in in_clear
+
+
+def test_notes_go_by_a_user_who_may_do_what_they_show(helm, tmp_path: Path) -> None:
+    """Those of the values may log in by certificates alone, or have no right to that topic."""
+    users = {"admin": {"authentication": {"type": "tls"}}, "audit": {"acls": []}, "hello": {}}
+    given = json.dumps(users)
+    told = notes(helm, tmp_path, "--set-json", f"users={given}", "--set-json", 'topics={"a":{}}')
+    user, pod = objects(told.partition("apply -f - <<END\n")[2].partition("\nEND\n")[0])
+    name = user["metadata"]["name"]
+    assert name not in users
+    assert user["spec"] == {
+        "clusterName": "events",
+        "authentication": {"type": "scram-sha-512"},
+        "acls": [{"resource": {"type": "topic", "name": "a"}, "operations": ["Read", "Write"]}],
+    }
+    assert pod["spec"]["volumes"][0]["secret"]["secretName"] == name
+    assert f"delete pod/{name} users.fairlead.io/{name}" in told
 
 
 @pytest.mark.kubernetes  # helm renders notes only with a cluster at hand
