@@ -10,6 +10,7 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError, ApiUnavailableError
 from fairlead_kube.kinds import TOPIC
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
+from fairlead_operator.events import EventWriter
 from fairlead_operator.topics.cluster_passes import ClusterPasses
 from fairlead_operator.topics.plan import Plan, plan_topic
 from fairlead_operator.topics.topic_resource import (
@@ -38,6 +39,14 @@ class _Request:
     deleting: list[TopicResource] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Farewell:
+    """What is told of a resource that lets go of its topic."""
+
+    manifest: dict[str, Any]
+    message: str
+
+
 class TopicReconciler:
     """Takes keys from `queue`; passes those with a new result to `statuses`."""
 
@@ -47,8 +56,10 @@ class TopicReconciler:
         scope: TopicScope,
         queue: WorkQueue[ResourceKey],
         statuses: WorkQueue[ResourceKey],
+        events: EventWriter,
     ) -> None:
         self._client = client
+        self._events = events
         self._scope = scope
         self._queue = queue
         self._statuses = statuses
@@ -88,6 +99,7 @@ class TopicReconciler:
                     nameless.append(resource)
                 else:
                     self._add(request, writes, resource)
+        farewells = self._farewells(resource for resource, is_wanted in writes if not is_wanted)
         await asyncio.gather(*(self._name_cluster(resource) for resource in nameless))
         written = await asyncio.gather(*(self._set_finalizer(*write) for write in writes))
         held_up = {
@@ -95,6 +107,9 @@ class TopicReconciler:
             for (resource, is_wanted), is_done in zip(writes, written, strict=True)
             if is_wanted and not is_done
         }
+        for (resource, is_wanted), is_done in zip(writes, written, strict=True):
+            if is_done and not is_wanted:
+                await self._tell(farewells.get(resource.key))
         await self._call(cluster, request, held_up)
 
     def _add(
@@ -152,6 +167,7 @@ class TopicReconciler:
         }
         if not body["apply"] and not body["forget"]:
             return
+        farewells = self._farewells(request.deleting)
         try:
             results = await self._scope.controller.apply_topics(*cluster, body)
         except (ControllerUnavailableError, ControllerRefusedError) as error:
@@ -170,6 +186,25 @@ class TopicReconciler:
         ]
         self._let_go |= {each.key: each.uid for each in dropped if each.is_deleting}
         await asyncio.gather(*(self._set_finalizer(resource, False) for resource in dropped))
+        for resource in dropped:
+            await self._tell(farewells.get(resource.key))
+
+    def _farewells(self, resources: Iterable[TopicResource]) -> dict[ResourceKey, _Farewell]:
+        """Return what is to be told of resources once they are let go, while they are there."""
+        return {
+            each.key: _Farewell(manifest, message)
+            for each in resources
+            if (message := self._scope.farewell(each))
+            and (manifest := self._scope.manifests.get(each.key)) is not None
+        }
+
+    async def _tell(self, farewell: _Farewell | None) -> None:
+        """Tell that a topic stays: nobody would look for it once its resource is gone."""
+        if farewell is None:
+            return
+        metadata = farewell.manifest["metadata"]
+        logger.warning("Topic %s/%s: %s", metadata["namespace"], metadata["name"], farewell.message)
+        await self._events.emit(farewell.manifest, "TopicRetained", farewell.message, "Warning")
 
     def _take_result(self, resource: TopicResource, result: Mapping[str, Any] | None) -> None:
         if result is None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,9 +14,12 @@ from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import ResourceKey, TopicResource
 from fairlead_operator.topics.topic_scope import TopicScope
 from fairlead_operator.topics.topic_status import (
+    CLUSTER_HIDDEN,
     Verdict,
+    build_hidden_status,
     build_status_patch,
     build_topic_status,
+    hidden_message,
     judge,
     protection_message,
     turned_bad,
@@ -92,22 +95,45 @@ class TopicStatusWriter:
         if resource is None or not self._is_ours(resource):
             return
         manifest = self._scope.manifests[key]
+        uid, known = self._statuses.get(key, ("", {}))
+        before = known if uid == resource.uid else manifest.get("status") or {}
+        if self._scope.is_unknown(resource.cluster_key):
+            after = build_hidden_status(resource, before, self._wall_clock())
+            message = hidden_message(resource)
+            await self._write(
+                resource,
+                before,
+                after,
+                lambda: self._events.emit(manifest, CLUSTER_HIDDEN, message, "Warning"),
+            )
+            return
         verdict, entry = self._judge(resource)
         if verdict is None and not manifest.get("status"):
             verdict = self._silence(key)
         if verdict is None:
             return
-        uid, known = self._statuses.get(key, ("", {}))
-        before = known if uid == resource.uid else manifest.get("status") or {}
+        ready = verdict
         after = build_topic_status(
             resource,
             before,
-            verdict,
+            ready,
             entry,
             self._wall_clock(),
             is_paused=self._scope.is_paused(resource),
         )
-        patch = build_status_patch(before, after)
+        await self._write(
+            resource, before, after, lambda: self._tell(resource, manifest, before, ready)
+        )
+
+    async def _write(
+        self,
+        resource: TopicResource,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        tell: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Write a status that is another one than before, and tell of it."""
+        key, patch = resource.key, build_status_patch(before, after)
         if not patch:
             self._queue.succeeded(key)
             return
@@ -121,7 +147,7 @@ class TopicStatusWriter:
         self.written += 1
         self._statuses[key] = (resource.uid, after)
         self._queue.succeeded(key)
-        await self._tell(resource, manifest, before, verdict)
+        await tell()
 
     def _silence(self, key: ResourceKey) -> Verdict | None:
         """Return the verdict on a new Topic that the controller does not mention: none at first."""
@@ -133,8 +159,6 @@ class TopicStatusWriter:
         return _PLACING
 
     def _is_ours(self, resource: TopicResource) -> bool:
-        if self._scope.is_unknown(resource.cluster_key):
-            return False  # what was said last stays
         if resource.is_deleting:
             is_here = self._scope.presence(resource.cluster_key) is ClusterPresence.PRESENT
             return is_here and resource.is_protected and resource.has_finalizer

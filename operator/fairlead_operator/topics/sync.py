@@ -32,6 +32,7 @@ from fairlead_operator.topics.topic_resource import (
 )
 from fairlead_operator.topics.topic_scope import TopicScope
 from fairlead_operator.topics.topic_status import is_off_size
+from fairlead_operator.topics.unserved_namespaces import UnservedNamespaces
 from fairlead_operator.topics.work_queue import WorkQueue
 
 
@@ -96,7 +97,12 @@ class TopicSync:
             on_shown=self._notice_orphans,
         )
         self._clusters = Informer(
-            client, LOG_CLUSTER, namespaces=namespaces, closed=closed, on_change=self._on_cluster
+            client,
+            LOG_CLUSTER,
+            namespaces=namespaces,
+            closed=closed,
+            on_change=self._on_cluster,
+            on_shown=self._look_at_homeless,
         )
         self.scope = TopicScope(
             controller,
@@ -104,11 +110,14 @@ class TopicSync:
             is_hidden=self._topics.is_hidden,
             are_clusters_hidden=self._clusters.is_hidden,
         )
-        self._reconciler = TopicReconciler(client, self.scope, self._queue, self._statuses)
+        self._reconciler = TopicReconciler(client, self.scope, self._queue, self._statuses, events)
         self.statuses = TopicStatusWriter(
             client, self.scope, events, self._statuses, now=now, wall_clock=wall_clock
         )
         self._mirrors = MirrorWriter(client, self.scope, self._places)
+        self._unserved = UnservedNamespaces(
+            events, self.scope.clusters.get, served=namespaces, closed=closed, now=now
+        )
         self._follows: dict[ClusterKey, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -128,6 +137,7 @@ class TopicSync:
             group.create_task(self._reconciler.run())
             group.create_task(self.statuses.run())
             group.create_task(self._mirrors.run())
+            group.create_task(self._unserved.run())
 
     def _on_topic(self, change: ObjectChange) -> None:
         is_news = change.old is None or change.new is None or differs_for_us(change.old, change.new)
@@ -154,6 +164,8 @@ class TopicSync:
         is_deleting = change.new is None or is_going(change.new)
         has_new_rules = change.old is not None and _rules(change.old) != _rules(change.new)
         is_other = has_new_rules or _was_paused(change) or _slept(change)
+        if change.old is None or has_new_rules:
+            self._unserved.look_at(change.key)
         if change.old is None or is_deleting or is_other:
             self._add_all(change.key)
             self._add_all((change.key[0], NAMELESS))
@@ -211,6 +223,12 @@ class TopicSync:
                 self._queue.add(owner)
             elif is_off_size(self.scope.resources[owner], entry):
                 self._queue.add(owner)  # somebody has called its replicas back
+
+    def _look_at_homeless(self) -> None:
+        """Look at Topics whose clusters are not there, as can be told from now on."""
+        for key, resource in self.scope.resources.items():
+            if resource.cluster_key not in self.scope.clusters:
+                self._queue.add(key)
 
     def _notice_orphans(self) -> None:
         """Release what a namespace that may be read again does not declare any more."""

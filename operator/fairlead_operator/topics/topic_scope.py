@@ -12,6 +12,7 @@ from fairlead_operator.specs.views import is_cluster_paused, is_going
 from fairlead_operator.topics.claims import Claims
 from fairlead_operator.topics.cluster_topics import ClusterTopics, TopicController
 from fairlead_operator.topics.namespace_rules import (
+    NOT_ALLOWED,
     LimitUse,
     NamespaceRule,
     Refusal,
@@ -265,6 +266,28 @@ class TopicScope:
             return resource.is_deleting and not resource.is_protected
         is_present = self.presence(resource.cluster_key) is ClusterPresence.PRESENT
         return not is_present or self.is_started(resource.cluster_key)
+
+    def farewell(self, resource: TopicResource) -> str:
+        """Say that the topic of a resource stays, where its owner would think otherwise.
+
+        Empty where nothing has to be said.
+        """
+        place = f"{resource.cluster_namespace}/{resource.cluster}"
+        topic = f"topic {resource.topic_name!r}"
+        if self.is_unknown(resource.cluster_key):
+            if not resource.is_deleting or resource.reclaim_policy != "Delete":
+                return ""
+            return (
+                f"{topic} stays if LogCluster {place} is there, whatever reclaimPolicy says: the "
+                f"operator may not read LogClusters of namespace {resource.cluster_namespace}"
+            )
+        refusal = self.refusal(resource)
+        if refusal is None or refusal[0] != NOT_ALLOWED or not self.is_holder(resource):
+            return ""
+        return (
+            f"{topic} stays in LogCluster {place}, declared by nobody, also when this Topic is "
+            f"deleted: spec.topicNamespaces does not name {resource.namespace} any more"
+        )
 
     def owner(self, resource: TopicResource) -> str | None:
         """Return the reference of the resource that declares the topic of this one."""

@@ -31,6 +31,7 @@ PAUSED_MESSAGE: Final = (
 
 Verdict = tuple[bool, str, str]
 """Whether it is ready, the reason and the message."""
+CLUSTER_HIDDEN: Final = "ClusterHidden"
 TOPIC_GONE: Final[Verdict] = (
     False,
     "TopicGone",
@@ -166,6 +167,31 @@ def build_topic_status(
         status |= {"topicId": entry["topicId"]}
         status |= {"leaders": str(entry.get("leaders", ""))[:LEADERS_LENGTH_MAX]}
     return status
+
+
+def hidden_message(resource: TopicResource) -> str:
+    """Say what it means for a Topic that nobody may see whether its cluster is there."""
+    place = resource.cluster_namespace
+    return (
+        f"spec.clusterNamespace: the operator may not read LogClusters of namespace {place}, "
+        "which may be gone or have taken its roles back: changes of this Topic wait until it may"
+    )
+
+
+def build_hidden_status(
+    resource: TopicResource, before: Mapping[str, Any], now: datetime
+) -> dict[str, Any]:
+    """Return the status while the cluster may not be seen: what was counted last stays."""
+    conditions = set_condition(
+        before.get("conditions") or [],
+        READY,
+        None,
+        CLUSTER_HIDDEN,
+        hidden_message(resource),
+        generation=resource.generation,
+        now=now,
+    )
+    return {**before, "conditions": conditions, "observedGeneration": resource.generation}
 
 
 def _moving_message(entry: Mapping[str, Any] | None) -> str:

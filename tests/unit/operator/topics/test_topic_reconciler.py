@@ -55,7 +55,8 @@ class World:
             self.scope.set_cluster(cluster, {"metadata": {"name": cluster[1]}, "spec": {}})
             self.scope.views[cluster] = SimpleNamespace(is_started=True, entries={})  # type: ignore[assignment]
         nobody: Any = None
-        self.reconciler = TopicReconciler(nobody, self.scope, self.queue, WorkQueue(time.monotonic))
+        statuses: WorkQueue[ResourceKey] = WorkQueue(time.monotonic)
+        self.reconciler = TopicReconciler(nobody, self.scope, self.queue, statuses, nobody)
 
     def change(self, name: str, cluster: ClusterKey, generation: int = 1) -> None:
         metadata = {"name": name, "namespace": "ns", "uid": name, "generation": generation}
