@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from fairlead_model.resources.resource_shape import Bound, Text, Whole
 
-CONDITIONS_MAX: Final = 8
+CONDITIONS_MAX: Final = 16
 REASON_LENGTH_MAX: Final = 128
 MESSAGE_LENGTH_MAX: Final = 1024
 GENERATION: Final = Whole(0, 2**53)

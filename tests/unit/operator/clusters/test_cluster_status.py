@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from operator_views import pool_view
 
+from fairlead_model.resources.hibernation import ASLEEP
 from fairlead_operator.clusters.broker_states import build_broker_states, pod_failure
+from fairlead_operator.clusters.fencing import FenceReport
+from fairlead_operator.clusters.hibernation import Hibernation, HibernationPhase
 from fairlead_operator.clusters.plan import PoolPlan
 from fairlead_operator.clusters.rolling import OUTSIDE_WINDOW, BrokerState, Drain, Wait
 from fairlead_operator.clusters.status import (
@@ -17,6 +20,7 @@ from fairlead_operator.clusters.status import (
     build_pool_status,
 )
 from fairlead_operator.conditions import find_condition
+from fairlead_operator.resources.condition import CONDITIONS_MAX
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
@@ -373,3 +377,19 @@ def test_restarts_that_wait_for_a_window_say_until_when() -> None:
     after = build_cluster_status(facts(next_window="2026-01-03T02:00:00Z"), status, LATER)
     assert "restartsWaitUntil" not in after, "nobody waits"
     assert claims(after)["Progressing"] == ("False", "Settled")
+
+
+def test_a_status_has_room_for_all_that_can_be_said_of_a_cluster_at_once() -> None:
+    """The API server refuses a status with more conditions, and then no status is written."""
+    everything = facts(
+        is_secured=True,
+        upgrade_hint="its brokers run an earlier release",
+        fences=FenceReport(fenced=(1,)),
+        hibernation=Hibernation(HibernationPhase.ASLEEP, True, ASLEEP, "no broker runs"),
+        is_deletion_held=True,
+    )
+    before = build_cluster_status(everything, {}, NOW)
+    status = build_cluster_status(replace(everything, is_paused=True), before, LATER)
+    types = {entry["type"] for entry in status["conditions"]}
+    assert {"Paused", "Hibernated", "BrokersFenced", "UpgradeAvailable", "Deleting"} < types
+    assert len(types) <= CONDITIONS_MAX
