@@ -112,7 +112,8 @@ def is_due(log: SegmentedLog, now_ms: int) -> bool:
         return False
     if state.is_wanted or log.unflushed_messages >= config.flush_messages:
         return True
-    return config.flush_ms != NEVER and now_ms - state.last_flush_ms >= config.flush_ms
+    # Where the clock was set back nobody knows how long ago the last one was.
+    return config.flush_ms != NEVER and not 0 <= now_ms - state.last_flush_ms < config.flush_ms
 
 
 def begin_flush(log: SegmentedLog) -> FlushJob | None:

@@ -89,11 +89,12 @@ class DeletionJob:
 class Deletions:
     """Renamed files, or directories, that wait for the end of their grace."""
 
-    __slots__ = ("_pending", "_remove")
+    __slots__ = ("_pending", "_remove", "_seen_ms")
 
     def __init__(self, remove: Remove = unlink_if_present) -> None:
         self._remove = remove
         self._pending: list[_Pending] = []
+        self._seen_ms = 0
 
     @property
     def refused_count(self) -> int:
@@ -105,11 +106,21 @@ class Deletions:
 
     def begin(self, disk: Disk, now_ms: int) -> DeletionJob | None:
         """Return a job with everything that is due."""
+        self._follow_clock(now_ms)
         due = [pending for pending in self._pending if pending.due_ms <= now_ms and pending.paths]
         if not due:
             return None
         self._pending = [pending for pending in self._pending if pending.due_ms > now_ms]
         return DeletionJob(disk, due, self._remove)
+
+    def _follow_clock(self, now_ms: int) -> None:
+        """Let no grace grow by as much as the clock was set back: that may be years."""
+        back_ms = self._seen_ms - now_ms
+        self._seen_ms = now_ms
+        if back_ms > 0:
+            self._pending = [
+                replace(pending, due_ms=pending.due_ms - back_ms) for pending in self._pending
+            ]
 
     def complete(self, job: DeletionJob, now_ms: int) -> Refusal | None:
         """Back on the loop: what the disk refused is tried again later."""

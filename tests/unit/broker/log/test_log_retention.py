@@ -133,6 +133,18 @@ def test_files_are_renamed_at_once_and_removed_after_the_grace(bench, tmp_path):
     assert log.begin_deletions(10**9) is None
 
 
+def test_a_clock_that_is_set_back_keeps_no_deleted_file_any_longer(bench, tmp_path):
+    log = fill(bench, [10, 3_000_000], retention_ms=100)
+    assert log.delete_expired_segments(3_000_050, 2) == 1
+    assert log.begin_deletions(3_000_250) is None
+    assert log.begin_deletions(1_000) is None
+    assert log.begin_deletions(1_299) is None
+    job = log.begin_deletions(1_300)
+    assert job is not None, "200 of the 500 ms were over when the clock was set back"
+    job.run()
+    assert not list(tmp_path.glob("t-0/*.deleted"))
+
+
 def test_leftovers_of_a_deletion_are_removed_at_start(bench, tmp_path):
     log = fill(bench, [10, 20, 30], retention_ms=100)
     log.delete_expired_segments(125, 3)

@@ -78,6 +78,18 @@ def test_flush_ms_flushes_when_its_time_has_come(stage: Any) -> None:
     with_background(stage, story)
 
 
+def test_flush_ms_flushes_though_the_clock_was_set_back(stage: Any) -> None:
+    stage.topic("t", configs={"flush.ms": "1000"})
+    stage.append("t", b"a")
+    log = stage.partition("t").log
+    log.flush_state.last_flush_ms = stage.clock.now_ms() + 3_600_000
+
+    async def story(_: Background) -> None:
+        await until(lambda: log.recovery_point == 1)
+
+    with_background(stage, story)
+
+
 def test_without_such_settings_nothing_is_flushed_until_the_stop(stage: Any) -> None:
     stage.topic("t")
     stage.append("t", b"a")
