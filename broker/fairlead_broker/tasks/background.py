@@ -54,7 +54,12 @@ class Background:
 
     def __init__(self, broker: Broker, executor: Executor, cluster_secret: bytes) -> None:
         self._disk_check = DiskCheck(broker, executor)
-        self.flusher = Flusher(broker, executor, on_offline=self._disk_check.on_offline)
+        self.flusher = Flusher(
+            broker,
+            executor,
+            on_offline=self._disk_check.on_offline,
+            on_disk_error=self._disk_check.look_at,
+        )
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
         self._checkpoints = CheckpointWriter(broker, executor)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from fairlead_broker.broker import Broker
+    from fairlead_broker.log.directory.log_directory import LogDirectory
+    from fairlead_broker.log.files.deferred_files import SyncJob
     from fairlead_broker.log.flush import FlushJob, WriteOutJob
+    from fairlead_broker.log.log import Log
     from fairlead_broker.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -46,11 +49,16 @@ class Flusher:
         executor: Executor,
         *,
         on_offline: Callable[[Partition], None],
+        on_disk_error: Callable[[str], None],
     ) -> None:
-        """`on_offline` is told of partitions whose log was found offline, perhaps repeatedly."""
+        """`on_offline` is told of partitions whose log was found offline, perhaps repeatedly.
+
+        `on_disk_error` is told the path of a directory some names of which are not durable.
+        """
         self._broker = broker
         self._executor = executor
         self._on_offline = on_offline
+        self._on_disk_error = on_disk_error
         self._dirty: dict[Partition, None] = {}
         self._unwritten: dict[Partition, None] = {}
         self._has_work = asyncio.Event()
@@ -122,8 +130,31 @@ class Flusher:
             await loop.run_in_executor(self._executor, _run_write_outs, write_outs)
         for directory in self._broker.log_directories.live:
             deferred = directory.begin_sync()
-            if deferred is not None:
+            if deferred is None:
+                continue
+            try:
                 await loop.run_in_executor(self._executor, deferred.run)
+            except OSError as error:
+                # The names in the other directories have to be made durable all the same.
+                logger.error("%s: small files or names are not durable: %s", directory.path, error)
+                await self._give_up_unsynced(directory, deferred)
+
+    async def _give_up_unsynced(self, directory: LogDirectory, job: SyncJob) -> None:
+        """Take logs offline whose files or names could not be synced: the next fsync would succeed.
+
+        A flush would say then that a segment is durable whose name the disk has lost.
+        """
+        errors = {path.rpartition("/")[0]: error for path, error in job.refused.items()}
+        errors.update(job.refused)
+        failed = [log for log in directory.logs if log.path in errors and not log.is_offline]
+        for log in failed:
+            log.go_offline(errors[log.path])
+        await asyncio.get_running_loop().run_in_executor(self._executor, _note_failures, failed)
+        for partition in list(self._broker.partitions.values()):
+            if partition.log in failed:
+                partition.flushed()
+                self._on_offline(partition)
+        self._on_disk_error(directory.path)
 
     async def _write_epochs(self) -> None:
         """Put epoch files in place, a few a round and each in a turn of the loop of its own.
@@ -183,6 +214,12 @@ def _run_timed(job: FlushJob) -> int:
     began_ns = time.perf_counter_ns()
     job.run()
     return time.perf_counter_ns() - began_ns
+
+
+def _note_failures(logs: Sequence[Log]) -> None:
+    """Have the next recovery read logs from the device; in a thread."""
+    for log in logs:
+        flush.note_failed_flush(log.disk, log.path, log.recovery_point)
 
 
 def _run_write_outs(jobs: Sequence[WriteOutJob]) -> None:

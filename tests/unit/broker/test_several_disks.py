@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairlead_broker.disk import RealDisk
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.http.server import HttpServer
 from fairlead_broker.settings import HttpAddress
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
 from fairlead_broker.tasks.disk_check import DiskCheck
+from fairlead_broker.tasks.flusher import Flusher
 from fairlead_model.cluster import PartitionChanged, empty_image
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import PartitionRegistration
@@ -27,6 +29,18 @@ if TYPE_CHECKING:
 
 READ_ONLY = OSError(errno.EROFS, "read-only file system")
 pytestmark = pytest.mark.parametrize("stage", [{"log.dirs": "one,two"}], indirect=True)
+
+
+class UnsyncedFolder(RealDisk):
+    """The names of one folder cannot be made durable."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def fsync_directory(self, path: str, /) -> None:
+        if path == self._path:
+            raise OSError(errno.EIO, "input/output error", path)
+        super().fsync_directory(path)
 
 
 def in_executor(stage: Any, story: Callable[[ThreadPoolExecutor], Awaitable[None]]) -> None:
@@ -175,6 +189,25 @@ def test_each_directory_has_checkpoints_of_its_own_logs(stage: Any, tmp_path: Pa
     for folder, topic in (("one", "a"), ("two", "b")):
         text = (tmp_path / folder / "replication-offset-checkpoint").read_text()
         assert text.splitlines() == ["0", "1", f"{topic} 0 1"]
+
+
+def test_names_that_one_disk_does_not_keep_hold_up_no_other_disk(stage: Any) -> None:
+    for topic in "ab":
+        stage.topic(topic)
+    first, second = stage.broker.log_directories.directories
+    first.deferred._disk = UnsyncedFolder(first.path)
+    suspected: list[str] = []
+
+    async def story(executor: ThreadPoolExecutor) -> None:
+        flusher = Flusher(
+            stage.broker, executor, on_offline=lambda _: None, on_disk_error=suspected.append
+        )
+        await flusher._round()
+
+    in_executor(stage, story)
+    assert suspected == [first.path]
+    assert second.begin_sync() is None, "its names have been made durable"
+    assert not any(log.is_offline for log in stage.broker.log_directories.logs)
 
 
 def test_a_replica_that_may_be_on_an_unreadable_disk_is_not_made_elsewhere(

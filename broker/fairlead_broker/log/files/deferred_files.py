@@ -41,12 +41,14 @@ class DeferredFiles:
 class SyncJob:
     """Runs in a thread and touches nothing that the loop owns."""
 
-    __slots__ = ("_directories", "_disk", "_files")
+    __slots__ = ("_directories", "_disk", "_files", "refused")
 
     def __init__(self, disk: Disk, files: list[str], directories: list[str]) -> None:
         self._disk = disk
         self._files = files
         self._directories = directories
+        self.refused: dict[str, OSError] = {}
+        """What the disk has not made durable after `run`, by path."""
 
     def run(self) -> None:
         """Fsync contents, then names. A file that is gone again needs none.
@@ -54,7 +56,7 @@ class SyncJob:
         One that fails does not keep the others; the first error is raised at the end. None is
         tried again: the next fsync of lost pages would succeed.
         """
-        errors: list[OSError] = []
+        refused = self.refused
         for paths, sync in ((self._files, self._sync_file), (self._directories, self._sync_names)):
             for path in paths:
                 try:
@@ -62,9 +64,9 @@ class SyncJob:
                 except FileNotFoundError:
                     continue
                 except OSError as error:
-                    errors.append(error)
-        if errors:
-            raise errors[0]
+                    refused[path] = error
+        if refused:
+            raise next(iter(refused.values()))
 
     def _sync_file(self, path: str) -> None:
         fd = self._disk.open_read(path)

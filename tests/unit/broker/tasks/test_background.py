@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from waiting import until
 
+from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.files.file_names import FAILED_FLUSH
 from fairlead_broker.measures.broker_metrics import BrokerMetrics
 from fairlead_broker.replication.follower_state import FetchedPartition, TruncateTo
 from fairlead_broker.tasks.background import Background
@@ -184,6 +186,25 @@ def test_a_failed_fsync_takes_only_its_log_offline(stage: Any) -> None:
     assert stage.broker.metrics.flush_failures == 1
     assert not stage.partition("good").log.is_offline
     assert stage.partition("bad").high_watermark == 0
+
+
+def test_a_log_whose_names_cannot_be_synced_goes_offline(stage: Any) -> None:
+    """The next fsync would succeed, and a flush count records whose segment has no name."""
+    stage.topic("bad")
+    stage.topic("good")
+    stage.append("bad", b"a")
+    log, directory = stage.partition("bad").log, stage.log_directory
+    directory.deferred._disk = UnsyncedNames(log.path)
+
+    async def story(background: Background) -> None:
+        await until(lambda: ("bad", 0) in stage.broker.replicas.failed)
+        await background._disk_check.finished()
+
+    with_background(stage, story)
+    assert log.is_offline
+    assert not stage.partition("good").log.is_offline
+    assert (log.directory / FAILED_FLUSH).read_text() == "0\n", "the next start reads the device"
+    assert stage.broker.metrics.task_failures == 0
 
 
 def test_a_truncation_that_the_disk_does_not_take_is_reported(stage: Any) -> None:
@@ -430,6 +451,19 @@ class RefusedFiles:
 
     def replace(self, path: str, content: bytes) -> None:
         raise OSError(errno.EIO, "input/output error", path)
+
+
+class UnsyncedNames(RealDisk):
+    """The names in one directory are not made durable, once."""
+
+    def __init__(self, path: str) -> None:
+        self._path: str | None = path
+
+    def fsync_directory(self, path: str, /) -> None:
+        if path == self._path:
+            self._path = None
+            raise OSError(errno.EIO, "input/output error", path)
+        super().fsync_directory(path)
 
 
 class FailingDisk:
