@@ -256,6 +256,9 @@ class ReplicaCluster:
     ) -> None:
         """A topic on every broker, whose replicas are all in sync."""
         topic_id = TopicId(name.encode()[:15].ljust(16, b"#"))
+        while topic_id in self.image.topics_by_id:
+            # One of that name is being deleted.
+            topic_id = TopicId(topic_id[:15] + bytes([topic_id[15] + 1]))
         replicas = tuple(range(1, self.size + 1))
         record = PartitionRegistration(
             replicas=replicas,

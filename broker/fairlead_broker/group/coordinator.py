@@ -35,6 +35,7 @@ from fairlead_broker.group.writes import GroupRecordWrite, OffsetsWrite, has_rec
 from fairlead_broker.limits import GROUP_MEMBERS_MAX, GROUPS_PER_SHARD_MAX
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from fairlead_broker.group.transactional_writes import StagingProducer
     from fairlead_broker.group.writes import CommitWaiter
     from fairlead_broker.log.producers.end_marker import EndMarker
+    from fairlead_model.ids import TopicId
 
 logger = logging.getLogger(__name__)
 
@@ -92,20 +94,31 @@ class GroupCoordinator:
         self.consumer_host = BrokerGroupHost(broker)
         self._resolution = PatternResolution()
         self._resolving: set[asyncio.Task[None]] = set()
-        self._stale = StaleOffsets(
-            self.runtime, broker.clock, self.metrics, lambda name: name in broker.image.names
-        )
+        self._stale = StaleOffsets(self.runtime, broker.clock, self.metrics, self._topic_id)
         self._delay_ms = settings.group_initial_rebalance_delay_ms
         self._size_max = min(settings.group_max_size, GROUP_MEMBERS_MAX)
+
+    def _topic_id(self, name: str) -> TopicId | None:
+        return self._broker.image.names.get(name)
 
     def _build_shard(self, shard: _Shard) -> ShardGroups:
         return ShardGroups(shard, self)
 
     def on_shard_loaded(self, groups: ShardGroups) -> None:
-        """Remove what was committed for topics that were deleted before the groups were loaded."""
+        """Remove what was committed for topics that were deleted before the groups were loaded.
+
+        Whoever writes an offset has the image of a leader, and this one is newer: an offset for
+        another topic of its name is for an earlier one.
+        """
         names = self._broker.image.names
         deleted = {name for name in groups.topics() if name not in names} | groups.deleted_topics
         self._stale.forget_topics(groups.by_id.values(), deleted)
+        made_anew = {
+            name
+            for name, topic_ids in groups.topic_ids.items()
+            if name not in deleted and not topic_ids <= {NULL_UUID, names[name]}
+        }
+        self._stale.forget_other_topics(groups.by_id.values(), made_anew)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Topics are gone, and with them what was committed for them."""

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.group.open_transactions import OpenTransactions, StagedOffset
 from fairlead_broker.group.records.classic_records import (
+    FLEXIBLE_VALUE_VERSION,
     NO_TIMESTAMP,
     OFFSET_VALUE_VERSION,
+    TOPIC_ID_TAG,
     OffsetKey,
     OffsetValue,
     decode_offset_value,
     encode_key,
 )
 from fairlead_broker.limits import COMMITTED_OFFSET_BYTES, TOPIC_OFFSETS_BYTES
+from fairlead_wire.primitives import NULL_UUID, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 
 _PARTITION: Final = Struct(">i")
 _BARE_VALUE: Final = Struct(">hqihq")
+_BARE_VALUE_OF_ID: Final = Struct(">hqiBq3s16s")
+_FLEXIBLE_HEAD: Final = Struct(">hqi")
+_FLEXIBLE_TAIL: Final = Struct(">q3s16s")
+_TOPIC_ID_POSITION: Final = _BARE_VALUE_OF_ID.size - len(NULL_UUID)
 _VALUE_HEAD: Final = Struct(">hqih")
 _TIMESTAMP: Final = Struct(">q")
 _EXPIRING_HEAD: Final = Struct(">hqh")
@@ -219,8 +226,28 @@ class GroupOffsets:
         return found
 
 
-def encode_commit(offset: int, leader_epoch: int, metadata: bytes, timestamp_ms: int) -> bytes:
+def encode_commit(
+    offset: int,
+    leader_epoch: int,
+    metadata: bytes,
+    timestamp_ms: int,
+    topic_id: bytes = NULL_UUID,
+) -> bytes:
     """As `records.encode_offset_value`, in one step: each commit comes through here."""
+    if topic_id != NULL_UUID:
+        version = FLEXIBLE_VALUE_VERSION
+        if not metadata:
+            return _BARE_VALUE_OF_ID.pack(
+                version, offset, leader_epoch, 1, timestamp_ms, TOPIC_ID_TAG, topic_id
+            )
+        return b"".join(
+            (
+                _FLEXIBLE_HEAD.pack(version, offset, leader_epoch),
+                uvarint(len(metadata) + 1),
+                metadata,
+                _FLEXIBLE_TAIL.pack(timestamp_ms, TOPIC_ID_TAG, topic_id),
+            )
+        )
     if not metadata:
         return _BARE_VALUE.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, 0, timestamp_ms)
     return (
@@ -241,6 +268,16 @@ def encode_expiring_commit(
     )
 
 
-def is_plain_value(data: bytes) -> bool:
-    """Whether this is a value of our own shape without metadata: most are, and need no decoding."""
-    return len(data) == _BARE_VALUE.size and data[:2] == b"\0\3" and data[14:16] == b"\0\0"
+def topic_id_of(data: bytes) -> bytes:
+    """Return for which topic of its name an offset was committed; NULL_UUID if it does not say.
+
+    ValueError for what is no value of an offset. Most values are of our own shape without metadata,
+    and need no decoding.
+    """
+    size = len(data)
+    if size == _BARE_VALUE_OF_ID.size:
+        if data[:2] == b"\0\4" and data[14] == 1 and data[23:_TOPIC_ID_POSITION] == TOPIC_ID_TAG:
+            return data[_TOPIC_ID_POSITION:]
+    elif size == _BARE_VALUE.size and data[:2] == b"\0\3" and data[14:16] == b"\0\0":
+        return NULL_UUID
+    return decode_offset_value(data).topic_id

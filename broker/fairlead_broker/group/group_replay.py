@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.group.group_offsets import GroupOffsets, TopicOffsets, is_plain_value
+from fairlead_broker.group.group_offsets import GroupOffsets, TopicOffsets, topic_id_of
 from fairlead_broker.group.records import consumer_records
 from fairlead_broker.group.records.classic_records import (
     OffsetKey,
     decode_group_value,
     decode_key,
-    decode_offset_value,
 )
 
 if TYPE_CHECKING:
@@ -34,20 +33,23 @@ class GroupReplay:
         self.unknown_count = 0
         """Records of a kind that this broker does not keep."""
         self.offsets: dict[str, GroupOffsets] = {}
+        self.topic_ids: dict[str, set[bytes]] = {}
+        """By name, the topics that offsets say that they were committed for."""
         self.group_values: dict[str, bytes] = {}
         self.consumer_records: dict[str, list[tuple[RecordKey, RecordValue]]] = {}
         """Of groups of KIP-848, by group id; newest values only, so their order does not matter."""
 
     def decode(self, newest: dict[bytes, bytes]) -> Iterator[None]:
         """Take every value out of `newest`, in steps."""
-        topics: dict[bytes, TopicOffsets] = {}
+        topics: dict[bytes, tuple[TopicOffsets, set[bytes]]] = {}
         while newest:
             for _ in range(min(len(newest), RECORDS_PER_STEP)):
                 key, value = newest.popitem()
                 prefix = key[:-4]
-                topic = topics.get(prefix)
-                if topic is not None:
-                    if is_plain_value(value) or self._is_offset_value(value):
+                found = topics.get(prefix)
+                if found is not None:
+                    topic, topic_ids = found
+                    if self._note_topic_id(topic_ids, value):
                         topic.values[int.from_bytes(key[-4:], "big", signed=True)] = value
                     continue
                 try:
@@ -59,12 +61,13 @@ class GroupReplay:
                     self._take_consumer_record(key, value)
                     continue
                 if isinstance(decoded, OffsetKey):
-                    if self._is_offset_value(value):
+                    topic_ids = self._topic_ids(decoded.topic)
+                    if self._note_topic_id(topic_ids, value):
                         topic = self._topic(decoded)
                         topic.values[decoded.partition] = value
                         if key[:2] == b"\0\1":
                             # Only keys of our own version: the same prefix then means the same.
-                            topics[prefix] = topic
+                            topics[prefix] = topic, topic_ids
                 elif self._is_group_value(value):
                     self.group_values[decoded.group_id] = value
             yield
@@ -77,11 +80,16 @@ class GroupReplay:
             except ValueError:
                 self.unreadable_count += 1
                 continue
-            if isinstance(decoded, OffsetKey) and (value is None or self._is_offset_value(value)):
+            if isinstance(decoded, OffsetKey) and (
+                value is None or self._note_topic_id(self._topic_ids(decoded.topic), value)
+            ):
                 group = self._group(decoded.group_id)
                 group.staged(producer_id, decoded.topic, decoded.partition, offset, value)
             if number % RECORDS_PER_STEP == 0:
                 yield
+
+    def _topic_ids(self, name: str) -> set[bytes]:
+        return self.topic_ids.setdefault(name, set())
 
     def _topic(self, key: OffsetKey) -> TopicOffsets:
         return self._group(key.group_id).topic(key.topic)
@@ -104,9 +112,10 @@ class GroupReplay:
         else:
             self.consumer_records.setdefault(decoded.group_id, []).append(record)
 
-    def _is_offset_value(self, value: bytes) -> bool:
+    def _note_topic_id(self, topic_ids: set[bytes], value: bytes) -> bool:
+        """Note which topic an offset is for; tells whether it is one at all."""
         try:
-            decode_offset_value(value)
+            topic_ids.add(topic_id_of(value))
         except ValueError:
             self.unreadable_count += 1
             return False

@@ -54,6 +54,8 @@ class ShardGroups:
         self.by_id: dict[str, CoordinatedGroup] = {}
         self.deleted_topics: set[str] = set()
         """Those deleted while it is loading: one of the same name has no offsets in the log."""
+        self.topic_ids: dict[str, set[bytes]] = {}
+        """By name, the topics that the offsets in the log say that they were committed for."""
         self._replay = GroupReplay()
         self._transactions: dict[int, dict[CoordinatedGroup, None]] = {}
         """By producer with an open transaction, the groups that it has committed to in it."""
@@ -70,6 +72,7 @@ class ShardGroups:
 
     def begin(self) -> Iterator[None]:
         replay, self._replay = self._replay, GroupReplay()
+        self.topic_ids = replay.topic_ids
         host, clock = self._host, self._host.clock
         offsets, values, records = replay.offsets, replay.group_values, replay.consumer_records
         # In the order of the log, so that two loads of one log are alike.
@@ -116,6 +119,7 @@ class ShardGroups:
         self._host.groups.update(self.by_id)
         self._host.on_shard_loaded(self)
         self.deleted_topics.clear()
+        self.topic_ids.clear()
 
     def on_unloaded(self) -> None:
         """Nobody here knows these groups any more."""

@@ -12,10 +12,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fairlead_broker.group.group_offsets import topic_id_of
 from fairlead_broker.group.tombstones import append_tombstones
 from fairlead_broker.group.writes import all_offsets, pending_values
 from fairlead_broker.limits import HOUSEKEEPING_SLICE_MS
 from fairlead_wire.errors import ErrorCode
+from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -31,11 +33,14 @@ RETRY_S: Final = 1.0
 
 
 class _Stale(NamedTuple):
-    """What a group had for a topic when that was deleted, as `_values_of` says."""
+    """What a group had for a topic when that was deleted, as `_values_of` says.
+
+    None for what was committed for an earlier topic of the same name, which is yet to be found.
+    """
 
     group: CoordinatedGroup
     topic: str
-    values: dict[int, list[bytes | None]]
+    values: dict[int, list[bytes | None]] | None
 
 
 def _values_of(group: CoordinatedGroup, topic: str) -> dict[int, list[bytes | None]]:
@@ -69,13 +74,13 @@ class StaleOffsets:
         runtime: CoordinatorRuntime[Any, Any],
         clock: Clock,
         metrics: GroupMetrics,
-        is_there: Callable[[str], bool],
+        topic_id: Callable[[str], bytes | None],
     ) -> None:
-        """`is_there` tells whether there is a topic of a name now."""
+        """`topic_id` returns the id of the topic that has a name now; None if there is none."""
         self._runtime = runtime
         self._clock = clock
         self._metrics = metrics
-        self._is_there = is_there
+        self._topic_id = topic_id
         self._waiting: deque[_Stale] = deque()
         self._failed: list[_Stale] = []
 
@@ -94,6 +99,32 @@ class StaleOffsets:
         if is_idle and self._waiting:
             self._remove_some()
 
+    def forget_other_topics(
+        self, groups: Iterable[CoordinatedGroup], names: Collection[str]
+    ) -> None:
+        """Remove by and by what was committed for earlier topics of these names.
+
+        Until then nobody is told of it.
+        """
+        is_idle = not self._waiting
+        for group in groups if names else ():
+            for name in [each for each in group.offsets.topic_names() if each in names]:
+                self._waiting.append(_Stale(group, name, None))
+        if is_idle and self._waiting:
+            self._remove_some()
+
+    def _of_other_topics(self, group: CoordinatedGroup, name: str) -> dict[int, list[bytes | None]]:
+        """Return what a group has for partitions of earlier topics only."""
+        current = self._topic_id(name)
+        return {
+            partition: values
+            for partition, values in _values_of(group, name).items()
+            if all(
+                each is not None and topic_id_of(each) not in (NULL_UUID, current)
+                for each in values
+            )
+        }
+
     def _remove_some(self) -> None:
         """Remove until this turn's share of time is used up."""
         slice_end_ms = self._clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
@@ -107,6 +138,9 @@ class StaleOffsets:
         group, name, noted = stale
         if group.is_gone:
             return
+        if noted is None:
+            noted = self._of_other_topics(group, name)
+            stale = stale._replace(values=noted)
         partitions = [
             (name, partition)
             for partition, values in _values_of(group, name).items()
@@ -137,7 +171,7 @@ class StaleOffsets:
         for stale in failed:
             if stale.group.is_gone:
                 continue
-            if self._is_there(stale.topic):
+            if self._topic_id(stale.topic) is not None:
                 # What was committed since is for a topic of the same name.
                 self._waiting.append(stale)
             else:

@@ -59,7 +59,7 @@ class BrokerHost:
                 offsets_commit_timeout_ms=COMMIT_TIMEOUT_MS,
                 offsets_load_buffer_size=1_000_000,
             ),
-            image=SimpleNamespace(topic=lambda _: topic, names={"t"}),
+            image=SimpleNamespace(topic=lambda _: topic, names={"t": bytes(16)}),
             metrics=SimpleNamespace(task_failures=0),
         )
 

@@ -14,7 +14,7 @@ from struct import error as struct_error
 from typing import Final, NamedTuple, TypeAlias
 
 from fairlead_wire.errors import RemoteProtocolError
-from fairlead_wire.primitives import read_uvarint, skip_tags
+from fairlead_wire.primitives import NULL_UUID, read_uvarint, skip_tags, uvarint
 
 GROUP_KEY_VERSION: Final = 2
 OFFSET_VALUE_VERSION: Final = 3
@@ -25,6 +25,8 @@ FLEXIBLE_VALUE_VERSION: Final = 4
 NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 STRING_BYTES_MAX: Final = 32767
+TOPIC_ID_TAG: Final = b"\x01\x00\x10"
+"""What stands before the topic id of an offset's value: one tag, its number, and its size."""
 MEMBER_BYTES_MIN: Final = 8
 """No member record is shorter in any version, which bounds what a damaged count can ask for."""
 
@@ -58,6 +60,8 @@ class OffsetValue(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_TIMESTAMP
     """Only in version 1, of clients that chose a retention themselves; -1 means none."""
+    topic_id: bytes = NULL_UUID
+    """Only from version 4 on: which topic of its name it was committed for; zeros: nobody knows."""
 
 
 class MemberRecord(NamedTuple):
@@ -120,7 +124,19 @@ def decode_key(data: bytes) -> Key | None:
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """In version 3, which has no place for an expiry of its own."""
+    """In version 4 with a topic id, else in 3; neither has a place for an expiry of its own."""
+    if value.topic_id != NULL_UUID:
+        metadata = value.metadata.encode()
+        return b"".join(
+            (
+                _OFFSET_HEAD.pack(FLEXIBLE_VALUE_VERSION, value.offset, value.leader_epoch),
+                uvarint(len(metadata) + 1),
+                metadata,
+                _INT64.pack(value.commit_timestamp_ms),
+                TOPIC_ID_TAG,
+                value.topic_id,
+            )
+        )
     return b"".join(
         (
             _OFFSET_HEAD.pack(OFFSET_VALUE_VERSION, value.offset, value.leader_epoch),
@@ -136,7 +152,7 @@ def decode_offset_value(data: bytes) -> OffsetValue:
         _check_version("offset value", version)
         (offset,) = _INT64.unpack_from(data, 2)
         position = 10
-        leader_epoch, expire_timestamp_ms = NO_LEADER_EPOCH, NO_TIMESTAMP
+        leader_epoch, expire_timestamp_ms, topic_id = NO_LEADER_EPOCH, NO_TIMESTAMP, NULL_UUID
         if version >= 3:
             (leader_epoch,) = _INT32.unpack_from(data, position)
             position += 4
@@ -148,13 +164,27 @@ def decode_offset_value(data: bytes) -> OffsetValue:
             (expire_timestamp_ms,) = _INT64.unpack_from(data, position)
             position += 8
         if version >= FLEXIBLE_VALUE_VERSION:
-            # Tag 0 is the topic's id, which the name in the key already stands for.
+            topic_id = _read_topic_id(data, position)
             position = skip_tags(data, position)
     except _DECODE_ERRORS as error:
         raise _damaged("offset value", str(error)) from error
     if position != len(data):
         raise _damaged("offset value", f"{len(data) - position} bytes too many")
-    return OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
+    return OffsetValue(
+        offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id
+    )
+
+
+def _read_topic_id(data: bytes, position: int) -> bytes:
+    """Return what tag 0 says; tags are in order, so it is the first one."""
+    count, position = read_uvarint(data, position)
+    if count:
+        tag, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        topic_id = data[position : position + size]
+        if tag == 0 and len(topic_id) == len(NULL_UUID):
+            return topic_id
+    return NULL_UUID
 
 
 def encode_group_value(value: GroupValue) -> bytes:

@@ -14,6 +14,7 @@ from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.offset_commit import OffsetCommitRequestTopic
+from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +62,7 @@ class CommitSlots:
                 known = image.topic_by_id(topic.topic_id)
             else:
                 known = image.topic(topic.name)
+            topic_id = NULL_UUID if known is None else known.topic_id
             known_count = 0 if known is None else len(known.partitions)
             name = topic.name if known is None else known.name
             if by_id and known is None:
@@ -79,7 +81,8 @@ class CommitSlots:
                     codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 else:
                     codes.append(ErrorCode.NONE)
-                    offsets.append((name, index, _encode(each, metadata, now_ms, retention_ms)))
+                    value = _encode(each, metadata, now_ms, retention_ms, topic_id)
+                    offsets.append((name, index, value))
 
 
 def _is_too_large(metadata: bytes, metadata_max: int) -> bool:
@@ -94,8 +97,11 @@ def _encode(
     metadata: bytes,
     now_ms: int,
     retention_ms: int,
+    topic_id: bytes,
 ) -> bytes:
     if retention_ms != NO_RETENTION:
         expire_ms = min(now_ms + max(0, retention_ms), _EXPIRY_MAX_MS)
         return encode_expiring_commit(each.committed_offset, metadata, now_ms, expire_ms)
-    return encode_commit(each.committed_offset, each.committed_leader_epoch, metadata, now_ms)
+    return encode_commit(
+        each.committed_offset, each.committed_leader_epoch, metadata, now_ms, topic_id
+    )

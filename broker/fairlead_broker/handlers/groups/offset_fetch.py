@@ -175,9 +175,11 @@ class _Fetch:
                 if name is None or refusal is not ErrorCode.NONE:
                     slots = [_refused(index, refusal) for index in indexes]
                 elif self._requires_stable and offsets is not None and offsets.open_transactions:
-                    slots = [_look_up_stable(offsets, name, index) for index in indexes]
+                    current = self._context.broker.image.names.get(name)
+                    slots = [_look_up_stable(offsets, name, index, current) for index in indexes]
                 else:
-                    slots = [_look_up(offsets, name, index) for index in indexes]
+                    current = self._context.broker.image.names.get(name)
+                    slots = [_look_up(offsets, name, index, current) for index in indexes]
                 answer.topics.append(OffsetFetchResponseTopics(name or "", topic_id, slots))
                 yield
                 if group is not None and group.is_gone:
@@ -250,17 +252,25 @@ def _all_topics(offsets: GroupOffsets, context: RequestContext) -> _Topics:
     return topics
 
 
-def _look_up(offsets: GroupOffsets | None, topic: str, index: int) -> OffsetFetchResponsePartitions:
+def _look_up(
+    offsets: GroupOffsets | None, topic: str, index: int, current: bytes | None
+) -> OffsetFetchResponsePartitions:
+    """Return what is committed; `current` is the id of the topic that has the name now, if any."""
     value = None if offsets is None else offsets.find(topic, index)
+    if value is not None and current is not None and value.topic_id not in (NULL_UUID, current):
+        # Committed for an earlier topic of that name: it is removed soon.
+        value = None
     if value is None:
         return OffsetFetchResponsePartitions(index, _NOTHING)
     return OffsetFetchResponsePartitions(index, value.offset, value.leader_epoch, value.metadata)
 
 
-def _look_up_stable(offsets: GroupOffsets, topic: str, index: int) -> OffsetFetchResponsePartitions:
+def _look_up_stable(
+    offsets: GroupOffsets, topic: str, index: int, current: bytes | None
+) -> OffsetFetchResponsePartitions:
     if offsets.is_unstable(topic, index):
         return _refused(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    return _look_up(offsets, topic, index)
+    return _look_up(offsets, topic, index, current)
 
 
 def _refused(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:

@@ -10,6 +10,7 @@ from replica_cluster import ReplicaCluster
 
 from fairlead_broker.coordinator.record_batching import build_batch, encode_body
 from fairlead_broker.coordinator.shard import ShardState
+from fairlead_broker.group import stale_offsets
 from fairlead_broker.group.classic.classic_group import ClassicGroup
 from fairlead_broker.group.coordinated_group import CoordinatedGroup
 from fairlead_broker.group.group_memory import GroupMemory
@@ -236,6 +237,55 @@ def test_a_topic_made_anew_while_groups_are_loaded_begins_without_offsets(tmp_pa
             cluster.change(CONSUMER_OFFSETS, isr=(2,))
             await groups.ready(2)
             await cluster.until(lambda: groups.offset("g", broker_id=2) == -1)
+
+    run(story())
+
+
+def test_a_topic_made_anew_while_nobody_coordinates_begins_without_offsets(tmp_path: Path) -> None:
+    """Its name is what it was: only the topic id tells what was committed for which."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("g", 5)
+            await groups.committed("g", 6, partition=1, metadata="note")
+            await cluster.stop(1)
+            delete_topic(cluster, "t")
+            cluster.create("t", partitions=4)
+            await cluster.start(1)
+            await groups.ready()
+            assert [groups.offset("g", partition=index) for index in range(2)] == [-1, -1]
+            await groups.committed("g", 7, partition=1)
+            offsets = groups.coordinator().groups["g"].offsets
+            await cluster.until(lambda: [*offsets.partitions()] == [("t", 1)])
+            assert groups.offset("g", partition=1) == 7
+            await cluster.stop(1)
+            await cluster.start(1)
+            await groups.ready()
+            assert groups.offset("g", partition=1) == 7
+
+    run(story())
+
+
+def test_an_offset_of_an_earlier_topic_is_told_to_nobody_before_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("g", 5)
+            await cluster.stop(1)
+            delete_topic(cluster, "t")
+            cluster.create("t", partitions=4)
+            monkeypatch.setattr(stale_offsets, "append_tombstones", lambda *_, **__: None)
+            await cluster.start(1)
+            await groups.ready()
+            found = groups.coordinator().groups["g"].offsets.find("t", 0)
+            assert found is not None
+            assert found.offset == 5
+            assert groups.offset("g") == -1
 
     run(story())
 

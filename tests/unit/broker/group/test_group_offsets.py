@@ -15,6 +15,7 @@ from fairlead_broker.group.group_offsets import (
     TopicOffsets,
     encode_commit,
     encode_expiring_commit,
+    topic_id_of,
 )
 from fairlead_broker.group.group_replay import GroupReplay
 from fairlead_broker.group.group_types import GroupState, Subscriptions
@@ -30,6 +31,7 @@ from fairlead_broker.group.records.classic_records import (
 )
 from fairlead_wire.compression import Codec
 from fairlead_wire.errors import RemoteProtocolError
+from fairlead_wire.primitives import NULL_UUID
 from fairlead_wire.records import Record, decode_batch, encode_batch
 
 DAY_MS = 86_400_000
@@ -42,12 +44,16 @@ RETENTION_MS = 7 * DAY_MS
     st.integers(-1, 2**31 - 1),
     st.text(max_size=200),
     st.integers(0, 2**62),
+    st.just(NULL_UUID) | st.binary(min_size=16, max_size=16),
 )
 def test_a_commit_has_the_bytes_of_the_codec(
-    offset: int, epoch: int, metadata: str, timestamp_ms: int
+    offset: int, epoch: int, metadata: str, timestamp_ms: int, topic_id: bytes
 ) -> None:
-    fast = encode_commit(offset, epoch, metadata.encode(), timestamp_ms)
-    assert fast == encode_offset_value(OffsetValue(offset, epoch, metadata, timestamp_ms))
+    fast = encode_commit(offset, epoch, metadata.encode(), timestamp_ms, topic_id)
+    value = OffsetValue(offset, epoch, metadata, timestamp_ms, topic_id=topic_id)
+    assert fast == encode_offset_value(value)
+    assert decode_offset_value(fast) == value
+    assert topic_id_of(fast) == topic_id
 
 
 def test_a_commit_may_carry_an_expiry_of_its_own() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NONE = ErrorCode.NONE
 FULL = ErrorCode.COORDINATOR_NOT_AVAILABLE
-VALUE = 24
+VALUE = 42
 OFFSET = COMMITTED_OFFSET_BYTES + VALUE
 GROUP = GROUP_OVERHEAD_BYTES + 2 + topic_bytes("g0", "t")
 """A group with a name of two letters, and a topic."""

@@ -151,11 +151,23 @@ def test_offsets_come_back_as_they_were_written(
             OffsetValue(9, -1, "m", 5),
         ),
         (
-            struct.pack(">hqi", 4, 9, 2) + b"\2m" + struct.pack(">q", 5) + b"\1\0\x10" + bytes(16),
+            struct.pack(">hqi", 4, 9, 2)
+            + b"\2m"
+            + struct.pack(">q", 5)
+            + b"\1\0\x10"
+            + bytes(range(16)),
+            OffsetValue(9, 2, "m", 5, topic_id=bytes(range(16))),
+        ),
+        (
+            struct.pack(">hqi", 4, 9, 2) + b"\2m" + struct.pack(">q", 5) + b"\0",
+            OffsetValue(9, 2, "m", 5),
+        ),
+        (
+            struct.pack(">hqi", 4, 9, 2) + b"\2m" + struct.pack(">q", 5) + b"\1\7\x10" + bytes(16),
             OffsetValue(9, 2, "m", 5),
         ),
     ],
-    ids=["v0", "v1", "v2", "v4 with a topic id"],
+    ids=["v0", "v1", "v2", "v4 with a topic id", "v4 without one", "v4 with another tag"],
 )
 def test_offsets_of_every_version_are_read(encoded: bytes, expected: OffsetValue) -> None:
     assert decode_offset_value(encoded) == expected
