@@ -164,10 +164,16 @@ class Settings:
         return self.values.altered(image.configs_of_broker(self.node_id), cluster_wide)
 
     def log_config(
-        self, overrides: Mapping[str, str], values: BrokerValues | None = None
+        self,
+        overrides: Mapping[str, str],
+        values: BrokerValues | None = None,
+        unreadable: list[str] | None = None,
     ) -> LogConfig:
-        """Return what a topic's logs on this broker have, by its running values or its settings."""
-        return resolve_log_config(overrides, self.values if values is None else values)
+        """Return what a topic's logs on this broker have, by its running values or its settings.
+
+        For `unreadable` see `resolve_topic_config`.
+        """
+        return resolve_log_config(overrides, self.values if values is None else values, unreadable)
 
     def cleaner_limits(self, values: BrokerValues) -> CleanerLimits:
         """Return what compaction may take, by this broker's running values."""

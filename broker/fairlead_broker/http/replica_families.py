@@ -43,6 +43,7 @@ class ReplicaSums:
     leaders: int = 0
     offline: int = 0
     without_room: int = 0
+    unreadable_configs: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
     at_min_isr: int = 0
@@ -128,6 +129,7 @@ async def measure_replicas(broker: Broker) -> ReplicaSums:
     sums.partitions += unopened
     sums.offline += unopened - unmade
     sums.without_room += unmade
+    sums.unreadable_configs = len(broker.replicas.unreadable_configs)
     return sums
 
 
@@ -190,6 +192,8 @@ def expose_replicas(out: Exposition, sums: ReplicaSums, metrics: BrokerMetrics) 
     out.one("fairlead_partitions_offline", "gauge", "Replicas whose disk failed.", sums.offline)
     meaning = "Replicas that take no records, because their disk is full."
     out.one("fairlead_partitions_without_room", "gauge", meaning, sums.without_room)
+    meaning = "Topics with replicas here and a config that this release cannot read."
+    out.one("fairlead_topics_with_unreadable_configs", "gauge", meaning, sums.unreadable_configs)
     out.one("fairlead_log_bytes", "gauge", "Bytes of all logs.", sums.size)
 
 

@@ -20,7 +20,7 @@ from fairlead_model.configs.config_key import (
     ConfigValue,
     shown,
 )
-from fairlead_model.configs.log_config import LogConfig
+from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.configs.security_configs import find_security_key
 from fairlead_model.configs.topic_configs import TOPIC_CONFIGS
 
@@ -251,17 +251,35 @@ def _topic_places(
 def _scaled(text: str, factor: int) -> str:
     if factor == 1:
         return text
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        return text  # Of a release that writes it otherwise: whoever parses it says so.
     return str(number * factor) if number >= 0 else text
 
 
 def resolve_topic_config(
-    name: str, overrides: Mapping[str, str], broker: BrokerValues
+    name: str,
+    overrides: Mapping[str, str],
+    broker: BrokerValues,
+    unreadable: list[str] | None = None,
 ) -> ConfigValue:
-    """Give the typed value that holds for a topic on a broker."""
+    """Give the typed value that holds for a topic on a broker.
+
+    A newer release may have written a value that this one cannot read. Then it is added to
+    `unreadable` as `name=text`, and what comes next in strength holds, or what keeps records where
+    another value could lose them. Without `unreadable` it is a ConfigError.
+    """
     key = topic_config_key(name)
-    for _, text in _topic_places(name, overrides, broker):
-        return key.parse(text)
+    for place, text in _topic_places(name, overrides, broker):
+        try:
+            return key.parse(text)
+        except ConfigError:
+            if unreadable is None:
+                raise
+            unreadable.append(f"{place.name}={place.value}")
+            if name in _KEEPING_RECORDS:
+                return _KEEPING_RECORDS[name]
     return key.parse(key.default or "")
 
 
@@ -322,17 +340,35 @@ _WITH_WEAKER: Final = {
 """By broker config: its name, and those that stand for it where it is unset."""
 
 
-def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> LogConfig:
-    """Give a log what it must know: the topic's overrides over the broker's values."""
+_KEEPING_RECORDS: Final[Mapping[str, ConfigValue]] = {
+    "cleanup.policy": (),
+    "retention.ms": -1,
+    "retention.bytes": -1,
+    "delete.retention.ms": NEVER,
+    "min.compaction.lag.ms": NEVER,
+}
+"""What holds in place of a value that cannot be read: nothing is deleted, and nothing compacted."""
+
+
+def resolve_log_config(
+    overrides: Mapping[str, str], broker: BrokerValues, unreadable: list[str] | None = None
+) -> LogConfig:
+    """Give a log what it must know: the topic's overrides over the broker's values.
+
+    For `unreadable` see `resolve_topic_config`.
+    """
+
+    def resolved(name: str) -> ConfigValue:
+        return resolve_topic_config(name, overrides, broker, unreadable)
 
     def number(name: str) -> int:
-        value = resolve_topic_config(name, overrides, broker)
+        value = resolved(name)
         if not isinstance(value, int):
             raise TypeError(f"{name} is not a whole number")
         return value
 
-    policy = resolve_topic_config("cleanup.policy", overrides, broker)
-    ratio = resolve_topic_config("min.cleanable.dirty.ratio", overrides, broker)
+    policy = resolved("cleanup.policy")
+    ratio = resolved("min.cleanable.dirty.ratio")
     expiration = broker.value("producer.id.expiration.ms")
     return LogConfig(
         segment_bytes=number("segment.bytes"),
@@ -346,9 +382,7 @@ def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> Lo
         file_delete_delay_ms=number("file.delete.delay.ms"),
         flush_messages=number("flush.messages"),
         flush_ms=number("flush.ms"),
-        message_timestamp_type=str(
-            resolve_topic_config("message.timestamp.type", overrides, broker)
-        ),
+        message_timestamp_type=str(resolved("message.timestamp.type")),
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         cleanup_policy=frozenset(policy) if isinstance(policy, tuple) else frozenset({str(policy)}),
@@ -357,9 +391,9 @@ def resolve_log_config(overrides: Mapping[str, str], broker: BrokerValues) -> Lo
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_insync_replicas=number("min.insync.replicas"),
-        preallocate=bool(resolve_topic_config("preallocate", overrides, broker)),
+        preallocate=bool(resolved("preallocate")),
         producer_id_expiration_ms=expiration if isinstance(expiration, int) else 86_400_000,
-        compression_type=str(resolve_topic_config("compression.type", overrides, broker)),
+        compression_type=str(resolved("compression.type")),
         gzip_level=number("compression.gzip.level"),
         zstd_level=number("compression.zstd.level"),
     )

@@ -54,6 +54,37 @@ def test_changed_configs_reach_the_log(stage: Any) -> None:
     assert stage.partition("t").log.config.segment_bytes == 4096
 
 
+def test_a_config_of_a_newer_release_takes_no_partition_out_of_service(
+    stage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    unreadable = {
+        "compression.type": "brotli",
+        "retention.ms": "P7D",
+        "cleanup.policy": "delete,archive",
+        "segment.bytes": "4096",
+    }
+    stage.topic("t", configs=unreadable)
+    assert stage.append("t", b"a") == 0
+    config = stage.partition("t").log.config
+    assert (config.compression_type, config.segment_bytes) == ("producer", 4096)
+    assert config.retention_ms == -1, "what is deleted is lost"
+    assert not config.deletes_by_retention
+    assert not config.is_compacted
+    assert "this release cannot read" in caplog.text
+    noted = stage.broker.replicas.unreadable_configs
+    assert sorted(noted["t"]) == [
+        "cleanup.policy=delete,archive",
+        "compression.type=brotli",
+        "retention.ms=P7D",
+    ]
+    stage.topic("t", configs={"segment.bytes": "4096"})
+    assert stage.partition("t").log.config.deletes_by_retention
+    assert not noted
+    stage.topic("u", configs=unreadable)
+    stage.change("u", replicas=(2,), isr=(2,), leader=2)
+    assert not noted
+
+
 def test_more_partitions_than_fit_into_a_turn(stage: Any) -> None:
     stage.topic("t", partitions=300)
     assert len(stage.broker.partitions) == 300
