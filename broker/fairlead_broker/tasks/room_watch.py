@@ -102,9 +102,6 @@ class RoomWatch:
             wanted = dict(self._wanted)
             try:
                 is_changed = self._look()
-            except OSError as error:
-                logger.warning("cannot tell whether there is room: %s", error)
-                continue
             except Exception:
                 # What was not done yet is done with the next look.
                 self._wanted = wanted
@@ -127,7 +124,12 @@ class RoomWatch:
             lacking = [log for log in directory.logs if log.lacks_room]
             if wanted is None and not lacking:
                 continue
-            free = directory.disk.bytes_free(directory.path)
+            try:
+                free = directory.disk.bytes_free(directory.path)
+            except OSError as error:
+                # There may be room in others.
+                logger.warning("cannot tell whether %s has room: %s", directory.path, error)
+                continue
             if wanted is not None:
                 if free < wanted:
                     continue

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import until
 
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.http.server import HttpServer
+from fairlead_broker.log import full_disk
 from fairlead_broker.settings import HttpAddress
+from fairlead_broker.tasks import room_watch
 from fairlead_broker.tasks.checkpoints import CheckpointWriter
 from fairlead_broker.tasks.disk_check import DiskCheck
 from fairlead_broker.tasks.flusher import Flusher
@@ -208,6 +211,31 @@ def test_names_that_one_disk_does_not_keep_hold_up_no_other_disk(stage: Any) -> 
     assert suspected == [first.path]
     assert second.begin_sync() is None, "its names have been made durable"
     assert not any(log.is_offline for log in stage.broker.log_directories.logs)
+
+
+def test_a_disk_that_does_not_tell_its_room_keeps_no_other_from_taking_records_again(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_watch, "LOOK_S", 0.01)
+    for topic in "ab":
+        stage.topic(topic)
+        full_disk.run_out(stage.partition(topic).log, OSError(errno.ENOSPC, "no space left"))
+    first, _ = stage.broker.log_directories.directories
+
+    def refuse(_: str) -> int:
+        raise OSError(errno.EIO, "input/output error")
+
+    async def act() -> None:
+        watch = room_watch.RoomWatch(stage.broker, on_resumed=lambda: None)
+        for topic in "ab":
+            watch.note(stage.partition(topic))
+        monkeypatch.setattr(first.disk, "bytes_free", refuse)
+        watch._wanted = dict.fromkeys(watch._wanted, 1)
+        await until(lambda: not stage.partition("b").log.lacks_room)
+        await watch.stop()
+
+    stage.run(act())
+    assert stage.partition("a").log.lacks_room
 
 
 def test_a_replica_that_may_be_on_an_unreadable_disk_is_not_made_elsewhere(
