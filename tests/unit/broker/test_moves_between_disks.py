@@ -143,6 +143,20 @@ def test_what_moved_is_there_after_a_stop(stage: Any, tmp_path: Path) -> None:
     assert stage.broker.log_directories.start.unclean == []
 
 
+def test_records_without_timestamps_do_not_become_younger(stage: Any, tmp_path: Path) -> None:
+    stage.topic("a", configs={"retention.ms": "60000"})
+    log = stage.partition("a").log
+    for _ in range(2):
+        log.append_as_leader(batch(timestamp=-1), leader_epoch=log.last_leader_epoch, now_ms=1)
+        log.roll(1)
+    made_ms = 1_000_000
+    log.disk.set_modified_ms(log.segments[0].path, made_ms)
+    assert ask(stage, tmp_path / "two") == 0
+    carry_out(stage)
+    assert log.directory.parent == tmp_path / "two"
+    assert log.delete_expired_segments(made_ms + 60_001, 2) == 1
+
+
 def test_the_checkpoints_of_both_disks_follow(stage: Any, tmp_path: Path) -> None:
     """At the switch both speak of the log, and in the end that of the new disk alone."""
     fill(stage)

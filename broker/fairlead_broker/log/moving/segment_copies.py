@@ -119,6 +119,8 @@ def copy_piece(source: Disk, target: Disk, piece: Piece) -> None:
                 write_fully(target, writing, content, position)
                 position += len(content)
             if piece.is_last:
+                # The age of records without timestamps, by which retention goes: not of now.
+                target.set_modified_ms(piece.target, source.modified_ms(piece.source))
                 target.fsync(writing)
             elif piece.end > piece.start:
                 target.start_write_out(writing, piece.start, piece.end - piece.start)
