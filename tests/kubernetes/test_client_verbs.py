@@ -65,6 +65,38 @@ def test_an_object_is_made_read_changed_and_deleted(
     run(story())
 
 
+def test_a_status_is_that_of_one_object_and_of_no_later_one_of_its_name(
+    kube: KubeClient, namespace: str, run: Run
+) -> None:
+    """The operator may be about to write it when the object is deleted and made anew."""
+
+    async def story() -> None:
+        manifest = {
+            "apiVersion": TOPIC.api_version,
+            "kind": TOPIC.kind,
+            "metadata": {"name": "orders"},
+            "spec": {"clusterName": "demo"},
+        }
+        first = await kube.create(TOPIC, namespace, manifest)
+        uid = first["metadata"]["uid"]
+        status = {"topicName": "orders", "partitions": 3, "offline": None}
+        written = await kube.write_status(TOPIC, namespace, "orders", status, uid=uid)
+        assert written["status"] == {"topicName": "orders", "partitions": 3}
+        written = await kube.write_status(TOPIC, namespace, "orders", {"partitions": 4}, uid=uid)
+        assert written["status"] == {"partitions": 4}, "what it does not say is gone"
+        with pytest.raises(ApiError) as wrong:
+            await kube.write_status(TOPIC, namespace, "orders", {"partitions": "x"}, uid=uid)
+        assert (wrong.value.status, wrong.value.is_conflict) == (422, False)
+        await kube.delete(TOPIC, namespace, "orders")
+        await kube.create(TOPIC, namespace, manifest)
+        with pytest.raises(ApiError) as another:
+            await kube.write_status(TOPIC, namespace, "orders", status, uid=uid)
+        assert another.value.is_conflict
+        assert "status" not in await kube.get(TOPIC, namespace, "orders")
+
+    run(story())
+
+
 def test_applying_takes_away_what_is_no_longer_said(
     kube: KubeClient, namespace: str, run: Run
 ) -> None:

@@ -50,6 +50,8 @@ class FakeResourceServer(FakeApiServer):
         if request.method not in {"PATCH", "PUT"} or old is None:
             return await super()._handle(request)
         body = await request.json()
+        if isinstance(body, list):
+            return await self._take_steps(path, body, old)
         version = body["metadata"].get("resourceVersion") if "metadata" in body else None
         if version not in {None, old["metadata"]["resourceVersion"]}:
             return _status(409, "Conflict")
@@ -59,6 +61,20 @@ class FakeResourceServer(FakeApiServer):
         if body == old:
             return web.json_response(old)
         return web.json_response(await self._store(path, body, old))
+
+    async def _take_steps(
+        self, path: str, steps: list[Manifest], old: Manifest
+    ) -> web.StreamResponse:
+        """Take the steps of a JSON patch (RFC 6902) that concern the uid and a whole field."""
+        changed = dict(old)
+        for step in steps:
+            if step["op"] == "test":
+                assert step["path"] == "/metadata/uid"
+                if step["value"] != old["metadata"]["uid"]:
+                    return _status(422, "Invalid")
+            else:
+                changed[step["path"].removeprefix("/")] = step["value"]
+        return web.json_response(await self._store(path, changed, old))
 
 
 def merged(old: Any, patch: Any) -> Any:

@@ -1,6 +1,6 @@
 """Writes to the API server; counts them, and remembers them until the informers catch up."""
 
-from typing import Any, Final
+from typing import Any
 
 from fairlead_controller.stores.kubernetes_tables import DELETE_WITH_LABEL
 from fairlead_kube.client import JSON_PATCH, KubeClient
@@ -12,8 +12,6 @@ from fairlead_operator.metrics import OperatorMetrics
 from fairlead_operator.ownership import is_same_owner
 from fairlead_operator.refusals import OtherOwnerError
 from fairlead_operator.specs.names import CLUSTER_LABEL, FIELD_MANAGER
-
-STATUS: Final = "status"
 
 
 class ApiWriter:
@@ -47,18 +45,18 @@ class ApiWriter:
     async def write_status(
         self, kind: ResourceKind, live: Manifest, status: dict[str, Any]
     ) -> bool:
-        """Write the fields of a status that differ; tell whether there were any."""
+        """Write a status that is another one than before; tell whether it is.
+
+        ApiError with a conflict if the object was made anew meanwhile.
+        """
         before = live.get("status") or {}
-        patch = {name: value for name, value in status.items() if before.get(name) != value}
-        patch |= {name: None for name in before if name not in status}
-        if not patch:
+        names = before.keys() | status.keys()
+        if all(before.get(name) == status.get(name) for name in names):
             return False
         metadata = live["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         seen = self._live.seen_version(kind, namespace, name)
-        answer = await self._client.patch(
-            kind, namespace, name, {"status": patch}, subresource=STATUS
-        )
+        answer = await self._client.write_status(kind, namespace, name, status, uid=metadata["uid"])
         self._note("status", kind, namespace, name, answer, before=seen)
         return True
 

@@ -103,7 +103,7 @@ class Deletions:
         try:
             await self._statuses.write_cluster(manifest, facts)
         except ApiError as error:
-            if not error.is_not_found:
+            if not (error.is_not_found or error.is_conflict):
                 raise
 
     async def delete_pool(self, namespace: str, body: Mapping[str, Any]) -> str:
@@ -179,7 +179,7 @@ class Deletions:
             try:
                 await self._statuses.write_pool_problem(manifest, "ReplicasRemain", message)
             except ApiError as error:
-                if not error.is_not_found:
+                if not (error.is_not_found or error.is_conflict):
                     raise
         return message
 

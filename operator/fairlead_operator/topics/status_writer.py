@@ -84,8 +84,10 @@ class TopicStatusWriter:
                 try:
                     await self._consider(key)
                 except (ApiError, ApiUnavailableError) as error:
-                    if not (isinstance(error, ApiError) and error.is_not_found):
+                    is_gone = isinstance(error, ApiError) and error.is_not_found
+                    if not (is_gone or (isinstance(error, ApiError) and error.is_conflict)):
                         logger.warning("the status of Topic %s/%s: %s", *key, error)
+                    if not is_gone:
                         self._queue.retry(key)
                 finally:
                     self._queue.finish(key)
@@ -133,8 +135,8 @@ class TopicStatusWriter:
         tell: Callable[[], Awaitable[None]],
     ) -> None:
         """Write a status that is another one than before, and tell of it."""
-        key, patch = resource.key, build_status_patch(before, after)
-        if not patch:
+        key = resource.key
+        if not build_status_patch(before, after):
             self._queue.succeeded(key)
             return
         wait_s = self._written_at.get(key, -WRITE_INTERVAL_S) + WRITE_INTERVAL_S - self._now()
@@ -142,8 +144,7 @@ class TopicStatusWriter:
             self._queue.add(key, wait_s)
             return
         self._written_at[key] = self._now()
-        body = {"status": patch, "metadata": {"uid": resource.uid}}
-        await self._client.patch(TOPIC, key[0], key[1], body, subresource="status")
+        await self._client.write_status(TOPIC, *key, dict(after), uid=resource.uid)
         self.written += 1
         self._statuses[key] = (resource.uid, after)
         self._queue.succeeded(key)

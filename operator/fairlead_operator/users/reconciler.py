@@ -308,11 +308,9 @@ class UserReconciler:
             has_secret=work.secret is not None,
             now=self._wall_clock(),
         )
-        patch = build_status_patch(before, after)
-        if not patch:
+        if not build_status_patch(before, after):
             return
-        body = {"status": patch, "metadata": {"uid": work.resource.uid}}
-        await self._client.patch(USER, *work.resource.key, body, subresource="status")
+        await self._client.write_status(USER, *work.resource.key, after, uid=work.resource.uid)
         self.statuses_written += 1
         if turned_bad(before, verdict):
             await self._events.emit(work.manifest, verdict[1], verdict[2], "Warning")

@@ -45,8 +45,11 @@ class NotedClient:
     async def delete(self, kind: ResourceKind, _namespace: str, name: str, **_: Any) -> None:
         self.deleted.append(f"{kind.kind} {name}")
 
-    async def patch(self, *path: Any, **_: Any) -> dict[str, Any]:
-        return {"metadata": {"resourceVersion": "2"}, "status": path[-1].get("status")}
+    async def patch(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {"metadata": {"resourceVersion": "2"}}
+
+    async def write_status(self, *path: Any, uid: str) -> dict[str, Any]:
+        return {"metadata": {"resourceVersion": "2", "uid": uid}, "status": path[-1]}
 
 
 class NotedEvents:

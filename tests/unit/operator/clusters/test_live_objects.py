@@ -23,7 +23,8 @@ KEY = ("shop", "demo")
 
 
 def log_cluster(version: int, **spec: Any) -> Manifest:
-    metadata = {"namespace": KEY[0], "name": KEY[1], "resourceVersion": str(version)}
+    names = {"namespace": KEY[0], "name": KEY[1], "uid": "u-1"}
+    metadata = names | {"resourceVersion": str(version)}
     return {"kind": "LogCluster", "metadata": metadata, "spec": spec, "status": {}}
 
 
@@ -33,7 +34,8 @@ class Server:
     def __init__(self) -> None:
         self.meanwhile: Callable[[], None] = lambda: None
 
-    async def patch(self, *_: Any, **__: Any) -> Manifest:
+    async def write_status(self, *_: Any, uid: str) -> Manifest:
+        assert uid == "u-1"
         self.meanwhile()
         return log_cluster(105, retention=1)
 

@@ -106,10 +106,13 @@ class Told:
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.events: list[tuple[str, str, str]] = []
 
-    async def patch(
-        self, kind: Any, namespace: str, name: str, body: dict[str, Any], subresource: str = ""
+    async def patch(self, kind: Any, namespace: str, name: str, body: dict[str, Any]) -> None:
+        self.patches.append((f"{name}/", body))
+
+    async def write_status(
+        self, kind: Any, namespace: str, name: str, status: dict[str, Any], *, uid: str
     ) -> None:
-        self.patches.append((f"{name}/{subresource}", body))
+        self.patches.append((f"{name}/status", {"status": status}))
 
     async def emit(self, manifest: Any, reason: str, message: str, type: str) -> None:
         self.events.append((manifest["metadata"]["name"], reason, message))
@@ -153,7 +156,7 @@ def test_a_topic_says_that_its_cluster_may_not_be_seen() -> None:
     (condition,) = body["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("Unknown", "ClusterHidden")
     assert "LogClusters of namespace team" in condition["message"]
-    assert "partitions" not in body["status"], "they stay"
+    assert body["status"]["partitions"] == 3, "they stay"
     assert [event[:2] for event in told.events] == [("mine", "ClusterHidden")]
 
 
