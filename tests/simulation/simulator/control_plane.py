@@ -77,6 +77,10 @@ class SimSocket:
     def closed(self) -> bool:
         return self._end.is_closed
 
+    def is_closing(self) -> bool:
+        """As a transport says it: whether the connection has ended."""
+        return self._end.is_closed
+
     def get_extra_info(self, name: str) -> None:
         """There is no kernel here that would watch the connection."""
 

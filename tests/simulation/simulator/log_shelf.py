@@ -59,7 +59,7 @@ class SimSettings:
         assert plan is not None
         return CleanerLimits(plan.dedupe_buffer_bytes, float("inf"))
 
-    def log_config(self, overrides: Any, values: Any = None) -> Any:
+    def log_config(self, overrides: Any, values: Any = None, unreadable: Any = None) -> Any:
         if "cleanup.policy" not in overrides:
             return CONFIG
         if self._world.transactions is not None:
