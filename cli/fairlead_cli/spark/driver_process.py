@@ -51,9 +51,16 @@ class DriverProcess:
         self._document_file = folder / "job.json"
         self._port: int | None = None
         self._process: subprocess.Popen[str]
+        self._lines = 0
+        self._is_writing = False
+        self._unwritten: OSError | None = None
+        """Why what the job prints goes nowhere: its reader is gone, or a disk full."""
 
     def run(self, *, with_progress: bool) -> int:
-        """Run to the end; give the exit code. Ctrl-C, SIGTERM and SIGHUP end the job, then this."""
+        """Run to the end; give the exit code. Ctrl-C, SIGTERM and SIGHUP end the job, then this.
+
+        So does output that cannot be written: OSError, BrokenPipeError where its reader is gone.
+        """
         from fairlead_cli.client.stop_signals import ends_as_interrupts
         from fairlead_cli.spark.job_progress import job_progress
 
@@ -70,7 +77,7 @@ class DriverProcess:
                 # It is in a session of its own, and would go on behind us.
                 self._end()
                 raise
-            pump.join(timeout=LOOK_S)
+            self._finish_output(pump)
         return self._process.returncode
 
     def describe_failure(self) -> str:
@@ -98,16 +105,37 @@ class DriverProcess:
             return
         for line in output:
             found = _PORT_LINE.fullmatch(line.strip())
+            self._lines += 1
             if found is not None and self._port is None:
                 self._port = int(found[1])
-            else:
-                click.echo(line, nl=False)
+            elif self._unwritten is None:
+                self._is_writing = True
+                try:
+                    click.echo(line, nl=False)
+                except OSError as error:
+                    # The rest is read all the same: the job would wait for ever, and not end.
+                    self._unwritten = error
+                self._is_writing = False
+
+    def _finish_output(self, pump: threading.Thread) -> None:
+        """Wait until all is written, however slow its reader is; OSError if it cannot be.
+
+        What the driver has left behind may hold the pipe open, and print nothing more.
+        """
+        seen = -1
+        while pump.is_alive() and (self._is_writing or self._lines != seen):
+            seen = self._lines
+            pump.join(timeout=LOOK_S)
+        if self._unwritten is not None:
+            raise self._unwritten
 
     def _watch(self, show: Callable[[list[dict[str, Any]]], None]) -> None:
         while True:
             try:
                 self._process.wait(LOOK_S)
             except subprocess.TimeoutExpired:
+                if self._unwritten is not None:
+                    raise self._unwritten from None
                 queries = self._ask()
                 if queries is not None:
                     show(queries)

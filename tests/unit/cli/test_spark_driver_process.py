@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
+from fairlead_cli.spark.driver_process import LOOK_S
+
 # Stands for `python -m fairlead_spark.job`, which the command starts.
 JOB = """
 import signal, sys, time
@@ -45,21 +47,24 @@ driver.run(with_progress=False)
 """
 
 
-def start_command(folder: Path, *, ignores_end: bool = False) -> tuple[subprocess.Popen[str], int]:
+def start_command(
+    folder: Path, *, ignores_end: bool = False, job: str = JOB
+) -> tuple[subprocess.Popen[str], int]:
     """Return the command, which runs its job, and the process of the driver."""
     package = folder / "fairlead_spark"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "job.py").write_text(JOB.format(ignores_end=ignores_end))
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-    )
+    (package / "job.py").write_text(job.format(ignores_end=ignores_end))
+    with (folder / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            errors="replace",
+        )
     assert process.stdout is not None
     while process.stdout.readline() != "running\n":
         assert process.poll() is None
@@ -82,6 +87,31 @@ def test_a_command_that_is_ended_ends_its_driver(tmp_path: Path, number: signal.
     process.communicate(timeout=60)
     assert process.returncode != 0
     wait_until(lambda: not is_there(driver))
+
+
+def test_a_reader_that_goes_away_ends_the_driver(tmp_path: Path) -> None:
+    """As `| head` does: the job waited for ever, in the middle of its line."""
+    job = JOB.replace("time.sleep(300)", "while True: print('x' * 1000, flush=True)")
+    process, driver = start_command(tmp_path, job=job)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) != 0
+    assert "BrokenPipeError" in (tmp_path / "errors").read_text()
+    wait_until(lambda: not is_there(driver))
+
+
+def test_output_of_a_driver_that_has_ended_waits_for_a_slow_reader(tmp_path: Path) -> None:
+    # More than one pipe takes, and less than two.
+    lines = 1_000
+    job = JOB.replace("time.sleep(300)", f"print('\\n'.join(['x' * 100] * {lines}), flush=True)")
+    process, driver = start_command(tmp_path, job=job)
+    wait_until(lambda: not is_there(driver))
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2 * LOOK_S)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.read().count("x" * 100) == lines
+    assert process.wait(60) == 0
 
 
 def test_a_second_ctrl_c_ends_a_driver_that_takes_long(tmp_path: Path) -> None:
