@@ -59,7 +59,7 @@ def run_job(source: Source, topics: Topics, tmp_path: Path, monkeypatch: pytest.
         document = build_local_document(
             job,
             bootstrap=topics.bootstrap,
-            checkpoint=tmp_path / "checkpoint",
+            checkpoint=str(tmp_path / "checkpoint"),
             master="local[2]",
             conf={},
         )

@@ -41,7 +41,7 @@ def results(topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Path:
     document = build_local_document(
         read_local_job(stream, arguments=(str(folder),), available_now=True),
         bootstrap=topics.bootstrap,
-        checkpoint=folder / "checkpoint",
+        checkpoint=str(folder / "checkpoint"),
         master="",
         conf={},
     )

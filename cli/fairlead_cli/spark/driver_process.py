@@ -56,6 +56,20 @@ class DriverProcess:
         self._unwritten: OSError | None = None
         """Why what the job prints goes nowhere: its reader is gone, or a disk full."""
 
+    def prepare(self) -> None:
+        """Write what the driver is told, and begin its log; CliError if they cannot be written."""
+        try:
+            self._document_file.parent.mkdir(parents=True, exist_ok=True)
+            self._document_file.write_text(json.dumps(self._document, indent=1), encoding="utf-8")
+            self.log_file.write_text("", encoding="utf-8")
+        except OSError as error:
+            raise CliError(
+                f"cannot keep the job in {self.log_file.parent}: {error.strerror} "
+                f"({error.filename})",
+                hint="Name a folder that may be written with --data DIR; --bootstrap HOST:PORT "
+                "then names the cluster.",
+            ) from error
+
     def run(self, *, with_progress: bool) -> int:
         """Run to the end; give the exit code. Ctrl-C, SIGTERM and SIGHUP end the job, then this.
 
@@ -64,8 +78,6 @@ class DriverProcess:
         from fairlead_cli.client.stop_signals import ends_as_interrupts
         from fairlead_cli.spark.job_progress import job_progress
 
-        self._document_file.parent.mkdir(parents=True, exist_ok=True)
-        self._document_file.write_text(json.dumps(self._document, indent=1), encoding="utf-8")
         with self.log_file.open("w", encoding="utf-8") as log, ends_as_interrupts():
             self._start(log)
             pump = threading.Thread(target=self._pass_on_output, name="output", daemon=True)

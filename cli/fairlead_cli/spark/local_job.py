@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
@@ -21,7 +23,6 @@ from fairlead_model.resources.topic_manifest import ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 MANIFEST_SUFFIXES: Final = (".yaml", ".yml")
 LOCAL_CONF: Final = {
@@ -70,7 +71,7 @@ def build_local_document(
     job: LocalJob,
     *,
     bootstrap: str,
-    checkpoint: Path,
+    checkpoint: str,
     master: str,
     conf: Mapping[str, str],
     client_config: Path | None = None,
@@ -82,10 +83,25 @@ def build_local_document(
         bootstrap=bootstrap,
         client_config=None if client_config is None else str(client_config.resolve()),
         file=None if job.program is None else str(job.program),
-        checkpoint=job.spec.checkpoint.uri or str(checkpoint.resolve()),
+        checkpoint=checkpoint,
         conf={**LOCAL_CONF, "spark.master": master, **job.spec.spark_conf, **conf},
         progress_port=0,
     )
+
+
+def choose_checkpoint(job: LocalJob, asked: Path | None, default: Path) -> str:
+    """Return where the job remembers how far it is: as asked for, as its manifest says, or so."""
+    if asked is None and job.spec.checkpoint.uri is not None:
+        return job.spec.checkpoint.uri
+    return str((asked or default).resolve())
+
+
+def checkpoint_folder(place: str) -> Path | None:
+    """Return the folder of this machine that a checkpoint is in; None for storage elsewhere."""
+    address = urlsplit(place)
+    if address.scheme not in ("", "file") or address.netloc not in ("", "localhost"):
+        return None
+    return Path(unquote(address.path) if address.scheme else place)
 
 
 def _read_manifest(file: Path, arguments: tuple[str, ...]) -> LocalJob:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fairlead_cli.errors import CliError, ExitCode
+from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.options import bootstrap_option, data_option, parse_assignments
 
 
@@ -20,7 +20,8 @@ from fairlead_cli.options import bootstrap_option, data_option, parse_assignment
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the job remembers how far it is. Default: spark/NAME in the data directory.",
+    help="Where the job remembers how far it is. Default: checkpoint.uri of a manifest, or "
+    "spark/NAME in the data directory.",
 )
 @click.option("--fresh", is_flag=True, help="Forget the checkpoint first: begin anew.")
 @click.option(
@@ -64,12 +65,16 @@ def run(
     from fairlead_cli.client.access import configured_file
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.spark.driver_process import DriverProcess, require_spark
-    from fairlead_cli.spark.local_job import build_local_document, read_local_job
+    from fairlead_cli.spark.local_job import (
+        build_local_document,
+        choose_checkpoint,
+        read_local_job,
+    )
 
     job = read_local_job(file, arguments=arguments, name=name, available_now=available_now)
     require_spark()
     folder = data / "spark" / job.name
-    place = checkpoint or folder / "checkpoint"
+    place = choose_checkpoint(job, checkpoint, folder / "checkpoint")
     addresses = resolve_bootstrap(bootstrap, data)
     document = build_local_document(
         job,
@@ -79,9 +84,10 @@ def run(
         master=master,
         conf=parse_assignments(conf, "--conf"),
     )
+    process = DriverProcess(folder, document)
+    process.prepare()
     if fresh:
         forget_checkpoint(place)
-    process = DriverProcess(folder, document)
     code = process.run(with_progress=not quiet)
     if code:
         raise CliError(
@@ -91,17 +97,32 @@ def run(
     return ExitCode.OK
 
 
-def forget_checkpoint(place: Path) -> None:
-    """Only what is one: a folder given by mistake stays."""
+def forget_checkpoint(place: str) -> None:
+    """Only what is one: a folder given by mistake stays. CliError if it cannot be forgotten."""
     import shutil
 
-    if not place.exists():
-        return
-    # A folder for each query, and nothing beside them.
-    is_checkpoint = all((child / "metadata").is_file() for child in place.iterdir())
+    from fairlead_cli.spark.local_job import checkpoint_folder
+
+    folder = checkpoint_folder(place)
+    if folder is None:
+        raise InputError(
+            f"--fresh: the checkpoint {place} is not on this machine; nothing was started",
+            hint="Delete it where it is, or begin anew elsewhere with --checkpoint DIR.",
+        )
+    try:
+        if not folder.exists():
+            return
+        # A folder for each query, and nothing beside them.
+        is_checkpoint = all((child / "metadata").is_file() for child in folder.iterdir())
+        if is_checkpoint:
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise CliError(
+            f"cannot forget the checkpoint {folder}: {error.strerror} ({error.filename})",
+            hint="Name another folder with --checkpoint, or delete it yourself.",
+        ) from error
     if not is_checkpoint:
         raise CliError(
-            f"{place} holds something else than checkpoints: it stays",
+            f"{folder} holds something else than checkpoints: it stays",
             hint="Name another folder with --checkpoint, or delete it yourself.",
         )
-    shutil.rmtree(place)

@@ -43,6 +43,7 @@ def start_and_tell(log):
     Path("pid").write_text(str(driver._process.pid))
 
 driver._start = start_and_tell
+driver.prepare()
 driver.run(with_progress=False)
 """
 
