@@ -1,6 +1,8 @@
 """`topic`, `produce`, `consume` and `log dump` against a real cluster."""
 
 import json
+import os
+import pty
 import signal
 import struct
 import subprocess
@@ -54,6 +56,44 @@ def test_a_topic_is_created_altered_described_and_deleted(cluster: Cli) -> None:
     gone = cluster("topic", "describe", "life")
     assert gone.code == 1
     assert "topic 'life' does not exist" in gone.err
+
+
+def delete_in_terminal(cluster: Cli, answer: bytes, *arguments: str) -> tuple[int, str, str]:
+    """Exit code and stdout of `topic delete`, and what the terminal has shown."""
+    here, terminal = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            cluster.command("topic", "delete", *arguments),
+            stdin=terminal,
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+        )
+        os.write(here, answer)
+        out, _ = process.communicate(timeout=60)
+        shown = os.read(here, 10_000).decode()
+    finally:
+        os.close(here)
+        os.close(terminal)
+    return process.returncode, out, shown
+
+
+def test_a_topic_is_deleted_by_hand_after_a_question(cluster: Cli) -> None:
+    create(cluster, "precious", 2)
+    code, out, shown = delete_in_terminal(cluster, b"n\n", "precious", "nowhere")
+    assert (code, out) == (1, "")
+    assert "Delete topic precious (2 partitions) and all records? There is no way back" in shown
+    assert "nothing was deleted" in shown
+    code, out, _ = delete_in_terminal(cluster, b"\x04", "precious")
+    assert (code, out) == (130, "")
+    code, out, _ = delete_in_terminal(cluster, b"y\n", "precious")
+    assert (code, out) == (0, "Deleted topic precious.\n")
+    create(cluster, "cheap")
+    code, out, shown = delete_in_terminal(cluster, b"n\n", "cheap", "--yes")
+    assert (code, out) == (0, "Deleted topic cheap.\n")
+    assert "way back" not in shown
+    create(cluster, "scripted")
+    assert cluster.ok("topic", "delete", "scripted").out == "Deleted topic scripted.\n"
 
 
 def test_a_topic_that_a_manifest_declares_is_not_deleted_and_the_way_is_told(cluster: Cli) -> None:

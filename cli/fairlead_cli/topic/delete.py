@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +11,17 @@ from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 EPILOG = """\b
 Examples:
   fairlead topic delete orders
   fairlead topic delete orders payments --if-exists
+  fairlead topic delete orders --yes
+
+In a terminal it asks before it deletes. With --yes, and where its input or its errors are no
+terminal, as in most scripts, it does not ask.
 """
 DECLARED = (
     "Leave the manifest out at the next `fairlead up`, and the topic may be deleted. On Kubernetes "
@@ -26,9 +32,12 @@ DECLARED = (
 @click.command("delete", epilog=EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
+@click.option("--yes", is_flag=True, help="Do not ask, in a terminal either.")
 @data_option
 @bootstrap_option
-def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str | None) -> int:
+def command(
+    *, names: tuple[str, ...], if_exists: bool, yes: bool, data: Path, bootstrap: str | None
+) -> int:
     """Delete topics and all of their records. There is no way back."""
     from confluent_kafka import KafkaException
 
@@ -44,6 +53,9 @@ def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str 
     from fairlead_cli.several_names import report_missing
 
     admin = build_admin(resolve_bootstrap(bootstrap, data))
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        there = fetch_metadata(admin).topics
+        ask({name: len(there[name].partitions) for name in names if name in there})
     futures = admin.delete_topics(list(dict.fromkeys(names)))
     errors = []
     for name, future in futures.items():
@@ -62,3 +74,18 @@ def command(names: tuple[str, ...], if_exists: bool, data: Path, bootstrap: str 
                 topics = list(fetch_metadata(admin).topics)
                 errors.append(build_unknown_topic_error(name, topics, is_wanted=False))
     return report_missing(errors)
+
+
+def ask(partitions: Mapping[str, int]) -> None:
+    """Ask whoever sits at the terminal, topic by topic in one question; CliError for a no."""
+    from fairlead_cli.errors import CliError
+    from fairlead_cli.output import format_count
+
+    if not partitions:
+        return
+    what = ", ".join(
+        f"{name} ({format_count(count, 'partition')})" for name, count in partitions.items()
+    )
+    topics = "topic" if len(partitions) == 1 else "topics"
+    if not click.confirm(f"Delete {topics} {what} and all records? There is no way back", err=True):
+        raise CliError("nothing was deleted")
