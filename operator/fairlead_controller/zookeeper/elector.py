@@ -18,6 +18,7 @@ from fairlead_controller.decisions.tables.stored_table import (
     StoreError,
     StoreTooNewError,
 )
+from fairlead_controller.sessions.port_probe import is_refused
 from fairlead_controller.stores.zookeeper_fence import (
     ElectionLostError,
     KnownEpoch,
@@ -29,6 +30,7 @@ from fairlead_controller.stores.zookeeper_projections import CONTAINERS
 from fairlead_controller.zookeeper.beats import HolderWatch, monotonic_ms
 from fairlead_controller.zookeeper.memory import CandidateMemory
 from fairlead_controller.zookeeper.tree_check import Tree, check_tree
+from fairlead_model.broker import Endpoint
 from fairlead_model.host_address import join_address
 from fairlead_tls.followed_certificate import FollowedPeer
 from fairlead_zookeeper.client import (
@@ -200,15 +202,19 @@ class Elector:
         return Sight(controller, known, cluster_id)
 
     async def _require_number(self) -> None:
-        """Raise StoreError if a controller on another host, which is alive, has this one's number.
+        """Raise StoreError if another controller, which is alive, has this one's number.
 
-        The lock that says that a predecessor is gone is that of a folder of this host.
+        The lock that says that a predecessor is gone is that of one folder of this host. On it, who
+        had another port is one with a folder of its own, unless nobody listens there any more.
         """
         found = await self._client.get(candidate_path(self._record.identity))
         other = None if found is None else read_candidate(found.data)
         if found is None or other is None or found.stat.owner == self._client.session_id:
             return
-        if other.host != self._record.host:
+        is_elsewhere = other.host != self._record.host
+        if not is_elsewhere and other.session_port != self._record.session_port:
+            is_elsewhere = not await is_refused([Endpoint("", other.host, other.session_port)])
+        if is_elsewhere:
             raise StoreError(
                 f"node.id={self._record.node_id} is in use by the controller at "
                 f"{join_address(other.host, other.session_port)}, which is alive; give this one "
