@@ -17,7 +17,7 @@ async def connect_to(
     """
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
-    for family, where in ipv4_first(await _look_up(host, port)):
+    for family, where in ipv4_first(await look_up(host, port)):
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -34,7 +34,7 @@ async def connect_to(
     raise failure or OSError(f"{host} has no address")
 
 
-async def _look_up(host: str, port: int) -> FoundAddresses:
+async def look_up(host: str, port: int) -> FoundAddresses:
     """Return the addresses of a host; an address needs no thread. OSError."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

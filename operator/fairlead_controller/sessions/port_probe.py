@@ -1,11 +1,13 @@
 """Connects to a port to see whether a process listens: tells a dead process from a slow one."""
 
 import asyncio
+import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 from fairlead_model.broker import Endpoint
+from fairlead_sockets.addresses import ipv4_first
+from fairlead_sockets.connecting import look_up
 
 PROBE_TIMEOUT_S: Final = 0.1
 
@@ -19,13 +21,23 @@ async def is_refused(endpoints: Sequence[Endpoint]) -> bool:
     for endpoint in internal or list(endpoints)[:1]:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-        except ConnectionRefusedError:
-            return True
-        except (OSError, TimeoutError, UnicodeError):
-            # The last is what Python says of a host that is no name in DNS.
+                if await _refuses(endpoint):
+                    return True
+        except (OSError, TimeoutError):
             return False
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
     return False
+
+
+async def _refuses(endpoint: Endpoint) -> bool:
+    """Tell whether each address of a host refuses: a name may have some of both families."""
+    loop = asyncio.get_running_loop()
+    addresses = ipv4_first(await look_up(endpoint.host, endpoint.port))
+    for family, where in addresses:
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.setblocking(False)
+            try:
+                await loop.sock_connect(sock, where)
+            except ConnectionRefusedError:
+                continue
+            return False
+    return bool(addresses)

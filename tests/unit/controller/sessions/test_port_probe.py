@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
@@ -25,3 +26,23 @@ def test_only_a_refusal_says_that_nobody_is_there() -> None:
 @pytest.mark.parametrize("host", ["broker-0..svc", f"{'x' * 64}.svc"])
 def test_a_host_that_is_no_name_says_nothing(host: str) -> None:
     assert not probe(host, 9092)
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_name_with_addresses_of_both_families_refuses_if_each_of_them_does(
+    monkeypatch: pytest.MonkeyPatch, family: socket.AddressFamily
+) -> None:
+    look_up = socket.getaddrinfo
+    hosts = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+    def find_both(host: str, *arguments: Any, **named: Any) -> list[Any]:
+        asked = hosts.values() if host == "both.svc" else [host]
+        return [each for one in asked for each in look_up(one, *arguments, **named)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_both)
+    with socket.socket(family) as held:
+        held.bind((hosts[family], 0))
+        port = held.getsockname()[1]
+        assert probe("both.svc", port)
+        held.listen()
+        assert not probe("both.svc", port)
