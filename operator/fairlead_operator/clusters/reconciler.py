@@ -172,6 +172,8 @@ class ClusterReconciler:
             message = f"there is no LogCluster {key[1]} in this namespace: make it, or delete this"
             is_quiet = True
             for pool in pools:
+                if is_left_alone(pool):
+                    continue
                 is_quiet &= await self._statuses.write_pool_problem(
                     pool, CLUSTER_NOT_FOUND, message
                 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from operator_views import SETTINGS
 
-from fairlead_kube.kinds import LOG_CLUSTER, POD, POD_DISRUPTION_BUDGET
+from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, POD, POD_DISRUPTION_BUDGET
 from fairlead_operator.clusters.disruptions import CALM_S
 from fairlead_operator.clusters.reconciler import SETTLED_LOOK_S, ClusterReconciler
 from fairlead_operator.controller_client import CandidateState, ReignState
@@ -77,6 +77,10 @@ class World:
         self.problems.append(facts.problem[0])
         return True
 
+    async def write_pool_problem(self, pool: Any, reason: str, _message: str) -> bool:
+        self.problems.append(f"{pool['metadata']['name']}: {reason}")
+        return True
+
     async def _renew(self, sight: Any, _refusals: Any) -> None:
         self.renewed.append(sight.cluster)
 
@@ -116,3 +120,16 @@ def test_a_cluster_that_has_never_begun_is_looked_at_when_it_changes() -> None:
     world = World(INVALID, allowed=None)
     assert world.look() is None
     assert world.problems == ["InvalidSpec"]
+
+
+def test_a_pool_that_is_left_alone_is_told_nothing_either_when_its_cluster_is_gone() -> None:
+    world = World({}, allowed=None)
+    world.reconciler._roller = SimpleNamespace(forget=lambda _: None)  # type: ignore[assignment]
+    del world.live.informers[LOG_CLUSTER]._objects[KEY]
+    for name in ("main", "alone"):
+        world.add(BROKER_POOL, name, spec={"clusterName": "demo"})
+        pool = world.live.informers[BROKER_POOL]._objects["shop", name]
+        pool["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    pool["metadata"]["annotations"] = {"fairlead.io/managed": "false"}
+    world.look()
+    assert world.problems == ["main: ClusterNotFound"]
