@@ -201,9 +201,18 @@ class KubeClient:
         subresource: str | None = None,
         content_type: str = MERGE_PATCH,
     ) -> Manifest:
-        """Change an object by a merge patch or a JSON patch."""
+        """Change an object by a merge patch or a JSON patch.
+
+        A conflict if the object has another version than a merge patch says, or another uid; the
+        latter only where the patch is one of the object itself.
+        """
         path = kind.path(namespace, name, subresource)
-        return await self._write("patch", "PATCH", path, patch, content_type=content_type)
+        try:
+            return await self._write("patch", "PATCH", path, patch, content_type=content_type)
+        except ApiError as error:
+            if not _means_another(patch, error):
+                raise
+            raise ApiError(CONFLICT, "Conflict", error.message) from error
 
     async def write_status(
         self, kind: ResourceKind, namespace: str, name: str, status: Manifest, *, uid: str
@@ -323,6 +332,17 @@ class KubeClient:
         return await self._transport.request(
             verb, method, path, params=params, body=body, content_type=content_type, accept=accept
         )
+
+
+def _means_another(patch: object, error: ApiError) -> bool:
+    """Tell whether a patch was refused because the object is a later one of its name.
+
+    To the server its uid is a field that cannot be changed, as any other such field.
+    """
+    metadata = patch.get("metadata") if isinstance(patch, Mapping) else None
+    if error.status != UNPROCESSABLE or not isinstance(metadata, Mapping):
+        return False
+    return "uid" in metadata and "metadata.uid" in error.message
 
 
 def _without_nulls(value: Any) -> Any:

@@ -54,6 +54,10 @@ def test_an_object_is_made_read_changed_and_deleted(
         steps = [{"op": "remove", "path": "/data/a"}]
         patched = await kube.patch(CONFIG_MAP, namespace, "one", steps, content_type=JSON_PATCH)
         assert patched["data"] == {"b": "5"}
+        with pytest.raises(ApiError) as later:
+            body = {"metadata": {"uid": "another", "labels": {"a": "b"}}}
+            await kube.patch(CONFIG_MAP, namespace, "one", body)
+        assert later.value.is_conflict
         with pytest.raises(ApiError) as another:
             await kube.delete(CONFIG_MAP, namespace, "one", uid="another")
         assert another.value.is_conflict
