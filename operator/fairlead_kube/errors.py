@@ -79,6 +79,15 @@ class ApiUnavailableError(Exception):
         """Whether the server may have got the request, and may still carry it out."""
 
 
+class HiddenError(ApiUnavailableError):
+    """Objects may not be read, so that nobody can tell whether they are there."""
+
+    def __init__(self, kinds: str, namespace: str) -> None:
+        super().__init__(
+            f"{kinds} of the namespace {namespace} may not be read", may_have_landed=False
+        )
+
+
 def build_api_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:
     """Return the error of an answer: from the API's Status object if it has one, else its text."""
     try:

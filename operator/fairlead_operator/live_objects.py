@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
-from fairlead_kube.errors import ApiUnavailableError
+from fairlead_kube.errors import HiddenError
 from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import (
     BROKER_POOL,
@@ -111,7 +111,7 @@ class LiveObjects:
     def get(self, kind: ResourceKind, namespace: str, name: str) -> Manifest | None:
         """Return an object as far as known; it must not be changed.
 
-        ApiUnavailableError if it is not known whether it is there.
+        HiddenError if it is not known whether it is there.
         """
         seen = self.informers[kind].objects.get((namespace, name))
         own = self._own.get((kind.kind, namespace, name))
@@ -130,7 +130,7 @@ class LiveObjects:
         """Return the LogCluster that a resource means; LookupError says why there is none.
 
         A resource that names none means the only one of its namespace. One of another namespace has
-        to let this one in. ApiUnavailableError if it is not known which LogClusters there are.
+        to let this one in. HiddenError if it is not known which LogClusters there are.
         """
         self._require_shown(LOG_CLUSTER, cluster_namespace or namespace)
         if cluster_namespace and name is not None and cluster_namespace != namespace:
@@ -190,7 +190,7 @@ class LiveObjects:
     def of_cluster(self, kind: ResourceKind, cluster: ClusterKey) -> list[Manifest]:
         """Return all objects of a kind that belong to a cluster.
 
-        ApiUnavailableError if it is not known whether these are all.
+        HiddenError if it is not known whether these are all.
         """
         namespace, name = cluster
         self._require_shown(kind, namespace)
@@ -203,9 +203,7 @@ class LiveObjects:
 
     def _require_shown(self, kind: ResourceKind, namespace: str) -> None:
         if kind in _DECISIVE and self.informers[kind].is_hidden(namespace):
-            raise ApiUnavailableError(
-                f"{kind.plural} of the namespace {namespace} may not be read", may_have_landed=False
-            )
+            raise HiddenError(kind.plural, namespace)
 
     def _on_change(self, kind: ResourceKind, change: ObjectChange) -> None:
         # Nobody may ask between the event that an object is there and the one that it is gone.

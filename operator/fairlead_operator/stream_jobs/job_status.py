@@ -12,6 +12,7 @@ from fairlead_operator.resources.stream_job import ERROR_LENGTH_MAX, QUERIES_MAX
 from fairlead_operator.stream_jobs.steps import STEADY_S, RecordEnd, read_time, retry_time
 
 FINAL: Final = frozenset({"Succeeded", "Failed"})
+CLUSTER_HIDDEN: Final = "ClusterHidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,19 @@ class JobStatus:
             self.values["driver"] = ""
             self.values["executors"] = 0
             self.values["rowsPerSecond"] = 0
+
+    def hide(self, message: str, now: datetime) -> None:
+        """Report that nobody may see what the job depends on; all else stays as it was said."""
+        self.values["observedGeneration"] = self._generation
+        self.values["conditions"] = set_condition(
+            self.values.get("conditions") or (),
+            "Ready",
+            None,
+            CLUSTER_HIDDEN,
+            message,
+            generation=self._generation,
+            now=now,
+        )
 
     def start(self, run: int, job_hash: str, now: datetime) -> None:
         """Begin a run; whatever was waited for is over, and no driver of it was seen yet."""

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from fairlead_kube.client import KubeClient
-from fairlead_kube.errors import ApiError, ApiUnavailableError
+from fairlead_kube.errors import ApiError, ApiUnavailableError, HiddenError
 from fairlead_kube.informer import Informer
 from fairlead_kube.kinds import (
     CONFIG_MAP,
@@ -48,7 +48,12 @@ from fairlead_operator.stream_jobs.job_access import (
     find_user_access,
 )
 from fairlead_operator.stream_jobs.job_secret import SecretSource, find_secret_obstacle
-from fairlead_operator.stream_jobs.job_status import FINAL, JobProgress, JobStatus
+from fairlead_operator.stream_jobs.job_status import (
+    CLUSTER_HIDDEN,
+    FINAL,
+    JobProgress,
+    JobStatus,
+)
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.names import (
     JOB_LABEL,
@@ -69,6 +74,8 @@ FIGURES_S: Final = 5.0
 """A status in which only figures changed is not written more often."""
 ERROR_DELAY_S: Final = 2.0
 UNEXPECTED_DELAY_S: Final = 30.0
+HIDDEN_LOOK_S: Final = 10.0
+"""Between two looks at a job whose LogCluster may not be read."""
 IDLE_S: Final = 60.0
 AT_ONCE: Final = 0.0
 """A time for the next look that is always over."""
@@ -238,7 +245,10 @@ class StreamJobRunner:
         if problems:
             # A driver that runs is left alone: it was made from a spec that could be read.
             return await self._refuse(key, job, status, "; ".join(problems), now)
-        view, obstacle = self._view(key, job, spec)
+        try:
+            view, obstacle = self._view(key, job, spec)
+        except HiddenError as error:
+            return await self._leave(key, job, status, error, now)
         fingerprint = manifests.job_hash(view)
         driver = self._driver(key, job)
         asleep = is_asleep(self._clusters.cluster((view.cluster_namespace, view.cluster)))
@@ -328,6 +338,16 @@ class StreamJobRunner:
         if await self._write(key, job, status):
             await self._events.emit(job, "InvalidSpec", message, "Warning")
         return IDLE_S
+
+    async def _leave(
+        self, key: ObjectKey, job: Manifest, status: JobStatus, error: HiddenError, now: datetime
+    ) -> float:
+        """Say that nothing is done for a job, whose driver goes on if it runs."""
+        message = f"{error}: changes of the job wait until they may, and a driver that runs goes on"
+        status.hide(message, now)
+        if await self._write(key, job, status):
+            await self._events.emit(job, CLUSTER_HIDDEN, message, "Warning")
+        return HIDDEN_LOOK_S
 
     async def _record_end(
         self,

@@ -162,7 +162,8 @@ class TopicStatusWriter:
     def _is_ours(self, resource: TopicResource) -> bool:
         if resource.is_deleting:
             is_here = self._scope.presence(resource.cluster_key) is ClusterPresence.PRESENT
-            return is_here and resource.is_protected and resource.has_finalizer
+            may_be_here = is_here or self._scope.is_unknown(resource.cluster_key)
+            return may_be_here and resource.is_protected and resource.has_finalizer
         return resource.is_managed
 
     def _judge(self, resource: TopicResource) -> tuple[Verdict | None, Mapping[str, Any] | None]:

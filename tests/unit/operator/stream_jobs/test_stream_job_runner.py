@@ -18,7 +18,7 @@ from fairlead_operator.live_objects import LiveObjects
 from fairlead_operator.stream_jobs.job_status import JobStatus
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.names import job_labels
-from fairlead_operator.stream_jobs.runner import StreamJobRunner
+from fairlead_operator.stream_jobs.runner import HIDDEN_LOOK_S, StreamJobRunner
 
 KEY = ("ns", "job")
 
@@ -322,8 +322,10 @@ def test_what_may_not_be_read_is_not_taken_for_absent(kind: str) -> None:
 
     asyncio.run(look())
     assert not client.pods
-    assert not events.told
-    assert not job.get("status")
+    status = job.get("status") or {}
+    assert "phase" not in status
+    said = [each["reason"] for each in status.get("conditions", ())]
+    assert said == [reason for reason, _ in events.told] == ["ClusterHidden"] * (kind == "clusters")
 
 
 def test_a_pod_that_the_watch_told_of_and_that_is_gone_is_lost() -> None:
@@ -536,3 +538,28 @@ def test_a_claim_for_the_checkpoint_may_be_there_before_its_job() -> None:
     claim = object_of("PersistentVolumeClaim", "job-checkpoint")
     client, _ = attend_beside(claim, checkpoint={"claim": {"size": "1Gi"}})
     assert client.pods
+
+
+def test_a_job_says_that_its_cluster_may_not_be_seen_and_its_driver_goes_on() -> None:
+    """It stood in the log alone, every two seconds."""
+    job = job_of(FROM_ELSEWHERE)
+    job["status"] = {"phase": "Running", "run": 1, "driver": "here"}
+    client, events = NotedClient(job), NotedEvents()
+
+    async def attend() -> list[float]:
+        clusters = clusters_of(True, [SCRAM])
+        del clusters.informers[LOG_CLUSTER]._objects["data", "shared"]
+        clusters.informers[LOG_CLUSTER]._closed = frozenset({"data"})
+        runner = runner_of(client, events, clusters)
+        runner._jobs._objects[KEY] = job
+        return [await runner._step(KEY, job) for _ in range(2)]
+
+    assert asyncio.run(attend()) == [HIDDEN_LOOK_S] * 2
+    status = job["status"]
+    assert (status["phase"], status["run"], status["driver"]) == ("Running", 1, "here")
+    (condition,) = status["conditions"]
+    assert (condition["type"], condition["status"]) == ("Ready", "Unknown")
+    assert condition["reason"] == "ClusterHidden"
+    assert "logclusters of the namespace data may not be read" in condition["message"]
+    assert [reason for reason, _ in events.told] == ["ClusterHidden"], "once"
+    assert client.deleted == []

@@ -136,11 +136,15 @@ def test_a_cluster_of_a_namespace_that_is_not_served_for_now_is_not_gone() -> No
         assert sync.scope.may_act(resource) is writes[name]
 
 
-def test_a_topic_says_that_its_cluster_may_not_be_seen() -> None:
-    """What it said last may be long untrue; and nothing is said twice."""
+@pytest.mark.parametrize("is_deleting", [False, True])
+def test_a_topic_says_that_its_cluster_may_not_be_seen(is_deleting: bool) -> None:
+    """What it said last may be long untrue; and nothing is said twice. One that is to be deleted is
+    held while it is protected."""
     told: Any = Told()
     sync = TopicSync(told, told, told, namespaces=("shop", "web"), closed=("team",))
-    manifest = foreign("mine", "team")
+    manifest = foreign("mine", "team", deletionProtection=is_deleting)
+    if is_deleting:
+        manifest["metadata"]["deletionTimestamp"] = "now"
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
     ready |= {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     manifest["status"] = {"partitions": 3, "conditions": [ready]}
