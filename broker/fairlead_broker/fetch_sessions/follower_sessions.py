@@ -8,12 +8,16 @@ another session and ends this one.
 `news` are the partitions to look at for the next answer: those that the last fetch named, and
 those that have moved since (`advanced`, told once a turn of the loop). A partition that was
 answered with records, or with an error, is left alone until the follower names it again.
+
+An earlier start of the follower's broker does not end the session of a later one (R11). It may be
+alive still, cut off from the controller, while another process has taken its place.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.replication.broker_epochs import UNKNOWN_BROKER_EPOCH
 from fairlead_broker.replication.follower_state import FetchPosition
 from fairlead_wire.errors import ErrorCode
 
@@ -156,11 +160,23 @@ class FollowerSessions:
         return self._sessions.get(replica_id)
 
     def begin(
-        self, *, replica_id: int, broker_epoch: int, session_id: int, epoch: int, now_ms: int
+        self,
+        *,
+        replica_id: int,
+        broker_epoch: int,
+        session_id: int,
+        epoch: int,
+        now_ms: int,
+        registered_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> FollowerSession | ErrorCode:
-        """Return the session of a fetch with these fields, or why another has to begin."""
+        """Return the session of a fetch with these fields, or why another has to begin.
+
+        `registered_epoch` is that of the broker in the image, whose start is never an earlier one.
+        """
         session = self._sessions.get(replica_id)
         if epoch == INITIAL_EPOCH:
+            if session is not None and session.broker_epoch > broker_epoch != registered_epoch:
+                return ErrorCode.STALE_BROKER_EPOCH
             if session is not None and session.on_end is not None:
                 session.on_end()
             session = FollowerSession(self._chance.randint(1, _INT32_MAX), replica_id, broker_epoch)

@@ -273,11 +273,12 @@ class ReplicaFetcher:
         error_code, session_id, ranges = decode_reply(frame)
         self._in_flight -= 1
         self._heard_s = self._loop.time()
-        self._failures = 0
         if error_code:
-            # The leader has forgotten the session, or never knew this start of ours.
+            # The leader has forgotten the session, or never knew this start of ours. One that
+            # refuses each new session is asked ever less often.
             self._restart_session(error_code)
             return
+        self._failures = 0
         self._session_id = session_id
         now_ms = self._broker.clock.now_ms()
         for fetched in ranges:

@@ -20,6 +20,7 @@ from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.replication.divergence import diverging_end
 from fairlead_broker.replication.follower_state import FetchPosition
 from fairlead_broker.replication.purgatory import PARKED_FAULT
+from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.fetch import (
     EpochEndOffset,
@@ -47,12 +48,14 @@ def fetch_as_follower(
     """Answer a fetch of another broker, now or when there are records."""
     broker = context.broker
     now_ms = broker.clock.monotonic_ms()
+    registration = broker.image.brokers.get(replica_id)
     session = broker.follower_sessions.begin(
         replica_id=replica_id,
         broker_epoch=broker_epoch,
         session_id=request.session_id,
         epoch=request.session_epoch,
         now_ms=now_ms,
+        registered_epoch=NO_BROKER_EPOCH if registration is None else registration.broker_epoch,
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)

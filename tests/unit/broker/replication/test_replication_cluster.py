@@ -241,6 +241,35 @@ def test_a_broker_with_another_secret_follows_nobody(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_process_that_was_replaced_does_not_end_the_session_of_its_successor(
+    tmp_path: Path,
+) -> None:
+    """R11: it is cut off from the controller, and goes on asking the leader."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=2) as cluster:
+            cluster.create("t")
+            sessions = cluster.members[1].broker.follower_sessions
+            await cluster.until(lambda: sessions.session_of(2) is not None)
+            replaced = cluster.members[2]
+            (fetcher,) = replaced.background._fetchers._fetchers.values()
+            cluster.directory = tmp_path / "another machine"
+            present = await cluster.start(2)
+            await cluster.until(lambda: epoch_of_session(cluster) == present.broker_epoch)
+            session = sessions.session_of(2)
+            await cluster.until(lambda: fetcher._failures >= 3)
+            assert sessions.session_of(2) is session
+            end = cluster.append(1, "t", b"a", acks=-1)
+            await cluster.until(lambda: cluster.partition(1, "t").high_watermark == end)
+            await replaced.stop(clean=False)
+
+    def epoch_of_session(cluster: ReplicaCluster) -> int:
+        session = cluster.members[1].broker.follower_sessions.session_of(2)
+        return -1 if session is None else session.broker_epoch
+
+    run(story())
+
+
 def test_many_idle_partitions_are_not_asked_about(tmp_path: Path) -> None:
     async def story() -> None:
         async with ReplicaCluster(tmp_path, size=2, replica_fetch_wait_max_ms="20") as cluster:

@@ -173,6 +173,18 @@ def test_a_session_that_is_unknown_or_out_of_step_is_refused(follower: Follower)
     assert follower.fetch().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+def test_a_session_is_ended_by_no_earlier_start_but_by_the_registered_one(
+    stage: Any, follower: Follower
+) -> None:
+    follower.fetch(0, broker_epoch=3)
+    earlier = Follower(stage, follower.topic_id)
+    assert earlier.fetch(0, broker_epoch=1).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert follower.fetch(broker_epoch=3).error_code == 0
+    registered = Follower(stage, follower.topic_id)
+    assert registered.fetch(0, broker_epoch=2).error_code == 0, "the image knows of no other"
+    assert follower.fetch(broker_epoch=3).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_a_lost_leadership_is_told(stage: Any, follower: Follower) -> None:
     follower.fetch(0)
     stage.change("t", leader=2)
