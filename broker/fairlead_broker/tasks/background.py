@@ -62,7 +62,9 @@ class Background:
         )
         self._broker = broker
         self._housekeeping = Housekeeping(broker, executor)
-        self._checkpoints = CheckpointWriter(broker, executor)
+        self._checkpoints = CheckpointWriter(
+            broker, executor, on_disk_error=self._disk_check.look_at
+        )
         self._room_watch = RoomWatch(broker, on_resumed=self._on_room)
         self._executor = executor
         self.metadata_recorder = MetadataRecorder(broker.log_directories, executor)
@@ -190,8 +192,8 @@ class Background:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        await self._disk_check.finished()
         await self._checkpoints.finished()
+        await self._disk_check.finished()
 
     def _on_room(self) -> None:
         self._checkpoints.write_soon()

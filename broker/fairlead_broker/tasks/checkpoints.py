@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from fairlead_broker.broker import Broker
@@ -27,10 +28,18 @@ RETRY_S: Final = 0.02
 class CheckpointWriter:
     """`write` is a round for `run_periodically`."""
 
-    def __init__(self, broker: Broker, executor: Executor) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        executor: Executor,
+        *,
+        on_disk_error: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_disk_error` is told the path of a directory that has refused its checkpoints."""
         self._broker = broker
         self._directories = broker.log_directories
         self._executor = executor
+        self._on_disk_error = on_disk_error
         self._task: asyncio.Task[None] | None = None
 
     def write_soon(self) -> None:
@@ -74,6 +83,9 @@ class CheckpointWriter:
         finally:
             await writing
             directory.complete_checkpoint(job)
+            if job.error is not None:
+                # Nobody else may be writing there, and what checkpoints say is out of date.
+                self._on_disk_error(directory.path)
 
 
 def high_watermarks(broker: Broker, directory: LogDirectory) -> dict[tuple[str, int], int]:

@@ -282,6 +282,22 @@ def test_a_disk_that_takes_no_write_takes_all_logs_offline(
     assert stage.partition("b").log.is_offline
 
 
+def test_a_disk_that_takes_no_checkpoint_is_looked_at(stage: Any) -> None:
+    """Nobody may be producing there, who would find out; deleted records came back after a kill."""
+    stage.topic("t")
+    stage.append("t", b"a", b"b")
+    directory, log = stage.log_directory, stage.partition("t").log
+    directory.disk = directory._checkpoints._disk = ReadOnlyDisk()
+
+    async def story(background: Background) -> None:
+        stage.partition("t").delete_records(1)
+        background._checkpoints.write_soon()
+        await until(lambda: ("t", 0) in stage.broker.replicas.failed)
+
+    with_background(stage, story)
+    assert log.is_offline
+
+
 def test_retention_deletes_old_segments_and_their_files_after_the_grace(stage: Any) -> None:
     stage.topic("t", configs={"retention.ms": "1000", "file.delete.delay.ms": "500"})
     stage.append("t", b"old")
@@ -451,6 +467,13 @@ class RefusedFiles:
 
     def replace(self, path: str, content: bytes) -> None:
         raise OSError(errno.EIO, "input/output error", path)
+
+
+class ReadOnlyDisk(RealDisk):
+    """No file can be opened to be written."""
+
+    def open_write(self, path: str, /) -> int:
+        raise OSError(errno.EROFS, "read-only file system", path)
 
 
 class UnsyncedNames(RealDisk):
