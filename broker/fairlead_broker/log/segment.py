@@ -6,6 +6,7 @@ else uses; readers get another one (see `file_slice`). Bytes behind `size` in th
 of the log: they can only be the rest of a write that failed.
 """
 
+import errno
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -265,9 +266,18 @@ class Segment:
         self.transaction_index.seal()
 
     def truncate(self, position: int) -> None:
-        """Cut the file at a batch boundary, indexes with it; the segment must be active."""
+        """Cut the file at a batch boundary, indexes with it; the segment must be active.
+
+        OSError also if a batch before it is damaged: nothing can be put behind that.
+        """
         self._disk.truncate(self._write_fd, position)
         self.size = position
+        try:
+            self._truncate_indexes(position)
+        except CorruptSegmentError as error:
+            raise OSError(errno.EIO, str(error)) from error
+
+    def _truncate_indexes(self, position: int) -> None:
         count = bisect_left(self.offset_index.values, position)
         self.offset_index.truncate(count)
         self.indexed_position = self.offset_index.values[count - 1] if count else 0

@@ -280,6 +280,18 @@ def damage(disk, log, number):
     disk.names[log.active.path].content[headers[number][0] + 16] ^= 7
 
 
+@pytest.mark.parametrize(
+    "act", [lambda log: append(log, batch()), append_as_follower, end_transaction]
+)
+def test_no_room_behind_a_damaged_batch_takes_the_log_offline(disk, act):
+    """What was refused cannot be cut off: no partition was fetched from that leader any more."""
+    log = LogBench("/x/t-0", disk).create()
+    append(log, *(batch() for _ in range(5)))
+    damage(disk, log, 4)
+    disk.free_bytes = 0
+    expect_offline(log, lambda: act(log))
+
+
 def test_a_log_whose_active_segment_begins_with_damage_goes_on_after_a_restart(disk):
     """Only the batch itself is not read. Appends failed, retention of all logs, and truncation."""
     bench = LogBench("/x/t-0", disk)
