@@ -18,7 +18,8 @@ class ErrorCode(IntEnum):
     retriable: bool
     description: str
 
-    def __new__(cls, code: int, retriable: bool, description: str) -> Self:
+    def __new__(cls, code: int, retriable: bool = False, description: str = "") -> Self:
+        # The defaults are for the types of `ErrorCode(code)`, which makes nothing: it looks up.
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable

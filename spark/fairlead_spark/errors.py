@@ -48,6 +48,6 @@ class TakenOverError(Exception):
 def error_of(code: int) -> ErrorCode:
     """Return the error of a broker's code; unknown codes count as UNKNOWN_SERVER_ERROR."""
     try:
-        return ErrorCode(code)  # type: ignore[call-arg]
+        return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR

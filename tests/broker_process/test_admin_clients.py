@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_creation_is_refused_with_kafkas_errors(admin: AdminClient, name: str) -
         (NewTopic(f"{name}-y", 1, 1, config={"retention.ms": "x"}), "INVALID_CONFIG"),
     ):
         outcome = admin.create_topics([topic])[topic.topic]
-        assert refusal(lambda outcome=outcome: outcome.result(DEADLINE_S)) == code
+        assert refusal(partial(outcome.result, DEADLINE_S)) == code
 
 
 def test_validating_creates_nothing(admin: AdminClient, name: str) -> None:

@@ -86,7 +86,12 @@ def test_records_go_on_where_there_is_room_and_full_ones_come_back_by_themselves
     leader = story.leader()
     (second,) = {0, 1, 2} - {first, leader}
     disks[second].fill()
-    story.until(lambda: bool(story.produce(1, size=5_000)) or story.isr() == {leader})
+
+    def has_left() -> bool:
+        story.produce(1, size=5_000)
+        return story.isr() == {leader}
+
+    story.until(has_left)
     story.until(lambda: refusal(cluster) == "NOT_ENOUGH_REPLICAS")
     assert story.consume(2_200) == story.sent[:2_200]
     disks[first].empty()

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -116,6 +117,10 @@ def test_a_record_that_nobody_acknowledged_may_survive_its_leader(story: Story) 
     assert len({story.log_bytes(broker) for broker in story.cluster.brokers}) == 1
 
 
+def _is_out(story: Story, broker_id: int) -> bool:
+    return broker_id not in story.isr()
+
+
 def lag_behind(story: Story) -> tuple[Any, Any, Any]:
     """Fifty records that the leader alone has acknowledged, and then nobody runs any more."""
     story.produce(100)
@@ -123,7 +128,7 @@ def lag_behind(story: Story) -> tuple[Any, Any, Any]:
     leader, *followers = roles(story)
     for follower in followers:
         follower.kill()
-        story.until(lambda follower=follower: follower.node_id not in story.isr())
+        story.until(partial(_is_out, story, follower.node_id))
     story.produce(50)
     story.flush()
     assert story.acknowledged == story.sent

@@ -24,11 +24,14 @@ def create_topic(cluster: Any, name: str, partitions: int = 1, **config: str) ->
 
 def produce(cluster: Any, topic: str, values: list[bytes]) -> None:
     failures: list[Any] = []
+
+    def keep(error: object, _: object) -> None:
+        if error:
+            failures.append(error)
+
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for value in values:
-        producer.produce(
-            topic, value, partition=0, on_delivery=lambda error, _: error and failures.append(error)
-        )
+        producer.produce(topic, value, partition=0, on_delivery=keep)
     assert producer.flush(DEADLINE_S) == 0
     assert failures == []
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
+from controller_bench import CLUSTER
 from fake_resource_server import FakeResourceServer
 from live_candidates import Child
 from needed_tools import is_on_the_path
 from secure_listener import Certificates
 from topic_bench import eventually
-from user_bench import CLUSTER, InProcessController, allow, encoded, user
+from user_bench import InProcessController, allow, encoded, user
 from waiting import until
 
 from fairlead_bench.peers.own_ports import take_ports
@@ -274,10 +275,10 @@ async def create_topics(controller: Any, *names: str) -> None:
 
 
 @pytest.mark.parametrize("login", ["scram-sha-512", "tls"])
-def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path, login) -> None:
+def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path: Path, login: str) -> None:
     async def story(of: World) -> None:
         await create_topics(of.controller, "orders", "payments")
-        spec = {
+        spec: dict[str, Any] = {
             "authentication": {"type": login},
             "acls": [
                 allow("Read", "Write"),
@@ -322,7 +323,7 @@ def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path, login)
 
 async def is_denied(settings: dict[str, str]) -> bool:
     code = await asyncio.to_thread(produce, settings, "orders")
-    return code == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    return bool(code == KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 async def is_gone(of: World, name: str) -> bool:

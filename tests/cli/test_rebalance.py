@@ -48,7 +48,9 @@ def copy_at(cli: Cli, rate: int) -> None:
     """Have all brokers copy so many bytes a second, from now on."""
     admin = AdminClient({"bootstrap.servers": cli.status()["bootstrap"]})
     entry = ConfigEntry(RATE, str(rate), incremental_operation=AlterConfigOpType.SET)
-    for broker in read_cluster_file(Layout(cli.data).cluster_file).brokers:
+    cluster = read_cluster_file(Layout(cli.data).cluster_file)
+    assert cluster is not None
+    for broker in cluster.brokers:
         # librdkafka takes one a call.
         resource = ConfigResource(
             ConfigResource.Type.BROKER, str(broker.id), incremental_configs=[entry]
@@ -63,7 +65,9 @@ def held(plan: Any, when: int) -> dict[int, int]:
 
 def assert_brokers_tell_what_they_hold(cli: Cli, assigned: list[list[int]]) -> None:
     """Ask each for `/load`, as the operator does for a Rebalance."""
-    for broker in read_cluster_file(Layout(cli.data).cluster_file).brokers:
+    cluster = read_cluster_file(Layout(cli.data).cluster_file)
+    assert cluster is not None
+    for broker in cluster.brokers:
         with urlopen(f"http://{broker.host}:{broker.http_port}/load", timeout=10) as page:
             told = json.load(page)
         assert told["brokerId"] == broker.id

@@ -8,6 +8,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -122,7 +123,7 @@ def scram_challenge(cli: Cli, user: str) -> bytes:
 
         def ask(request: SaslHandshakeRequest | SaslAuthenticateRequest, version: int) -> bytes:
             frame = struct.pack(">hhih", request.API_KEY, version, 1, -1)
-            frame += b"".join(request.encode(version))
+            frame += b"".join(cast("list[bytes]", request.encode(version)))
             connection.sendall(struct.pack(">i", len(frame)) + frame)
             with connection.makefile("rb") as answers:
                 (size,) = struct.unpack(">i", answers.read(4))

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from local_cluster import Cli
@@ -86,6 +87,10 @@ def assigned(cli: Cli) -> int:
     return sum(len(each["partitions"]) for each in described.json[0]["members"])
 
 
+def are_gone(cli: Cli, brokers: list[int]) -> bool:
+    return image_of(cli).brokers.keys().isdisjoint(brokers)
+
+
 def test_a_killed_broker_does_what_was_foretold(cli: Cli) -> None:
     assert cli.up("--brokers", "4").code == 0
     make_topics(cli)
@@ -99,7 +104,7 @@ def test_a_killed_broker_does_what_was_foretold(cli: Cli) -> None:
             assert (foretold.code, foretold.json["safe"]) == (1, False)
             assert cli("whatif", target).out.startswith("NOT SAFE")
             kill(cli, dead)
-            wait_until(lambda dead=dead: image_of(cli).brokers.keys().isdisjoint(dead))
+            wait_until(partial(are_gone, cli, dead))
             happened = what_happened(before, image_of(cli), set(dead))
         told = {name: foretold.json[name] for name in happened}
         assert told == happened

@@ -410,8 +410,8 @@ def parse_console_line(line: str) -> Rec:
         for pair in headers_text.split(","):
             name, _, value = pair.partition(":")
             headers.append((name, None if value == "NULL" else value.encode()))
-    key, value = (None if part == "NULL" else part.encode() for part in parts)
-    return Rec(value, key, tuple(headers), int(timestamp.partition(":")[2]))
+    key, content = (None if part == "NULL" else part.encode() for part in parts)
+    return Rec(content, key, tuple(headers), int(timestamp.partition(":")[2]))
 
 
 def without_time(records: Sequence[Rec]) -> list[Rec]:

@@ -31,7 +31,7 @@ class PrintingList(list[Any]):
         super().append(item)
         say(self._describe(item))
 
-    def __iadd__(self, items: Any) -> Self:
+    def __iadd__(self, items: Any) -> Self:  # type: ignore[misc]  # `+` is not asked for
         for item in items:
             self.append(item)
         return self

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -84,16 +84,21 @@ def test_mistakes_in_admin_requests_get_kafkas_errors(bootstrap: str) -> None:
             next(iter(futures.values())).result(DEADLINE_S)
         return int(refusal.value.args[0].code())
 
-    def creating(name: str, partitions: int = 1, replicas: int = 1, **config: str) -> int:
-        topic = NewTopic(name, partitions, replicas, config=config)
+    def creating(
+        name: str,
+        partitions: int = 1,
+        replicas: int = 1,
+        config: Mapping[str, str] | None = None,
+    ) -> int:
+        topic = NewTopic(name, partitions, replicas, config=dict(config or {}))
         return refused_with(admin.create_topics([topic]))
 
     assert creating(taken) == KafkaError.TOPIC_ALREADY_EXISTS
     assert creating("not/a/name") == KafkaError.TOPIC_EXCEPTION
     assert creating(new_name("rf"), replicas=9) == KafkaError.INVALID_REPLICATION_FACTOR
     assert creating(new_name("none"), partitions=0) == KafkaError.INVALID_PARTITIONS
-    assert creating(new_name("config"), **{"no.such": "1"}) == KafkaError.INVALID_CONFIG
-    assert creating(new_name("value"), **{"segment.bytes": "few"}) == KafkaError.INVALID_CONFIG
+    assert creating(new_name("config"), config={"no.such": "1"}) == KafkaError.INVALID_CONFIG
+    assert creating(new_name("value"), config={"segment.bytes": "few"}) == KafkaError.INVALID_CONFIG
     shrink = admin.create_partitions([NewPartitions(taken, 1)])
     assert refused_with(shrink) == KafkaError.INVALID_PARTITIONS
     unknown = admin.delete_topics([new_name("unknown")])

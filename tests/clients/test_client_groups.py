@@ -36,7 +36,7 @@ def test_members_of_a_group_share_the_partitions_and_read_each_record_once(
     topic = make_topic("shared", partitions=4)
     both = [members.any_client(name, group, [topic]) for _ in range(2)]
     if name == "Java console":
-        wait_until(lambda: member_count(group) == 2, lambda: f"{both[0].said} {both[1].said}")
+        wait_until(lambda: member_count(group) == 2, lambda: str([vars(each) for each in both]))
     else:
         wait_until_shared(both, topic, 4)
     values = write(topic, 40, 4)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,6 +25,14 @@ pytestmark = [
 MakeProducer = Callable[..., TransactionalProducer]
 Read = Callable[..., list[bytes]]
 MakeTopic = Callable[..., str]
+
+
+def has_read(read: Read, topic: str, values: list[bytes]) -> bool:
+    return read(topic) == values
+
+
+def has_committed(bootstrap: str, group: str, topic: str, offset: int | None) -> bool:
+    return bool(committed_offset(bootstrap, group, topic) == offset)
 
 
 @pytest.fixture(params=PRODUCERS)
@@ -109,7 +118,7 @@ def test_a_transaction_of_several_topics_is_one(
         producer.flush()
         producer.commit() if is_committed else producer.abort()
     for topic, count in zip(topics, (3, 2), strict=True):
-        wait_until(lambda t=topic, n=count: read(t) == [b"kept"] * 2 * n)
+        wait_until(partial(has_read, read, topic, [b"kept"] * 2 * count))
         assert read(topic, READ_UNCOMMITTED).count(b"dropped") == count
 
 
@@ -219,7 +228,7 @@ def test_offsets_are_committed_with_the_records(
         producer.send_offsets({(source, 0): offset}, group)
         producer.commit() if is_committed else producer.abort()
         expected = offset if is_committed else {7: 3, 11: 9}[offset]
-        wait_until(lambda e=expected: committed_offset(bootstrap, group, source) == e)
+        wait_until(partial(has_committed, bootstrap, group, source, expected))
     wait_until(lambda: read(target) == [b"3", b"9"])
 
 

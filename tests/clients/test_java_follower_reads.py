@@ -20,8 +20,12 @@ def test_the_console_consumer_reads_from_its_rack(tools: JavaTools, tmp_path: Pa
     values = [b"%d" % number for number in range(500)]
 
     async def story() -> None:
-        settings = {"replica_selector_class": "RackAwareReplicaSelector"}
-        async with ReplicaCluster(tmp_path, racks={1: "a", 2: "b"}, size=2, **settings) as cluster:
+        async with ReplicaCluster(
+            tmp_path,
+            racks={1: "a", 2: "b"},
+            size=2,
+            replica_selector_class="RackAwareReplicaSelector",
+        ) as cluster:
             cluster.create("t")
             for value in values:
                 end = cluster.append(1, "t", value)

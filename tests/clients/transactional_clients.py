@@ -7,7 +7,7 @@ the transaction can be aborted or the producer is finished.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -256,7 +256,7 @@ class AioKafkaProducer(TransactionalProducer):
             self._runner.run(end())
 
 
-PRODUCERS: Final = {
+PRODUCERS: Final[Mapping[str, Callable[[str, str, int], TransactionalProducer]]] = {
     "confluent-kafka": ConfluentProducer,
     "kafka-python": KafkaPythonProducer,
     "aiokafka": AioKafkaProducer,
@@ -278,7 +278,8 @@ def read_confluent(bootstrap: str, topic: str, isolation_level: str) -> list[byt
     )
     partitions = consumer.list_topics(topic, ANSWER_TIMEOUT_S).topics[topic].partitions
     consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
-    values, at_end = [], set()
+    values: list[bytes] = []
+    at_end: set[int] = set()
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while len(at_end) < len(partitions):
         assert time.monotonic() < deadline, "the end was not reached"

@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,10 @@ def check_files(peer: FairleadPeer) -> None:
         assert not findings, findings[:3]
 
 
+def has_grown(journal: Journal, count: int) -> bool:
+    return len(journal.acknowledged) > count
+
+
 def check_round(journal: Journal, stored: dict[tuple[int, int], int | None]) -> None:
     lost = {
         place: sequence
@@ -223,7 +228,7 @@ def run_rounds(peer: FairleadPeer, rounds: int, generator: random.Random) -> int
         }
         producer = FullSpeedProducer(peer, journal, **settings)
         with producer:
-            wait_until(lambda journal=journal: bool(journal.acknowledged), "no acknowledgement")
+            wait_until(partial(has_grown, journal, 0), "no acknowledgement")
             time.sleep(generator.uniform(0.0, 0.5))
             peer.kill_broker()
         producer.abandon()
@@ -260,7 +265,7 @@ def test_an_idempotent_producer_works_through_kills_without_loss_or_duplicates(
     with producer:
         for _ in range(max(RUNS // 5, 2)):
             before = len(journal.acknowledged)
-            wait_until(lambda before=before: len(journal.acknowledged) > before, "nothing goes on")
+            wait_until(partial(has_grown, journal, before), "nothing goes on")
             time.sleep(generator.uniform(0.0, 0.4))
             peer.kill_broker()
             restart(peer)

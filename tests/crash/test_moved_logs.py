@@ -19,8 +19,9 @@ from fairlead_broker.log.directory import log_directories, log_loader, switched_
 from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files.cut_start import note_cut_start
-from fairlead_broker.log.moving import move_jobs, move_plan, replica_move
+from fairlead_broker.log.moving import move_jobs, move_plan, replica_move, segment_copies
 from fairlead_broker.log.moving.move_plan import Step
+from fairlead_broker.log.moving.passing_marks import PassingMarks
 from fairlead_broker.log.moving.replica_move import ReplicaMove
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_model.configs.log_config import LogConfig
@@ -29,7 +30,9 @@ from fairlead_wire.records import Record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fairlead_broker.disk import Disk
     from fairlead_broker.log.log import Log
+    from fairlead_broker.log.moving.segment_copies import Piece
 
 KEY = ("t", 0)
 CONFIG = LogConfig(
@@ -354,10 +357,10 @@ class Mutants:
 
     @staticmethod
     def nothing_is_synced(patch: pytest.MonkeyPatch) -> None:
-        def copy(source: object, target: object, piece: replica_move.Piece) -> None:
+        def copy(source: Disk, target: Disk, piece: Piece) -> None:
             copy_piece(source, target, piece._replace(is_last=False))
 
-        copy_piece = move_jobs.copy_piece
+        copy_piece = segment_copies.copy_piece
         patch.setattr(move_jobs, "copy_piece", copy)
 
     @staticmethod
@@ -365,7 +368,7 @@ class Mutants:
         patch.setattr(ReplicaMove, "_begin_note", lambda move: move_jobs.MoveJob(lambda: None))
 
         def complete(move: ReplicaMove, *_: object) -> None:
-            move._noted = replica_move.PassingMarks.of(move.log, 0, 0)
+            move._noted = PassingMarks.of(move.log, 0, 0)
 
         patch.setattr(ReplicaMove, "_complete_note", complete)
 

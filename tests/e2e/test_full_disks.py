@@ -1,6 +1,7 @@
 """DiskFull drills: on volumes that are file systems of their own, and on those that are not."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,10 @@ NAME = "small"
 BROKERS = 3
 FULL_S = 8
 BALLAST = "fairlead-drill-ballast"
+
+
+def says(kubectl: Kubectl, *words: str) -> bool:
+    return bool(kubectl(*words, timeout_s=190))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,7 @@ def small(installation: Installation) -> Iterator[Kubectl]:
         try:
             for what in (f"logcluster/{NAME}", "topic.fairlead.io/on-small-disks"):
                 ready = ("wait", "--for=condition=Ready", what, "--timeout=180s")
-                wait_until(lambda ready=ready: bool(kubectl(*ready, timeout_s=190)), what, 200)
+                wait_until(partial(says, kubectl, *ready), what, 200)
             yield kubectl
         finally:
             for each in ("topic.fairlead.io/on-small-disks", f"logcluster/{NAME}"):

@@ -469,5 +469,10 @@ def test_another_authority_takes_over_without_a_restart(secured: Secured, summar
     consumer = Consumer(secured.outside(**{"group.id": "admin"}))
     consumer.assign([TopicPartition("orders", number, 0) for number in range(3)])
     found: list[Any] = []
-    wait_until(lambda: bool(found.extend(consumer.consume(10, 1.0)) or found), "no records", 30)
+
+    def consume() -> bool:
+        found.extend(consumer.consume(10, 1.0))
+        return bool(found)
+
+    wait_until(consume, "no records", 30)
     consumer.close()

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -172,11 +173,15 @@ def assert_order(places: list[Place]) -> None:
         assert all(earlier < later for earlier, later in pairwise(offsets)), number
 
 
+def has_reached(count: Callable[[], int], goal: int) -> bool:
+    return count() >= goal
+
+
 def test_at_most_once_never_sends_a_text_twice(flights: Log, run: Run, tmp_path: Path) -> None:
     texts, batch, kills = tmp_path / "texts.log", 100, 5
     # Every flight is worth a text: none may hide behind being on time.
-    options = ("--group", "texts-killed", "--member", "one", "--reset", "earliest")
-    options = (*options, "--late-minutes", "-9999", "--batch", str(batch), "--work-ms", "0.05")
+    member = ("--group", "texts-killed", "--member", "one", "--reset", "earliest")
+    options = (*member, "--late-minutes", "-9999", "--batch", str(batch), "--work-ms", "0.05")
     for _ in range(kills):
         example = run("at_most_once", *options)
         example.until(has_grown(texts, by=1030))
@@ -299,7 +304,7 @@ def test_effectively_once_is_exact_while_members_are_killed_and_replaced(
 
     members = {name: start(name) for name in ("one", "two")}
     for goal, name in zip(range(1000, 9000, 2000), ("one", "two") * 2, strict=True):
-        members[name].until(lambda goal=goal: count_flights() >= goal)
+        members[name].until(partial(has_reached, count_flights, goal))
         members[name].kill()
         members[name] = start(name)
     members["one"].until(lambda: count_flights() >= FLIGHTS)
@@ -396,7 +401,7 @@ def test_exactly_once_while_members_are_killed_and_replaced(
 
     members = {name: run("exactly_once", *options, "--member", name) for name in ("one", "two")}
     for kills, name in enumerate(("one", "two", "one", "two"), 1):
-        members[name].until(lambda goal=1500 * kills: count() >= goal)
+        members[name].until(partial(has_reached, count, 1500 * kills))
         members[name].kill()
         members[name] = run("exactly_once", *options, "--member", name)
     for member in members.values():
@@ -417,7 +422,7 @@ def test_exactly_once_in_java_while_it_is_killed(
 
     for kills in range(1, 4):
         example = run_java("ExactlyOnce.java", *arguments)
-        example.until(lambda goal=2500 * kills: count() >= goal)
+        example.until(partial(has_reached, count, 2500 * kills))
         example.kill()
     example = run_java("ExactlyOnce.java", *arguments)
     example.until(lambda: count() >= FLIGHTS)

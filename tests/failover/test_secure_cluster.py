@@ -7,6 +7,7 @@ beside those in clear in docs/failover.md, and an authority that is replaced und
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +68,16 @@ def told(layout: Layout, name: str, what: str) -> int:
     return layout.output_file(name).read_text().count(what)
 
 
+def has_told(layout: Layout, name: str, what: str, count: int) -> bool:
+    return told(layout, name, what) >= count
+
+
 async def taken(layout: Layout, counts: dict[str, int], *, of: dict[str, int]) -> None:
     """Wait until processes have said of so many more of their listeners that they have changed."""
     for name, more in of.items():
         counts[name] = counts.get(name, 0) + more
         wanted = counts[name]
-        await until(
-            lambda name=name, wanted=wanted: told(layout, name, "has a new certificate") >= wanted
-        )
+        await until(partial(has_told, layout, name, "has a new certificate", wanted))
 
 
 @pytest.fixture

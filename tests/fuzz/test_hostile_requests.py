@@ -90,7 +90,7 @@ def hostile_request(ranges: Ranges, chance: random.Random) -> bytes:
     api_key = chance.choice(list(ranges))
     lowest, highest = ranges[api_key]
     while True:
-        message = scramble(REQUESTS[api_key](), chance)  # type: ignore[abstract]
+        message = scramble(REQUESTS[api_key](), chance)
         version = chance.randint(lowest, highest)
         try:
             segments = encode_request_frame(api_key, version, 1, "fuzz", message)

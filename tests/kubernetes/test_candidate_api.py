@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,6 +123,10 @@ def test_a_broker_is_fenced_unless_partitions_need_it(cluster: CandidateCluster)
     wait_for(lambda: all(1 in part["isr"] for part in cluster.partitions(active, "t")))
 
 
+def is_declared(cluster: CandidateCluster, broker: int) -> bool:
+    return describe_retention(cluster, broker) == ("7", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+
+
 def describe_retention(cluster: CandidateCluster, broker: int) -> tuple[str, str]:
     """What a broker says of log.retention.bytes: its value, and where that comes from."""
     asked = ConfigResource(ResourceType.BROKER, str(broker))
@@ -152,9 +157,8 @@ def test_declared_configs_reach_brokers_and_are_altered_by_nobody_else(
     assert describe_retention(cluster, 0) == ("5", "STATIC_BROKER_CONFIG")
     told = {"configs": {"log.retention.bytes": "7"}}
     assert cluster.active().ask("POST", path, told)[0] == 200
-    declared = ("7", "DYNAMIC_DEFAULT_BROKER_CONFIG")
     for each in (0, 1):
-        wait_for(lambda each=each: describe_retention(cluster, each) == declared)
+        wait_for(partial(is_declared, cluster, each))
     assert "declared by LogCluster 'c'" in (alter_retention(cluster, "8") or "")
     cluster.active().send(signal.SIGTERM)
     cluster.candidates[0].process.wait(60)

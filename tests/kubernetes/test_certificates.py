@@ -137,8 +137,8 @@ def test_brokers_and_the_controller_get_certificates_for_each_other(bench: Bench
         annotation = (await bench.pods())["demo-main-1"]["metadata"]["annotations"]
         patch = {"data": {"broker-1.pem": None}}
         await bench.kube.patch(SECRET, bench.namespace, "demo-main-tls", patch)
-        patch = {"data": {"tls.crt": "", "tls.key": ""}}
-        await bench.kube.patch(SECRET, bench.namespace, "demo-controller-tls", patch)
+        emptied = {"data": {"tls.crt": "", "tls.key": ""}}
+        await bench.kube.patch(SECRET, bench.namespace, "demo-controller-tls", emptied)
 
         async def is_renewed() -> bool:
             broker = await pem(bench, "demo-main-tls", "broker-1.pem")
@@ -152,7 +152,8 @@ def test_brokers_and_the_controller_get_certificates_for_each_other(bench: Bench
         await bench.until(is_renewed, "certificates come back")
 
         async def is_told() -> bool:
-            return (await bench.pods())["demo-main-1"]["metadata"]["annotations"] != annotation
+            pod = (await bench.pods())["demo-main-1"]
+            return bool(pod["metadata"]["annotations"] != annotation)
 
         await bench.until(is_told, "the pod says that its Secret has changed")
         # A broker that is to come has its own before its pod is there.

@@ -229,7 +229,9 @@ def roles(place: str) -> Iterator[Callable[..., str]]:
         run("kubectl", "delete", "--ignore-not-found", "-f", "-", stdin=rendered)
 
 
-def test_the_operator_may_do_what_it_needs_and_no_more(roles, place: str) -> None:
+def test_the_operator_may_do_what_it_needs_and_no_more(
+    roles: Callable[..., str], place: str
+) -> None:
     account = roles()
     elsewhere = "default"
     assert [action for action in NEEDED if not may(account, action, elsewhere)] == []
@@ -241,7 +243,9 @@ def test_the_operator_may_do_what_it_needs_and_no_more(roles, place: str) -> Non
     assert not may(account, "create leases.coordination.k8s.io", elsewhere)
 
 
-def test_an_operator_of_one_namespace_may_do_nothing_elsewhere(roles, place: str) -> None:
+def test_an_operator_of_one_namespace_may_do_nothing_elsewhere(
+    roles: Callable[..., str], place: str
+) -> None:
     account = roles("--set", f"watchNamespace={place},rbac.nodes=false")
     assert [action for action in NEEDED if not may(account, action, place)] == []
     assert [action for action in NEEDED if may(account, action, "default")] == []
@@ -250,7 +254,7 @@ def test_an_operator_of_one_namespace_may_do_nothing_elsewhere(roles, place: str
 
 @pytest.mark.parametrize("scope", ["everywhere", "one namespace"])
 def test_the_operator_binds_drivers_to_one_role_and_to_nothing_that_is_more(
-    roles, place: str, scope: str
+    roles: Callable[..., str], place: str, scope: str
 ) -> None:
     watched = "" if scope == "everywhere" else place
     account = roles("--set", f"watchNamespace={watched}")
@@ -270,7 +274,9 @@ def test_the_operator_binds_drivers_to_one_role_and_to_nothing_that_is_more(
     assert "attempting to grant RBAC permissions not currently held" in refused
 
 
-def test_an_operator_that_makes_no_accounts_has_no_right_to(roles, place: str) -> None:
+def test_an_operator_that_makes_no_accounts_has_no_right_to(
+    roles: Callable[..., str], place: str
+) -> None:
     account = roles("--set", "spark.driverAccounts=false")
     assert [action for action in NEEDED if not may(account, action, place)] == []
     assert [action for action in NEEDED_FOR_ACCOUNTS if may(account, action, place)] == []

@@ -36,8 +36,10 @@ from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.runner import StreamJobRunner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from pathlib import Path
+
+    from fairlead_kube.client import KubeClient
 
 pytestmark = pytest.mark.kubernetes
 
@@ -226,6 +228,14 @@ async def beside_parts_of_others(jobs: Jobs) -> None:
     [from_refusal_to_rotation, refused_at_once, beside_parts_of_others],
     ids=lambda each: each.__name__,
 )
-def test_stories(run, kube, namespace, elsewhere, tmp_path, monkeypatch, story) -> None:
+def test_stories(
+    run: Callable[[Coroutine[Any, Any, Any]], Any],
+    kube: KubeClient,
+    namespace: str,
+    elsewhere: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    story: Callable[[Jobs], Awaitable[None]],
+) -> None:
     monkeypatch.setattr(steps, "SECRET_LOOK", timedelta(seconds=0.2))
     play(run, kube, (namespace, elsewhere), tmp_path, story)

@@ -117,7 +117,7 @@ def test_a_changed_setting_restarts_brokers_one_by_one_when_that_is_allowed(
         async def waits() -> bool:
             cluster = await bench.get(LOG_CLUSTER, "demo")
             expected = later.strftime("%Y-%m-%dT%H:%M:00Z")
-            return cluster["status"].get("restartsWaitUntil") == expected
+            return bool(cluster["status"].get("restartsWaitUntil") == expected)
 
         await bench.until(waits, "it waits for the window")
         progress = await bench.condition(LOG_CLUSTER, "demo", "Progressing", "True")
@@ -495,8 +495,8 @@ def test_a_paused_pool_keeps_its_brokers_until_it_goes_on(bench: Bench, run: Any
         text = str((await bench.get(CONFIG_MAP, "demo-main"))["data"])
         assert "log.retention.hours=5" not in text
         assert "log.segment.bytes" not in text
-        patch = {"spec": {"paused": False}}
-        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", patch)
+        resumed = {"spec": {"paused": False}}
+        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", resumed)
 
         async def has_both() -> bool:
             text = str((await bench.get(CONFIG_MAP, "demo-main"))["data"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rebalance_bench import RebalanceBench, play
@@ -11,17 +12,30 @@ from rebalance_stories import STORIES, on_broker_three
 
 from fairlead_kube.errors import ApiError
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from fairlead_kube.client import KubeClient
+
 pytestmark = pytest.mark.kubernetes
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/kubernetes/rebalance.yaml"
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_stories(run, kube, namespace, tmp_path, story) -> None:
+def test_stories(
+    run: Callable[[Coroutine[Any, Any, Any]], Any],
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+    story: Callable[[RebalanceBench], Awaitable[None]],
+) -> None:
     play(run, kube, namespace, tmp_path, story)
 
 
-def test_the_example_is_carried_out_by_the_commands_in_it(run, kube, namespace, tmp_path) -> None:
+def test_the_example_is_carried_out_by_the_commands_in_it(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
     lines = EXAMPLE.read_text().splitlines()
     commands = [line.removeprefix("#   ") for line in lines if line.startswith("#   ")]
     shortened = f'kubectl() {{ command kubectl -n {namespace} "$@"; }}'
@@ -40,7 +54,9 @@ def test_the_example_is_carried_out_by_the_commands_in_it(run, kube, namespace, 
     play(run, kube, namespace, tmp_path, story)
 
 
-def test_an_unknown_cluster_and_another_one_are_named(run, kube, namespace, tmp_path) -> None:
+def test_an_unknown_cluster_and_another_one_are_named(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
     async def story(bench: RebalanceBench) -> None:
         await bench.create("lost", clusterName="nobody")
         await bench.until("Pending", "ClusterNotFound", name="lost")

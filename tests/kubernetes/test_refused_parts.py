@@ -45,16 +45,16 @@ def test_a_field_that_pods_do_not_have_is_named_and_what_runs_is_still_looked_af
             assert "spec.template of the BrokerPool" in said["message"]
         generation = (await bench.get(BROKER_POOL, "main"))["metadata"]["generation"]
         assert (await refusal(bench, BROKER_POOL, "main"))["observedGeneration"] == generation
-        patch = {"spec": {"networkPolicy": {"enabled": False}}}
-        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", patch)
+        opened = {"spec": {"networkPolicy": {"enabled": False}}}
+        await bench.kube.patch(LOG_CLUSTER, bench.namespace, "demo", opened)
 
         async def has_seen() -> bool:
             status = (await bench.get(LOG_CLUSTER, "demo"))["status"]
             return bool(status["observedGeneration"] == 2)
 
         await bench.until(has_seen, "one part that is refused holds up no other")
-        patch = {"spec": {"template": {"affinity": None}}}
-        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", patch)
+        mended = {"spec": {"template": {"affinity": None}}}
+        await bench.kube.patch(BROKER_POOL, bench.namespace, "main", mended)
         await bench.until(lambda: bench.condition(BROKER_POOL, "main", "Ready", "True"), "mended")
 
     run(scenario())

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +152,7 @@ def test_the_operator_goes_on_in_one_namespace_without_the_other(
         process = start()
         try:
             for team in place.teams:
-                wait_for(lambda team=team: place.has_service(team))
+                wait_for(partial(place.has_service, team))
             place.take_back()
             # kopf's watch is refused: it ends, and its supervisor starts it again.
             wait_for(lambda: process.poll() is not None)

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from api_fault_proxy import Fault, FaultProxy, is_watch
+from controller_bench import CLUSTER
 from topic_bench import (
-    CLUSTER,
     DEADLINE_S,
     Bench,
     eventually,
@@ -28,6 +28,10 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
 from fairlead_kube.kinds import TOPIC
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
 pytestmark = pytest.mark.kubernetes
 
 TOPICS = int(os.environ.get("FAIRLEAD_TEST_TOPICS", "1000"))
@@ -36,7 +40,7 @@ READY_WITHIN_S = float(os.environ.get("FAIRLEAD_TEST_TOPICS_READY_S", "15"))
 
 
 def test_what_happens_while_a_watch_is_broken_is_made_up_for(
-    run, kube, namespace, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     async def story(world: Bench) -> None:
         await world.create("first")
@@ -69,7 +73,9 @@ def watches_topics(request: Any) -> bool:
     return is_watch(request) and request.path.endswith("/topics")
 
 
-def test_a_silent_controller_shows_in_a_new_topic(run, kube, namespace, tmp_path) -> None:
+def test_a_silent_controller_shows_in_a_new_topic(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
     async def story(world: Bench) -> None:
         world.remote.is_silent = True
         await world.stop_operator()
@@ -83,7 +89,7 @@ def test_a_silent_controller_shows_in_a_new_topic(run, kube, namespace, tmp_path
 
 
 def test_a_restart_finds_what_vanished_and_writes_nothing_else(
-    run, kube, namespace, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     async def story(world: Bench) -> None:
         for name in ("stays", "vanishes", "alone"):
@@ -109,7 +115,11 @@ def test_a_restart_finds_what_vanished_and_writes_nothing_else(
 
 @pytest.mark.slow
 def test_a_thousand_topics_are_ready_soon_and_a_restart_writes_nothing(
-    run, kube, namespace, tmp_path, capsys
+    run: Callable[[Coroutine[Any, Any, Any]], Any],
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "topics.yaml"
     spec = {"clusterName": CLUSTER, "partitions": 3, "replicationFactor": 3}

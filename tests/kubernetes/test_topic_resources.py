@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from controller_bench import CLUSTER
 from topic_bench import (
-    CLUSTER,
     Bench,
     create_over_kafka,
     eventually,
@@ -30,19 +30,25 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LOG_CLUSTER, NAMESPACE, TOPIC
-from fairlead_model.session.calls import AlterReassignmentsCall, ReassignablePartition
+from fairlead_model.session.calls import (
+    AlterReassignmentsCall,
+    GrowableTopic,
+    ReassignablePartition,
+)
 from fairlead_model.session.refusals import RefusalCode
 from fairlead_operator.topics.topic_resource import FINALIZER, mirror_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
+
+    from fairlead_kube.client import KubeClient
 
 pytestmark = pytest.mark.kubernetes
 
 
 def test_a_resource_becomes_a_topic_grows_and_keeps_null_configs(
-    run, kube, namespace, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     async def story(world: Bench) -> None:
         await world.create("orders", topicName="shop.Orders", config={"retention.ms": 5})
@@ -71,7 +77,11 @@ def test_a_resource_becomes_a_topic_grows_and_keeps_null_configs(
 
 @pytest.mark.parametrize("mode", ["--server-side", "--server-side=false"])
 def test_null_means_leave_alone_where_kubectl_passes_it_on(
-    run, kube, namespace, tmp_path, mode
+    run: Callable[[Coroutine[Any, Any, Any]], Any],
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+    mode: str,
 ) -> None:
     async def story(world: Bench) -> None:
         await kubectl_apply(world, tmp_path, mode, {"retention.ms": 5})
@@ -94,7 +104,9 @@ async def kubectl_apply(world: Bench, folder: Path, mode: str, config: dict[str,
     assert await process.wait() == 0
 
 
-def test_what_cannot_be_says_so(run, kube, namespace, tmp_path) -> None:
+def test_what_cannot_be_says_so(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
     async def story(world: Bench) -> None:
         await world.create("six", partitions=6)
         await world.until("six", "Ready")
@@ -122,7 +134,7 @@ def test_what_cannot_be_says_so(run, kube, namespace, tmp_path) -> None:
 
 
 def test_another_replication_factor_holds_whatever_people_do(
-    run, kube, namespace, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     async def story(world: Bench) -> None:
         await world.create("six", partitions=6, replicationFactor=2)
@@ -153,7 +165,9 @@ def test_another_replication_factor_holds_whatever_people_do(
     play(run, kube, namespace, tmp_path, story)
 
 
-def test_the_older_resource_wins_and_the_other_takes_over(run, kube, namespace, tmp_path) -> None:
+def test_the_older_resource_wins_and_the_other_takes_over(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
     async def story(world: Bench) -> None:
         await world.create("a-first", topicName="shared")
         first = await world.until("a-first", "Ready")
@@ -167,7 +181,7 @@ def test_the_older_resource_wins_and_the_other_takes_over(run, kube, namespace, 
 
 
 def test_retained_topics_are_adopted_again_and_deleted_ones_are_not(
-    run, kube, namespace, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     async def story(world: Bench) -> None:
         await world.create("kept")
@@ -192,7 +206,7 @@ def test_retained_topics_are_adopted_again_and_deleted_ones_are_not(
 
 
 def test_a_paused_topic_and_a_paused_cluster_wait_with_changes(
-    run, kube, namespace, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     async def story(world: Bench) -> None:
         await world.create("orders", partitions=3)
@@ -226,7 +240,9 @@ async def says_protected(world: Bench, name: str) -> bool:
     return "DeletionProtected" in str(item["status"])
 
 
-def test_finalizers_fall_with_the_cluster(run, kube, namespace, tmp_path) -> None:
+def test_finalizers_fall_with_the_cluster(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
     async def story(world: Bench) -> None:
         await world.create("held", reclaimPolicy="Delete")
         await world.until("held", "Ready")
@@ -239,7 +255,9 @@ def test_finalizers_fall_with_the_cluster(run, kube, namespace, tmp_path) -> Non
     play(run, kube, namespace, tmp_path, story)
 
 
-def test_topics_made_over_kafka_have_resources_that_follow(run, kube, namespace, tmp_path) -> None:
+def test_topics_made_over_kafka_have_resources_that_follow(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
     async def story(world: Bench) -> None:
         submit = world.remote.controller.submit
         await create_over_kafka(world, "My_Topic")
@@ -248,7 +266,7 @@ def test_topics_made_over_kafka_have_resources_that_follow(run, kube, namespace,
         assert shown["metadata"]["labels"]["fairlead.io/origin"] == "kafka"
         assert shown["spec"]["config"] == {"retention.ms": "7"}
 
-        grow = {"name": "My_Topic", "count": 5, "assignments": None}
+        grow: GrowableTopic = {"name": "My_Topic", "count": 5, "assignments": None}
         await submit(CreatePartitions({"topics": [grow], "validate_only": False}))
         resource = {"resource_type": 2, "name": "My_Topic", "alterations": []}
         alter = {"resources": [resource], "validate_only": False, "incremental": False}
@@ -256,7 +274,9 @@ def test_topics_made_over_kafka_have_resources_that_follow(run, kube, namespace,
         await world.until(name, "Ready", partitions=5)
 
         async def are_followed() -> bool:
-            spec = (await world.get(name))["spec"]
+            found = await world.get(name)
+            assert found is not None
+            spec = found["spec"]
             return (spec["partitions"], spec["config"]) == (5, {})
 
         await eventually(are_followed, lambda: "both changes in the spec")
@@ -293,7 +313,7 @@ async def has_finalizer(world: Bench, name: str) -> bool:
 
 
 @pytest.fixture
-def team(kube, run) -> Iterator[str]:
+def team(kube: KubeClient, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[str]:
     """The namespace of another team."""
     name = f"fairlead-team-{secrets.token_hex(4)}"
     run(kube.create(NAMESPACE, None, {"metadata": {"name": name}}))
@@ -303,7 +323,11 @@ def team(kube, run) -> Iterator[str]:
 
 
 def test_topics_of_another_namespace_come_as_the_cluster_lets_them(
-    run, kube, namespace, team, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any],
+    kube: KubeClient,
+    namespace: str,
+    team: str,
+    tmp_path: Path,
 ) -> None:
     async def let_in(*rules: dict[str, Any]) -> None:
         patch = {"spec": {"topicNamespaces": list(rules)}}
@@ -359,7 +383,11 @@ def test_topics_of_another_namespace_come_as_the_cluster_lets_them(
 
 
 def test_a_namespace_that_is_deleted_takes_its_topics_with_it(
-    run, kube, namespace, team, tmp_path
+    run: Callable[[Coroutine[Any, Any, Any]], Any],
+    kube: KubeClient,
+    namespace: str,
+    team: str,
+    tmp_path: Path,
 ) -> None:
     async def story(world: Bench) -> None:
         await world.stop_operator()

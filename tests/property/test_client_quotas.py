@@ -83,6 +83,8 @@ def test_what_is_taken_back_was_never_used(windows: Windows, amount: int, now_ms
 
 
 NAMES = st.sampled_from([None, "a", "b"])
+Entity = tuple[tuple[str, str | None], ...]
+
 ENTITIES = st.one_of(
     NAMES.map(lambda name: (("user", name),)),
     NAMES.map(lambda name: (("client-id", name),)),
@@ -97,7 +99,9 @@ ASKED = st.sampled_from(["a", "b", "c", ""])
     ASKED,
     ASKED,
 )
-def test_the_most_specific_quota_counts_for_each_key(quotas, user, client_id) -> None:
+def test_the_most_specific_quota_counts_for_each_key(
+    quotas: dict[Entity, dict[str, float]], user: str, client_id: str
+) -> None:
     """DefaultQuotaCallback says it as a list of paths in ZooKeeper, the first of which counts."""
     paths = [
         (f"/config/users/{user}/clients/{client_id}", (user, client_id)),
@@ -111,7 +115,7 @@ def test_the_most_specific_quota_counts_for_each_key(quotas, user, client_id) ->
     ]
     words = {"user": "users", "client-id": "clients", "ip": "ips"}
 
-    def path_of(entity) -> str:
+    def path_of(entity: Entity) -> str:
         parts = [f"{words[kind]}/{'<default>' if name is None else name}" for kind, name in entity]
         return "/config/" + "/".join(parts)
 
@@ -126,7 +130,7 @@ def test_the_most_specific_quota_counts_for_each_key(quotas, user, client_id) ->
 
 
 def test_an_address_of_its_own_counts_before_the_default() -> None:
-    quotas = {
+    quotas: dict[Entity, dict[str, float]] = {
         (("ip", None),): {"connection_creation_rate": 1.0},
         (("ip", "10.0.0.1"),): {"connection_creation_rate": 5.0},
         (("ip", "10.0.0.2"),): {"of a newer release": 5.0},

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from compaction import compact, read_records
@@ -192,8 +193,7 @@ class RoughScenario(Scenario):
         self.disk = disk
         self.directory = open_directory(disk, f"boot {self.boots}")
         self.directory.confirm_start(1)
-        log = self.directory.log("t", 0)
-        assert log is not None
+        log = known_log(self.directory)
         assert log.log_end_offset >= self.model.flushed
         log.reconfigure(CONFIG)
         self.log = log
@@ -208,7 +208,11 @@ def open_directory(disk: SimulatedDisk, boot_id: str = "boot 0") -> LogDirectory
 
 
 # What recovery knows before the topics' settings are known: nothing of compaction.
-COMMON = {"segment_bytes": 1_500, "index_interval_bytes": 300, "segment_index_bytes": 200}
+COMMON: dict[str, Any] = {
+    "segment_bytes": 1_500,
+    "index_interval_bytes": 300,
+    "segment_index_bytes": 200,
+}
 
 
 def check(log: Log, model: Model, now_ms: int, *, is_clean_to: int) -> None:
@@ -234,6 +238,12 @@ def check(log: Log, model: Model, now_ms: int, *, is_clean_to: int) -> None:
     assert len(keys_in_clean_part) == len(set(keys_in_clean_part)), "a key is there twice"
 
 
+def known_log(directory: LogDirectory) -> Log:
+    log = directory.log("t", 0)
+    assert log is not None
+    return log
+
+
 def check_producers(log: Log, model: Model) -> None:
     """A retry of each producer's last batch is still known."""
     for producer_id, sequence in model.producers.items():
@@ -255,8 +265,7 @@ def test_the_last_value_of_every_key_stays(seed: int) -> None:
     end, first_dirty = scenario.log.log_end_offset, scenario.log.first_dirty_offset
     scenario.directory.write_checkpoints()
     directory = open_directory(scenario.disk.after_kill())
-    log = directory.log("t", 0)
-    assert log is not None
+    log = known_log(directory)
     assert log.log_end_offset == end
     assert log.first_dirty_offset == first_dirty
     check(log, scenario.model, scenario.now_ms, is_clean_to=first_dirty)
@@ -327,8 +336,7 @@ def test_a_crash_at_every_step_of_a_cleaning_loses_nothing(seed: int, has_power:
                 crashed = crashed.after_kill() if has_power else crashed.after_power_cut(random)
             crashed.cut_before = -1
             directory = open_directory(crashed)
-            log = directory.log("t", 0)
-            assert log is not None
+            log = known_log(directory)
             assert log.log_end_offset == scenario.model.flushed
             check(log, scenario.model, scenario.now_ms, is_clean_to=0)
             check_producers(log, scenario.model)

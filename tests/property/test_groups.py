@@ -142,12 +142,16 @@ class Walk:
             assert error is ErrorCode.NON_EMPTY_GROUP
             assert not effects.writes
 
+    def keep(self, member_id: str) -> None:
+        """Know a member from now on, if it is new."""
+        if all(known != member_id for known, _ in self.known):
+            member = self.driver.group.members.get(member_id)
+            self.known.append((member_id, None if member is None else member.group_instance_id))
+
     def learn(self) -> None:
         for waiter, answer in self.driver.answers.items():
-            is_new = isinstance(answer, JoinResult) and answer.member_id
-            if is_new and all(known != answer.member_id for known, _ in self.known):
-                member = self.driver.group.members.get(answer.member_id)
-                self.known.append((answer.member_id, member and member.group_instance_id))
+            if isinstance(answer, JoinResult) and answer.member_id:
+                self.keep(answer.member_id)
             if isinstance(answer, SyncResult) and answer.error is ErrorCode.NONE:
                 generation, member_id = self.synced[waiter]
                 sent = self.assigned[generation].get(member_id)

@@ -10,6 +10,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compaction import compact
@@ -89,7 +90,7 @@ class Story:
             )
             for delta in range(count)
         ]
-        producer = {}
+        producer: dict[str, Any] = {}
         if producer_id > 0:
             producer = {
                 "producer_id": producer_id,

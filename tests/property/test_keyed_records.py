@@ -1,6 +1,7 @@
 """The fast walk of compaction against the decoder of whole records, and against garbage."""
 
 from contextlib import suppress
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS, st.sampled_from(list(Codec)), st.integers(-(2**44), 2**62))
-def test_it_finds_what_the_decoder_finds(rows: list, codec: Codec, shift_ms: int) -> None:
+def test_it_finds_what_the_decoder_finds(rows: list[Any], codec: Codec, shift_ms: int) -> None:
     offset, records = 0, []
     for step, timestamp, key, value, headers in rows:
         offset += step
@@ -63,7 +64,9 @@ def test_garbage_is_refused_and_nothing_else_happens(body: bytes, count: int) ->
 
 
 @given(RECORDS, st.integers(0, 2_000), st.integers(0, 255))
-def test_a_changed_byte_is_refused_or_read_within_bounds(rows: list, at: int, byte: int) -> None:
+def test_a_changed_byte_is_refused_or_read_within_bounds(
+    rows: list[Any], at: int, byte: int
+) -> None:
     records = [Record(n, row[1], row[2], row[3]) for n, row in enumerate(rows)]
     body = bytearray(bytes(record_batch(*records))[61:])
     body[at % len(body)] = byte

@@ -5,7 +5,7 @@ The rules are at the top of `fairlead_model.session.session_protocol` and of the
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 from hypothesis import given
@@ -39,6 +39,9 @@ from fairlead_model.security.acl import AclBinding, Operation, PatternType, Perm
 from fairlead_model.session.calls import Method
 from fairlead_model.session.session_messages import pack_message, unpack_message
 from fairlead_model.topic import TopicHeader, TopicState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TOPIC_ID = TopicId(b"t" * 16)
 ANYTHING = st.recursive(
@@ -360,12 +363,13 @@ def test_lines_of_an_older_release_are_read_with_defaults(key: str, data: st.Dat
     older = {name: value for name, value in record.items() if name not in missing}
     value, unknown = lines.parse_line_of_any_release(key, lines.dump_line(older), build)
     assert unknown == {}
-    again = {
+    writers: dict[str, Callable[[Any], str]] = {
         "broker/1": lines.broker_line,
         "counters": lines.counters_line,
         "features": lines.features_line,
         "intent/a": lines.intent_line,
         "topic/x": lines.header_line,
         "partition/x/0": lines.partition_line,
-    }[key](value)
+    }
+    again = writers[key](value)
     assert lines.read_line(again).items() >= older.items()

@@ -5,8 +5,9 @@ reader goes on fetch by fetch among the cleanings, and what a crash may leave of
 no difference to what the log knows of its producers.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from compaction import compact
@@ -25,7 +26,7 @@ from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.producers.producer_state import ProducerState
 from fairlead_wire.records import ControlType, Record, decode_batch, iter_batches
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "cleanup_policy": frozenset({"compact"}),
     "segment_bytes": 600,
     "index_interval_bytes": 150,
@@ -61,7 +62,7 @@ class Reader:
         self._topic = topic
         self._sent: Fetch | None = None
         self.offset = topic.log.log_start_offset
-        self.found: dict[bytes, bytes] = {}
+        self.found: dict[bytes | None, bytes | None] = {}
 
     def fetch(self) -> bool:
         """Ask for what comes next; False if nothing does."""
@@ -243,7 +244,7 @@ class CompactedTopic:
             if each.offset < self.stable_offset and self.is_committed(each.offset)
         }
 
-    def found(self) -> dict[bytes, bytes]:
+    def found(self) -> dict[bytes | None, bytes | None]:
         """What a consumer of committed records ends with, fetch by fetch."""
         reader = Reader(self)
         while reader.fetch():
@@ -257,6 +258,7 @@ STEPS = [
     *[CompactedTopic.roll, CompactedTopic.clean, CompactedTopic.clean, CompactedTopic.restart],
     *[CompactedTopic.fetch, CompactedTopic.fetch, CompactedTopic.wait],
 ]
+Step = tuple[Callable[[CompactedTopic, int], None], int]
 STORIES = st.lists(
     st.tuples(st.sampled_from(STEPS), st.integers(0, 10_000)), min_size=50, max_size=80
 )
@@ -277,7 +279,9 @@ A_MARKER_FOR_A_FORGOTTEN_PRODUCER = [
 @example(steps=A_MARKER_FOR_A_FORGOTTEN_PRODUCER)
 @given(steps=STORIES)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_each_key_has_its_last_committed_value(steps: list) -> None:
+def test_each_key_has_its_last_committed_value(
+    steps: list[Step],
+) -> None:
     topic = CompactedTopic()
     try:
         for act, choice in steps:

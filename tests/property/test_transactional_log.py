@@ -198,6 +198,7 @@ class Story:
                 end_offset=self.leader.log_end_offset,
                 minimum_one_batch=True,
             ).records
+            assert piece is not None
             content = self.leader.disk.pread(piece.file.read_fd, piece.length, piece.position)
             follower.append_as_follower(memoryview(content), now_ms=self.now_ms, leader_epoch=0)
         self.commit(choice)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import operator
 import os
 import random
 import tracemalloc
@@ -11,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import kio.index
 import kio.serial
@@ -49,6 +50,13 @@ OWN_FIELDS = frozenset(
 SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "3"))
 
 Choose = Callable[[tuple[Any, ...]], Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def remembered(function: Callable[P, R]) -> Callable[P, R]:
+    """`cache`, but for its types: for mypy, classes whose instances compare are not hashable."""
+    return typing.cast("Callable[P, R]", cache(function))
 
 
 def title(message: type[Message]) -> str:
@@ -70,8 +78,8 @@ def in_every_version(message: type[Message], check: Callable[[type[Message], int
     return made
 
 
-@cache
-def hints(struct: type[WireStruct]) -> dict[str, Any]:
+@remembered
+def hints(struct: type[Any]) -> dict[str, Any]:
     types_by_name = typing.get_type_hints(struct)
     return {each.name: types_by_name[each.name] for each in dataclasses.fields(struct)}
 
@@ -108,14 +116,14 @@ def build_value(hint: Any, choose: Choose, left_out: frozenset[str]) -> Any:
     return choose(values[hint])
 
 
-@cache
+@remembered
 def fields_left_out(message: type[Message], version: int) -> frozenset[str]:
     """The fields that the version refuses to carry, as the encoder names them."""
     refused: set[str] = set()
     # Between them, the second and the last choice differ from every default.
     for index in (1, -1):
         while True:
-            full = build(message, lambda values, at=index: values[at], frozenset(refused))
+            full = build(message, operator.itemgetter(index), frozenset(refused))
             try:
                 full.encode(version)
                 break
@@ -194,7 +202,7 @@ def agrees_with_kio(message: type[Message], version: int) -> bool:
     return True
 
 
-@cache
+@remembered
 def kafka_python_packages() -> list[types.ModuleType]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It reads its schemas by a deprecated function.

@@ -29,7 +29,7 @@ from reshape_run import ReshapeRun  # noqa: E402
 from reshape_topics import create_topics  # noqa: E402
 from reshaped_cluster import LocalProcesses  # noqa: E402
 
-NUMBERED = {}, NumberedLoad, Progress
+NUMBERED: tuple[dict[str, str], type[NumberedLoad], type[Progress]] = {}, NumberedLoad, Progress
 KEYED = COMPACTED, KeyedLoad, KeyedProgress
 """Configs of topics, who writes them, and what readers have to find."""
 

@@ -65,6 +65,7 @@ def test_five_hundred_polls_cost_little_wherever_the_leader_is(make_cluster: Any
             while selector.get_map():
                 assert time.monotonic() < deadline, f"{len(selector.get_map())} have no answer"
                 for key, _ in selector.select(1):
+                    assert isinstance(key.fileobj, socket.socket)
                     answer = key.fileobj.recv(4096)
                     assert answer.startswith(b"HTTP/1.1 200") and b'"value":"x"' in answer
                     selector.unregister(key.fileobj)

@@ -188,7 +188,7 @@ def test_records_of_a_batch_are_told_of_by_their_ids(
     assert failures == {"b": 422, "d": 40402, "e": 422}
     messages = read_topic(rest_cluster.bootstrap, topic, 3, 2)
     assert [(each.key(), each.value()) for each in messages] == [(None, b'{"b":1}'), (b"k", None)]
-    for bad in (
+    unusable: tuple[dict[str, Any], ...] = (
         {},
         {"entries": None},
         {"entries": []},
@@ -197,7 +197,8 @@ def test_records_of_a_batch_are_told_of_by_their_ids(
         {"entries": [{"id": ""}]},
         {"entries": [{"id": "x" * 81}]},
         {"entries": [{"value": None}]},
-    ):
+    )
+    for bad in unusable:
         problem = client.post(path, bad)
         assert (problem.status, problem.json["error_code"]) == (422, 42208), bad
     none = client.post(path.replace(topic, "nowhere"), {"entries": [{"id": "a"}]})

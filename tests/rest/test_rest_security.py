@@ -4,7 +4,7 @@ import http.client
 import ssl
 import threading
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -24,6 +24,9 @@ from confluent_kafka.admin import (
 from rest_client import V2_JSON, Reply, RestClient
 from secure_listener import Certificates
 from waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 V2 = "application/vnd.kafka.v2+json"
 PASSWORDS = {"ada": "right", "bob": "secret", "eve": "evil"}
@@ -118,7 +121,7 @@ def test_what_is_forbidden_looks_like_what_is_not_there(connect: Any, topic: str
     eve = connect("eve")
     missing = topic[:-1] + "_"
     records = {"records": [{"value": 1}]}
-    for ask in (
+    asks: tuple[Callable[[str], Any], ...] = (
         lambda name: eve.get(f"{eve.v3}/topics/{name}"),
         lambda name: eve.get(f"{eve.v3}/topics/{name}/partitions"),
         lambda name: eve.get(f"{eve.v3}/topics/{name}/configs"),
@@ -131,7 +134,8 @@ def test_what_is_forbidden_looks_like_what_is_not_there(connect: Any, topic: str
         lambda name: eve.get(f"{eve.v3}/consumer-groups/{name}"),
         lambda name: eve.get(f"{eve.v3}/consumer-groups/{name}/lags"),
         lambda name: eve.post(f"/consumers/{name}", {}, content_type=V2),
-    ):
+    )
+    for ask in asks:
         forbidden, unknown = ask(topic), ask(missing)
         assert same(forbidden, unknown, topic, missing), (forbidden, unknown)
         assert b"40301" in forbidden.body, forbidden

@@ -20,13 +20,17 @@ from fairlead_broker.tasks import cleaner
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.mutation import Change
+
     Patch = pytest.MonkeyPatch
 
 pytestmark = SIMULATED_MUTANTS.marks
 MUTANTS = Mutants()
 
 
-def mutant(*only: str, **settings: Any) -> Any:
+def mutant(*only: str, **settings: Any) -> Callable[[Change], Change]:
     return MUTANTS.register(*only, is_compacting=True, **settings)
 
 

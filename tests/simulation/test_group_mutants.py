@@ -64,7 +64,7 @@ def forgets_to_count_what_a_member_is_given(patch: Patch) -> None:
 def answers_syncs_before_the_write_is_committed(patch: Patch) -> None:
     sync = ClassicGroup.sync
 
-    def answer(self: ClassicGroup, request: Any, waiter: Any, **times: int) -> Effects:
+    def answer(self: ClassicGroup, request: Any, waiter: Any, **times: Any) -> Effects:
         effects = sync(self, request, waiter, **times)
         for write in effects.writes:
             effects.replies += self.written(write, ErrorCode.NONE, **times).replies
@@ -77,7 +77,7 @@ def answers_syncs_before_the_write_is_committed(patch: Patch) -> None:
 def acknowledges_commits_before_they_are_committed(patch: Patch) -> None:
     add = Shard.add
 
-    def add_and_answer(self: Shard, write: Any) -> bool:
+    def add_and_answer(self: Shard[Any], write: Any) -> bool:
         if isinstance(write, OffsetsWrite):
             write._finish(ErrorCode.NONE)
         return add(self, write)
@@ -101,7 +101,7 @@ def answers_a_static_member_before_its_new_id_is_committed(patch: Patch) -> None
 def shows_offsets_before_they_are_committed(patch: Patch) -> None:
     add = Shard.add
 
-    def add_and_show(self: Shard, write: Any) -> bool:
+    def add_and_show(self: Shard[Any], write: Any) -> bool:
         if isinstance(write, OffsetsWrite):
             for name, partition, value in write.offsets:
                 write.group.offsets.committed(name, partition, value)
@@ -136,7 +136,7 @@ def fails_nobody_when_it_is_deposed(patch: Patch) -> None:
     """What waits is acknowledged instead."""
     fail_waiting = Shard.fail_waiting
 
-    def succeed(self: Shard, code: ErrorCode) -> None:
+    def succeed(self: Shard[Any], code: ErrorCode) -> None:
         for appended in self._appended:
             for write in appended.writes:
                 write.committed()
@@ -223,7 +223,7 @@ def deletes_groups_that_have_members(patch: Patch) -> None:
 def checks_no_generation_of_commits(patch: Patch) -> None:
     check_commit = ClassicGroup.check_commit
 
-    def check(self: ClassicGroup, member_id: str, _: int, instance: Any, **times: int) -> Any:
+    def check(self: ClassicGroup, member_id: str, _: int, instance: Any, **times: Any) -> Any:
         return check_commit(self, member_id, self.generation_id, instance, **times)
 
     patch.setattr(ClassicGroup, "check_commit", check)
@@ -233,7 +233,7 @@ def checks_no_generation_of_commits(patch: Patch) -> None:
 def checks_no_members_of_commits(patch: Patch) -> None:
     check_commit = ClassicGroup.check_commit
 
-    def check(self: ClassicGroup, *arguments: Any, **times: int) -> ErrorCode:
+    def check(self: ClassicGroup, *arguments: Any, **times: Any) -> ErrorCode:
         code = check_commit(self, *arguments, **times)
         return ErrorCode.NONE if code is ErrorCode.UNKNOWN_MEMBER_ID else code
 
@@ -328,7 +328,7 @@ def forgets_the_record_of_an_empty_group(patch: Patch) -> None:
 def never_writes_a_failed_record_again(patch: Patch) -> None:
     written = Rebalance.written
 
-    def written_once(self: Rebalance, write: Any, error: ErrorCode, **times: int) -> Effects:
+    def written_once(self: Rebalance, write: Any, error: ErrorCode, **times: Any) -> Effects:
         effects = written(self, write, error, **times)
         self._rewrite_at_ms = None
         return effects

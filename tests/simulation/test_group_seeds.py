@@ -77,7 +77,8 @@ def test_the_order_of_hashes_does_not_matter() -> None:
         subprocess.run(
             [sys.executable, "-c", script],
             cwd=Path(__file__).parent,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
+            env=os.environ
+            | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f".{os.pathsep}../support"},
             capture_output=True,
             text=True,
             check=True,

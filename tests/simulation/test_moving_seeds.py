@@ -19,7 +19,8 @@ from fairlead_broker.local_replicas import LocalReplicas
 from fairlead_controller.decisions import config_changes, ordered_fencing, unregistration
 from fairlead_controller.decisions.reassignment import progress, steps
 from fairlead_controller.decisions.reassignment.planning import Holdings
-from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.reassignment.steps import finished
+from fairlead_controller.decisions.state import ControllerState, initial_state
 from fairlead_controller.decisions.tables import loading
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def shrinks_before_in_sync(patch: Patch) -> None:
 
 @mutant(*MOVES, has_moves=True)
 def forgets_removed_replicas_before_they_confirm(patch: Patch) -> None:
-    finish = progress.finished
+    finish = finished
 
     def finish_for_good(partition: PartitionRegistration, is_electable: Any) -> Any:
         shape = finish(partition, is_electable)
@@ -151,7 +152,7 @@ def confirms_a_removal_and_keeps_the_data(patch: Patch) -> None:
 @mutant(*MOVES, "kill_controller", has_moves=True)
 def forgets_the_cordon(patch: Patch) -> None:
     """A controller that takes over does not read the orders."""
-    begin = loading.initial_state
+    begin = initial_state
 
     def begin_without(*arguments: Any, **more: Any) -> Any:
         return replace(begin(*arguments, **more), cordoned=frozenset())
@@ -167,7 +168,7 @@ def moves_replicas_to_cordoned_brokers(patch: Patch) -> None:
 @mutant(*CORDONS, "kill_controller", has_moves=True, fault_pause_s=0.3)
 def forgets_which_brokers_are_cordoned(patch: Patch) -> None:
     """A controller that takes over does not read what its predecessor was told."""
-    begin = loading.initial_state
+    begin = initial_state
 
     def begin_without(*arguments: Any, **more: Any) -> Any:
         return replace(begin(*arguments, **more), shut=frozenset())
@@ -195,7 +196,7 @@ def leaves_fenced_brokers_where_they_are(patch: Patch) -> None:
 @mutant("fence", "unfence", "kill_controller", has_moves=True, fault_pause_s=0.3)
 def forgets_who_is_fenced(patch: Patch) -> None:
     """A controller that takes over does not read the orders."""
-    begin = loading.initial_state
+    begin = initial_state
 
     def begin_without(*arguments: Any, **more: Any) -> Any:
         return replace(begin(*arguments, **more), ordered_out=frozenset())

@@ -20,6 +20,7 @@ from fairlead_broker.handlers.records import follower_fetch, produce
 from fairlead_broker.local_replicas import LocalReplicas
 from fairlead_broker.log.producers import producer_snapshot
 from fairlead_broker.replication import partition as partition_module
+from fairlead_broker.replication.follower_log import append_from_leader
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.isr import CommittedIsr
 from fairlead_broker.replication.leader_state import LeaderState
@@ -37,6 +38,8 @@ from fairlead_controller.decisions import (
     registration,
 )
 from fairlead_controller.decisions import leader_election as election
+from fairlead_controller.decisions.clean_return import clean_return
+from fairlead_controller.decisions.membership import members_without
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.table_plan import WritePlan
 from fairlead_controller.stores.committer import Committer
@@ -94,7 +97,7 @@ def checks_no_leader_epochs(patch: Patch) -> None:
     hundreds of seeds bring about: where logs part is looked at besides."""
     patch.setattr(broker, "check_leader_epoch", lambda *_: None)
     patch.setattr(follower_fetch, "_is_lost", lambda followed: followed.partition.leader is None)
-    on_fetched, append = FollowerState.on_fetched, partition_module.append_from_leader
+    on_fetched, append = FollowerState.on_fetched, append_from_leader
 
     def believing(self: FollowerState, log: Any, reply: Any) -> Any:
         position = reply.position._replace(current_leader_epoch=self.leader_epoch)
@@ -263,7 +266,7 @@ def counts_an_unclean_replica_as_in_sync(patch: Patch) -> None:
 
 @mutant()
 def trusts_the_marker_of_a_clean_stop_only(patch: Patch) -> None:
-    judge = registration.clean_return
+    judge = clean_return
 
     def judge_marker(known: Any, asking: Any) -> tuple[bool, str]:
         is_clean, why = judge(known, asking)
@@ -275,7 +278,7 @@ def trusts_the_marker_of_a_clean_stop_only(patch: Patch) -> None:
 @mutant()
 def keeps_the_last_replica_though_it_is_unclean(patch: Patch) -> None:
     """A second, clean restart would launder it."""
-    without = leadership.members_without
+    without = members_without
 
     def keep_last(partition: Any, leaving: int, *, is_unclean: bool) -> Any:
         is_last = partition.isr == (leaving,)

@@ -13,7 +13,6 @@ from simulator import outage_stories as stories
 from simulator.mutation import Mutants
 from simulator.world import Options, World, run_seed, tell
 
-from fairlead_broker import broker_process
 from fairlead_broker.replication import reign
 from fairlead_broker.replication.isr import CommittedIsr
 from fairlead_broker.replication.leader_state import LeaderState
@@ -87,7 +86,7 @@ def takes_the_checkpoint_for_all_that_is_committed(patch: Patch) -> None:
 
 @mutant(story=stories.a_leader_is_killed_twice)
 def waits_for_a_controller_in_any_case(patch: Patch) -> None:
-    patch.setattr(broker_process, "resumption_problem", lambda *_: "nobody may")
+    patch.setattr(resumption, "resumption_problem", lambda *_: "nobody may")
 
 
 @pytest.mark.skipif(not SIMULATED_MUTANTS.is_done(), reason="a part of the proofs: make proofs")

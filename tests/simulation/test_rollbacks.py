@@ -19,6 +19,7 @@ from fairlead_controller.decisions.tables.history import MetadataHistory
 from fairlead_controller.decisions.tables.stored_table import HighestSeen
 from fairlead_controller.sessions import hearing
 from fairlead_controller.stores import committer
+from fairlead_controller.stores.metadata_store import TableTouchedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -139,7 +140,7 @@ def jumps_no_further_than_the_last_time(patch: Patch) -> None:
 
 @mutant(story=stories.a_table_goes_back_under_a_controller)
 def takes_an_older_table_for_a_touched_one(patch: Patch) -> None:
-    patch.setattr(committer, "StoreRolledBackError", committer.TableTouchedError)
+    patch.setattr(committer, "StoreRolledBackError", TableTouchedError)
 
 
 @SIMULATED_MUTANTS.mark

@@ -6,9 +6,11 @@ consume all the time.
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 from simulator import stories
+from simulator.control_plane import ControllerHost
 from simulator.memory_log import MemoryLog
 from simulator.opening import PLAIN
 from simulator.records import encode_batch
@@ -17,7 +19,7 @@ from simulator.world import World, tell
 CONTROLLERS = ["controller-0", "controller-1"]
 
 
-def controller_of(world: World):
+def controller_of(world: World) -> ControllerHost:
     return next(each for each in world.controllers.values() if each.is_running)
 
 
@@ -129,9 +131,9 @@ def test_a_leader_that_stops_just_before_a_heartbeat_wakes_as_nobody_sooner() ->
         old.resume()
         await world.until(lambda: old.broker_id in world.record(1).isr)
         await world.progress(1)
-        running = world.leader(1).running
-        assert running is not None
-        kept = {entry.value for entry in running.partitions[world.key(1)].log.entries}
+        memory_log = world.leader(1).log(world.key(1))
+        assert isinstance(memory_log, MemoryLog)
+        kept = {entry.value for entry in memory_log.entries}
         for producer in world.producers:
             if producer.key == world.key(1) and producer.acks == 1:
                 assert producer.acknowledged
@@ -281,7 +283,9 @@ def test_a_second_restart_launders_nothing() -> None:
     ],
     ids=lambda story: story.__name__,
 )
-def test_what_hardly_ever_happens_breaks_nothing(story) -> None:
+def test_what_hardly_ever_happens_breaks_nothing(
+    story: Callable[[World], Awaitable[None]],
+) -> None:
     tell(story)
 
 
@@ -311,6 +315,7 @@ def test_a_broker_that_comes_back_with_another_ones_disk_counts_for_nothing() ->
         one.lose_disk()
         for key, log in disk.logs.items():
             copy = one.make_log(key, log.topic)
+            assert isinstance(copy, MemoryLog) and isinstance(log, MemoryLog)
             copy.base_offset = copy.log_start_offset = log.base_offset
             middle = log.batch_start(log.base_offset + len(log.entries) // 2)
             copy.entries = log.entries[: middle - log.base_offset]

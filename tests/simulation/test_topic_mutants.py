@@ -12,6 +12,7 @@ from simulator.mutation import Mutants
 from fairlead_broker.local_replicas import LocalReplicas
 from fairlead_broker.log.producers.producer_state import ProducerState
 from fairlead_broker.replication import partition as partition_module
+from fairlead_broker.replication.follower_log import append_from_leader
 from fairlead_broker.replication.follower_state import FollowerState
 from fairlead_broker.replication.partition import Partition
 from fairlead_broker.replication.wake_guard import WakeGuard
@@ -131,7 +132,7 @@ def never_starts_over(patch: Patch) -> None:
 @mutant()
 def starts_over_at_the_leaders_end(patch: Patch) -> None:
     """It would forget what its leader has not."""
-    append = partition_module.append_from_leader
+    append = append_from_leader
 
     def append_and_forget(log: Any, *arguments: Any, **settings: Any) -> int:
         high_watermark = append(log, *arguments, **settings)

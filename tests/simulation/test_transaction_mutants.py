@@ -12,6 +12,7 @@ from proofs import SIMULATED_MUTANTS
 from simulator.first_seeds import seeds_to_try
 from transaction_simulator.world import LONELY, Options, SimulationFailed, run_seed
 
+from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.transaction import transactional_id
 from fairlead_broker.transaction.transaction_types import (
     COMPLETED,
@@ -61,8 +62,9 @@ def sends_markers_before_the_decision_is_durable(patch: Patch) -> None:
     def send(self: TransactionalId, waiter: Any, **details: Any) -> Effects:
         effects = prepare(self, waiter, **details)
         transition = effects.transition
-        if transition is not None:
-            before, self.metadata = self.metadata, transition.metadata
+        if transition is not None and transition.metadata is not None:
+            before = self.metadata
+            self.metadata = transition.metadata
             if self.metadata.partitions:
                 effects.ending = self._end_decided(now_ms=0).ending
             self.metadata = before
@@ -100,7 +102,7 @@ def takes_two_transitions_at_a_time(patch: Patch) -> None:
 
 @mutant()
 def puts_the_epoch_of_the_data_into_markers_of_version_2(patch: Patch) -> None:
-    marker = transactional_id.EndMarker
+    marker = EndMarker
 
     def with_old_epoch(producer_id: int, epoch: int, coordinator: int, **more: Any) -> Any:
         older = epoch - (more["transaction_version"] >= 2)

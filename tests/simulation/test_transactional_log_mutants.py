@@ -26,13 +26,17 @@ from fairlead_broker.transaction.transactional_id import TransactionalId
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.mutation import Change
+
     Patch = pytest.MonkeyPatch
 
 pytestmark = SIMULATED_MUTANTS.marks
 MUTANTS = Mutants()
 
 
-def mutant(*only: str, **settings: Any) -> Any:
+def mutant(*only: str, **settings: Any) -> Callable[[Change], Change]:
     return MUTANTS.register(*only, has_transactions=True, **settings)
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from simulator.world import Options, World
 
 from fairlead_controller.decisions.what_if import Forecast, forecast_loss, is_below
 
+if TYPE_CHECKING:
+    from fairlead_controller.controller import Controller
+
 STATES_A_SEED = 5
 
 
-def controller_of(world: World):
-    return next(each for each in world.controllers.values() if each.is_running).controller
+def controller_of(world: World) -> Controller:
+    controller = next(each for each in world.controllers.values() if each.is_running).controller
+    assert controller is not None
+    return controller
 
 
 async def die(world: World, lost: list[int]) -> None:
@@ -69,11 +75,11 @@ def test_what_was_foretold_happens(seed: int) -> None:
             forecast = forecast_loss(controller_of(world).committed, lost)
             await die(world, lost)
             compare(world, forecast)
-            for each in forecast.partitions:
+            for partition in forecast.partitions:
                 kinds.update(
                     name
                     for name in ("loses_leader", "falls_below_minimum", "loses_last_copy")
-                    if getattr(each, name)
+                    if getattr(partition, name)
                 )
             await bring_back(world)
 

@@ -16,7 +16,7 @@ from simulator.ensemble import SESSION_S, Ensemble
 from simulator.mutation import Mutants
 from simulator.world import Options, SimulationFailed, World, run_seed, tell
 
-from fairlead_controller.stores import zookeeper
+from fairlead_controller.stores import zookeeper, zookeeper_multis
 from fairlead_controller.stores.metadata_store import WriteOutcome, WriteResult
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_multis import Fence, PlannedWrite
@@ -113,7 +113,7 @@ def writes_past_the_fence(patch: Patch) -> None:
 
 @mutant("store_doubtful", "kill", "pause", fault_pause_s=0.4, has_zookeeper=True)
 def writes_a_table_whatever_its_version(patch: Patch) -> None:
-    plan_write = zookeeper.plan_write
+    plan_write = zookeeper_multis.plan_write
 
     def plan_any(*arguments: Any) -> PlannedWrite:
         plan = plan_write(*arguments)

@@ -12,7 +12,7 @@ Each fault befalls it once, and leaves a file in the folder MARKS:
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,17 @@ class DyingWriter(ExactlyOnceStreamWriter):
                 signal_all(signal.SIGKILL)
             return end(client, ends, is_commit=is_commit)
 
-        BatchCommit._carry_out = dying_carry_out
-        TransactionClient.end = dying_end
+        # Two of the product's methods do otherwise for as long as this commit lasts.
+        self._replace(dying_carry_out, dying_end)
         try:
             super().commit(messages, batchId)
         finally:
-            BatchCommit._carry_out, TransactionClient.end = carry_out, end
+            self._replace(carry_out, end)
+
+    @staticmethod
+    def _replace(carry_out: Callable[..., Any], end: Callable[..., Any]) -> None:
+        setattr(BatchCommit, "_carry_out", carry_out)  # noqa: B010
+        setattr(TransactionClient, "end", end)  # noqa: B010
 
 
 class DyingSink(FairleadDataSource):

@@ -10,6 +10,7 @@ import signal
 import struct
 from collections import Counter
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,7 @@ def start(topics: Topics, tmp_path: Path) -> Iterator[Callable[..., SparkDriver]
     for name in ("origin", "target"):
         topics.delete(name)
         wait_until(
-            lambda name=name: name not in topics.admin.list_topics(timeout=10).topics,
+            partial(is_gone, topics, name),
             f"{name} is still there",
         )
 
@@ -262,6 +263,14 @@ def written(bootstrap: str, topic: str) -> int:
     return sum(high for _, high in ends)
 
 
+def has_more(bootstrap: str, count: int) -> bool:
+    return written(bootstrap, "target") > count
+
+
+def is_gone(topics: Topics, name: str) -> bool:
+    return name not in topics.admin.list_topics(timeout=10).topics
+
+
 def wait_while_active(query: StreamingQuery, condition: Callable[[], bool], what: str) -> None:
     """Until a condition holds; a query that has failed is not waited for."""
 
@@ -339,7 +348,7 @@ def test_brokers_that_die_or_freeze_under_the_sink_cost_no_row_and_double_none(
             committed += fill(cluster.bootstrap, "origin", ROWS_A_FAULT, since=since)
             wait_while_active(
                 query,
-                lambda before=before: written(cluster.bootstrap, "target") > before,
+                partial(has_more, cluster.bootstrap, before),
                 "no row is written",
             )
             fail_broker(cluster, number, role, str(query.id))
@@ -431,7 +440,7 @@ def halting_sink() -> type[FairleadDataSource]:
                     raise SinkError("the driver dies")
                 return carry_out(driver, step)
 
-            BatchCommit._carry_out = halt  # type: ignore[method-assign]
+            BatchCommit._carry_out = halt  # type: ignore[method-assign, assignment]
             try:
                 super().commit(messages)
             finally:

@@ -36,6 +36,7 @@ class Query:
     """A checkpoint and the reader of the run that uses it."""
 
     opened: ClassVar[list["Query"]] = []
+    reader: FairleadStreamReader
 
     def __init__(self, bootstrap: str, topic: str = "", **options: str) -> None:
         self._options = {
@@ -146,7 +147,8 @@ def test_available_now_ends_at_what_there_was(topics: Topics) -> None:
     topics.grow("now", 3)
     query.run()
     assert sorted(query.values) == list(range(100))
-    assert query.reader.reportLatestOffset()["now"]["0"] == 100
+    latest = query.reader.reportLatestOffset()
+    assert latest is not None and latest["now"]["0"] == 100
     query.start_run()
     query.run()
     assert sorted(query.values) == list(range(200))

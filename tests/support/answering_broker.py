@@ -46,4 +46,8 @@ def _serve(server: socket.socket, replies: Mapping[ApiKey, Any]) -> None:
                 header.correlation_id,
                 replies[ApiKey(header.api_key)],
             )
-            connection.sendall(b"".join(bytes(part) for part in reply))
+            for part in reply:
+                assert isinstance(part, bytes | bytearray | memoryview), (
+                    "records in a file are not answered here"
+                )
+                connection.sendall(part)

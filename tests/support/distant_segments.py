@@ -27,7 +27,7 @@ class DistantRecords:
         self._end_offset = end_offset
         self._is_lost = False
         self.transfer: Transfer | None = None
-        log.read = self  # type: ignore[method-assign,assignment]
+        log.read = self  # type: ignore[method-assign]
 
     def __call__(self, offset: int, max_bytes: int, **options: Any) -> ReadResult:
         if offset >= self._end_offset:

@@ -120,7 +120,7 @@ class FakeAdminServer:
             return web.json_response({"intents": []})
         if path.endswith("/users"):
             return web.json_response({"results": {}})
-        body = await request.json() if request.can_read_body else None
+        body: Any = await request.json() if request.can_read_body else None
         if admin.refusal is not None:
             status, message = admin.refusal
             return web.json_response({"message": message}, status=status)

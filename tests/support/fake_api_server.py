@@ -51,7 +51,7 @@ class FakeApiServer:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
-        assert site._server is not None
+        assert isinstance(site._server, asyncio.Server)
         self._port = site._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -85,7 +85,7 @@ class FakeApiServer:
         metadata = manifest["metadata"]
         self.version += 1
         uid = f"uid-{self.version}" if old is None else old["metadata"]["uid"]
-        stamps = {"resourceVersion": str(self.version), "uid": uid, "managedFields": []}
+        stamps: Manifest = {"resourceVersion": str(self.version), "uid": uid, "managedFields": []}
         manifest = {**manifest, "metadata": {**metadata, **stamps}}
         self.objects.setdefault(path, {})[metadata["name"]] = manifest
         await self._tell(path, "ADDED" if old is None else "MODIFIED", manifest)

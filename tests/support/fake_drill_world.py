@@ -46,7 +46,7 @@ def spec_of(**spec: Any) -> FailoverDrillSpec:
 
 
 def agent(phase: str, since_ms: int = 0, run: AgentRun | None = None, **more: Any) -> AgentState:
-    fields = {"is_well": True, "problem": "", "partitions": {}} | more
+    fields: dict[str, Any] = {"is_well": True, "problem": "", "partitions": {}} | more
     return AgentState(phase=phase, since_ms=since_ms, run=run, **fields)
 
 
@@ -76,7 +76,9 @@ class FakeWorld:
         self.pod: dict[str, Any] | None = None
         self.policy: dict[str, Any] | None = None
         self.labels: dict[str, Any] = {CLUSTER_LABEL: "demo"}
-        self.phase, self.run, self.injected = "settling", None, []
+        self.phase = "settling"
+        self.run: dict[str, Any] | None = None
+        self.injected: list[Any] = []
         self.events: list[tuple[str, str]] = []
         self.epoch = 4
         self.starts = 1

@@ -113,7 +113,7 @@ class GroupCluster:
         await self.cluster.until(lambda: self.is_served(broker_id))
 
     def is_served(self, broker_id: int = 1) -> bool:
-        return self.fetch("probe", broker_id=broker_id).error_code == 0
+        return bool(self.fetch("probe", broker_id=broker_id).error_code == 0)
 
     def call(self, request: Any, version: int, *, broker_id: int = 1) -> Call:
         return Call(self.cluster.members[broker_id].broker, request, version)

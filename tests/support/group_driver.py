@@ -12,6 +12,7 @@ from fairlead_broker.group.group_types import (
     JoinRequest,
     JoinResult,
     LeavingMember,
+    Result,
     SyncRequest,
     SyncResult,
 )
@@ -38,7 +39,7 @@ class GroupDriver:
         self.delay_ms, self.size_max = delay_ms, size_max
         self.group = ClassicGroup("g", initial_rebalance_delay_ms=delay_ms, size_max=size_max)
         self.now_ms = 0
-        self.answers: dict[Any, JoinResult | SyncResult] = {}
+        self.answers: dict[Any, Result] = {}
         self.writes: list[GroupWrite] = []
         self.logged: bytes | None = None
         self._ids = 0

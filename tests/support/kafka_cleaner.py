@@ -107,8 +107,8 @@ def read_batch(text: str) -> LeftBatch:
 
 def read_record(offset: str, timestamp: str, key: str, value: str) -> Record:
     """Return a record from the words of the Java program."""
-    key_value = (None if each == "-" else bytes.fromhex(each) for each in (key, value))
-    return Record(int(offset), int(timestamp), *key_value)
+    key_bytes, value_bytes = (None if each == "-" else bytes.fromhex(each) for each in (key, value))
+    return Record(int(offset), int(timestamp), key_bytes, value_bytes)
 
 
 def left_of(log: Log) -> list[LeftBatch]:

@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pytest
 from confluent_kafka import Producer
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 CLUSTER = "c"
 SECRET_TEXT = b"a secret of tests only, long enough"
 READY_DEADLINE_S = 60.0
+
+T = TypeVar("T")
 
 
 class Child:
@@ -175,7 +177,7 @@ class CandidateCluster:
         self.secret = directory / "secret"
         self.secret.write_bytes(SECRET_TEXT)
         self.secret.chmod(0o600)
-        self.ports = [tuple(take_ports(2)) for _ in range(2)]
+        self.ports = [(first, second) for first, second in (take_ports(2), take_ports(2))]
         self.candidates: list[Candidate] = []
         self.environment: dict[str, str] = {}
         """Of candidates that are started from now on."""
@@ -304,6 +306,6 @@ def produce(bootstrap: str, topic: str, partitions: int = 6) -> None:
     assert failures == []
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+def wait_for(condition: Callable[[], T | None], timeout_s: float = 60.0) -> T:
     """Wait until something is true; give it."""
     return wait_until(condition, deadline_s=timeout_s)

@@ -1,6 +1,7 @@
 """Record batches and logs for the storage tests."""
 
 import struct
+from typing import Any
 
 from fairlead_broker.disk import Disk, RealDisk
 from fairlead_broker.log.directory.log_loader import LogLoader
@@ -80,7 +81,7 @@ def _record(offset_delta: int, value: bytes, *, is_padded: bool = False) -> byte
     return length + fields
 
 
-def record_batch(*records: Record, **options: object) -> memoryview:
+def record_batch(*records: Record, **options: Any) -> memoryview:
     """A batch of real records."""
     return memoryview(bytearray(encode_batch(list(records), **options)))
 
@@ -119,7 +120,7 @@ class LogBench:
     def loader(self) -> LogLoader:
         return LogLoader(self.disk, ReadCache(self.disk), self.deferred)
 
-    def create(self, now_ms: int = 0, **config: object) -> Log:
+    def create(self, now_ms: int = 0, **config: Any) -> Log:
         return self.loader.create(
             self.directory,
             topic="t",
@@ -129,7 +130,7 @@ class LogBench:
             now_ms=now_ms,
         )
 
-    def load(self, log_start_offset: int = 0, now_ms: int = 0, **config: object) -> Log:
+    def load(self, log_start_offset: int = 0, now_ms: int = 0, **config: Any) -> Log:
         return self.loader.load(
             self.directory,
             topic="t",

@@ -102,8 +102,13 @@ def by_confluent(login: Login, topic: str, group: str, value: bytes) -> None:
     settings |= {"log_level": 0, "error_cb": errors.append}
     if login.mechanism == "OAUTHBEARER":
         settings["oauth_cb"] = lambda _: (login.token, time.time() + TOKEN_LIFE_S)
+
+    def keep(error: object) -> None:
+        if error:
+            errors.append(error)
+
     producer = Producer(settings)
-    producer.produce(topic, value, on_delivery=lambda error, _: error and errors.append(error))
+    producer.produce(topic, value, on_delivery=lambda error, _: keep(error))
     deadline_s = time.monotonic() + DEADLINE_S
     while len(producer):
         producer.poll(0.1)

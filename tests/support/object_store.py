@@ -99,7 +99,8 @@ class Bucket:
         self.call("put_object", Key=key, Body=content)
 
     def get(self, key: str) -> bytes:
-        return self.call("get_object", Key=key)["Body"].read()
+        content: bytes = self.call("get_object", Key=key)["Body"].read()
+        return content
 
     def list_keys(self) -> list[str]:
         listing = self.call("list_objects_v2", MaxKeys=1000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,7 +165,7 @@ class Bench:
             broker(number, leaders=4, replicas=12) for number in range(count)
         ]
         for kind, name in ((LOG_CLUSTER, "demo"), (BROKER_POOL, "main")):
-            await self.until(lambda k=kind, n=name: self.condition(k, n, "Ready", "True"), "Ready")
+            await self.until(partial(self.condition, kind, name, "Ready", "True"), "Ready")
 
     async def condition(self, kind: Any, name: str, type: str, status: str) -> Any:
         manifest = await self.get(kind, name)

@@ -334,9 +334,7 @@ class RebalanceBench:
             is_there = last.get("phase") == phase
             return last if is_there and reason in (None, complete(last)["reason"]) else None
 
-        return await eventually(  # type: ignore[no-any-return]
-            matches, lambda: f"{name} to be {phase} {reason}: {summary(last)}"
-        )
+        return await eventually(matches, lambda: f"{name} to be {phase} {reason}: {summary(last)}")
 
     async def until_gone(self, name: str = "even") -> None:
         async def is_gone() -> bool:
@@ -354,7 +352,8 @@ class RebalanceBench:
     async def propose(self, name: str = "even") -> dict[str, Any]:
         """Make a Rebalance, and wait for its plan."""
         await self.create(name)
-        return (await self.until("ProposalReady", name=name))["plan"]  # type: ignore[no-any-return]
+        plan: dict[str, Any] = (await self.until("ProposalReady", name=name))["plan"]
+        return plan
 
 
 async def _until_killed(runner: RebalanceRunner) -> None:

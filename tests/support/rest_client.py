@@ -89,7 +89,7 @@ class RestClient:
             connection.close()
         if reply.headers.get("Content-Encoding") == "gzip":
             content = gzip.decompress(content)
-        return Reply(reply.status, reply.headers, content)
+        return Reply(reply.status, dict(reply.headers), content)
 
     def connect(self) -> http.client.HTTPConnection:
         """A connection for one that asks by itself."""

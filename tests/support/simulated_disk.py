@@ -14,8 +14,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any, TypeVar, cast
 
 from fairlead_broker.disk import DirectoryEntry
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PowerCut(BaseException):
@@ -31,7 +34,7 @@ class Inode:
     lost: list[tuple[int, int]] = field(default_factory=list)
 
 
-def mutating(method: Callable) -> Callable:
+def mutating(method: F) -> F:
     """An operation that a power cut may come before or after, and that may fail."""
 
     @functools.wraps(method)
@@ -46,7 +49,7 @@ def mutating(method: Callable) -> Callable:
             if self.operations == self.cut_after:
                 raise PowerCut
 
-    return wrapper
+    return cast("F", wrapper)
 
 
 class SimulatedDisk:
@@ -86,7 +89,7 @@ class SimulatedDisk:
         return bytes(self._descriptors[fd].content[position : position + size])
 
     @mutating
-    def pwrite(self, fd: int, data: bytes, position: int) -> int:
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
         data = bytes(data)
         if self.short_writes and len(data) > 1:
             self.short_writes -= 1

@@ -21,5 +21,7 @@ def started_log(disk: SimulatedDisk) -> tuple[LogDirectory, Log]:
     directory, _ = start(disk)
     directory.confirm_start(1)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
-    directory.begin_sync().run()
+    sync = directory.begin_sync()
+    assert sync is not None
+    sync.run()
     return directory, log

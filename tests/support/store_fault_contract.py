@@ -45,7 +45,7 @@ ATTEMPTS = 5
 CLUSTER = "demo"
 
 
-class World(WatchedStore):
+class World(WatchedStore[KubernetesStore]):
     """A store, the proxy before its API server, and the way around the proxy."""
 
     def __init__(self, proxy: FaultProxy, store: KubernetesStore, witness: KubernetesStore) -> None:

@@ -36,7 +36,8 @@ class TokenServer:
                 own.asked.append(parse_qs(form))
                 wanted = "Basic " + b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
                 is_right = self.headers["Authorization"] == wanted
-                status, body = own.answer() if is_right else (401, {"error": "invalid_client"})
+                refusal: Answer = (401, {"error": "invalid_client"})
+                status, body = own.answer() if is_right else refusal
                 self.send_response(status)
                 if status in (301, 302, 307):
                     self.send_header("Location", body)

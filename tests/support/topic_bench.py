@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from controller_bench import CLUSTER, create_log_cluster, let_go, running_controller
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fairlead_kube.client import KubeClient
 
 DEADLINE_S = 20.0
+
+T = TypeVar("T")
 
 
 class InProcessController:
@@ -63,7 +65,8 @@ class InProcessController:
         reply = await apply_topics(
             self.controller, json.loads(json.dumps(request)), TopicDefaults(2, 3)
         )
-        return json.loads(json.dumps(reply["results"]))
+        results: dict[str, Any] = json.loads(json.dumps(reply["results"]))
+        return results
 
 
 async def start_broker(controller: Controller, broker_id: int) -> None:
@@ -166,7 +169,7 @@ def reason_of(item: dict[str, Any]) -> str:
     return ""
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], what: Callable[[], str]) -> Any:
+async def eventually(check: Callable[[], Awaitable[T | None]], what: Callable[[], str]) -> T:
     deadline = time.monotonic() + DEADLINE_S
     while not (found := await check()):
         assert time.monotonic() < deadline, f"waited for {what()}"
@@ -220,7 +223,7 @@ async def create_over_kafka(world: Bench, name: str, partitions: int = 3) -> Non
 
 
 async def is_released(world: Bench, name: str) -> bool:
-    return world.topic(name).header.resource == ""
+    return bool(world.topic(name).header.resource == "")
 
 
 async def versions(world: Bench) -> dict[str, str]:

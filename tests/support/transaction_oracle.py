@@ -50,7 +50,8 @@ class KnownProducer(NamedTuple):
 
 def transactions(log: Iterable[Batch]) -> list[Transaction]:
     """Return all transactions of a log, ended ones first."""
-    ended, begun = [], {}
+    ended: list[Transaction] = []
+    begun: dict[int, list[Batch]] = {}
     for batch in log:
         if batch.kind == TRANSACTIONAL:
             begun.setdefault(batch.producer_id, []).append(batch)

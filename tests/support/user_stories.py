@@ -7,7 +7,8 @@ import base64
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from user_bench import CLUSTER, Bench, allow, encoded
+from controller_bench import CLUSTER
+from user_bench import Bench, allow, encoded
 
 from fairlead_controller.decisions.events import (
     AlterClientQuotas,
@@ -195,7 +196,8 @@ async def a_secret_that_goes_while_it_is_looked_at_is_made(world: Bench) -> None
     await kube.create(
         SECRET, world.namespace, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "app"}}
     )
-    get, looks = kube.get, []
+    get = kube.get
+    looks: list[str] = []
 
     async def get_late(kind: Any, namespace: str, name: str) -> Any:
         if kind is SECRET and name == "app" and not looks:
@@ -302,7 +304,7 @@ async def a_user_that_is_made_anew_at_once_keeps_its_rights(world: Bench) -> Non
 
     await world.create("app")
     await world.until("app", "Ready")
-    remote.apply_users = apply_unless_away  # type: ignore[method-assign]
+    remote.apply_users = apply_unless_away  # type: ignore[method-assign, assignment]
     await world.delete("app")
     await world.kube.patch(USER, world.namespace, "app", {"metadata": {"finalizers": None}})
     await world.until_so(lambda: world.sync.scope.gone, "the operator to hear that it is gone")
@@ -324,8 +326,8 @@ async def a_user_that_is_replaced_without_its_cluster_keeps_its_rights(world: Be
     await world.kube.replace(USER, world.namespace, "app", item)
     await world.until("app", "Ready")
     assert not [each["forget"] for each in world.remote.requests[told:] if each.get("forget")]
-    item = await world.get("app")
-    assert item is not None and item["spec"]["clusterName"] == CLUSTER
+    found = await world.get("app")
+    assert found is not None and found["spec"]["clusterName"] == CLUSTER
 
 
 async def hundreds_of_users_take_few_calls(world: Bench) -> None:

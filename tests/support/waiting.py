@@ -20,7 +20,7 @@ What = str | Callable[[], str]
 
 
 def wait_until(
-    condition: Callable[[], T], what: What = NEVER, *, deadline_s: float = DEADLINE_S
+    condition: Callable[[], T | None], what: What = NEVER, *, deadline_s: float = DEADLINE_S
 ) -> T:
     """What the condition gives, once that is true; an AssertionError says what never was."""
     deadline = time.monotonic() + deadline_s

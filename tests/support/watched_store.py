@@ -1,5 +1,7 @@
 """A metadata store whose requests meet faults, beside another way to the same tables."""
 
+from typing import Generic, TypeVar
+
 from fairlead_controller.decisions.tables.stored_table import StoredTable
 from fairlead_controller.stores.availability import RemoteStore
 from fairlead_controller.stores.committer import Committer
@@ -8,10 +10,13 @@ from fairlead_controller.stores.metadata_store import TableWrite, WriteOutcome
 TABLE = "partitions-00000"
 
 
-class WatchedStore:
+S = TypeVar("S", bound=RemoteStore)
+
+
+class WatchedStore(Generic[S]):
     """A store behind a proxy with faults, and a witness: the same tables without faults."""
 
-    def __init__(self, store: RemoteStore, witness: RemoteStore) -> None:
+    def __init__(self, store: S, witness: S) -> None:
         self.store = store
         self.witness = witness
 

@@ -230,7 +230,7 @@ def test_zookeepers_leader_dies_under_load_and_no_record_is_refused(
 
 
 def _leads_nothing(candidate: Candidate, broker: int) -> bool:
-    shown = candidate.page("/status/topics/t").get("partitionList")
+    shown = candidate.page("/status/topics/t").get("partitionList") or []
     return bool(shown) and all(each["leader"] not in (broker, -1) for each in shown)
 
 

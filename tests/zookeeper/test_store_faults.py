@@ -47,7 +47,7 @@ PATH = table_path(TABLE)
 SESSION_S = 10.0
 
 
-class World(WatchedStore):
+class World(WatchedStore[ZooKeeperStore]):
     """A store behind a proxy of one server, and a way by other servers under the same fence."""
 
     def __init__(

@@ -39,7 +39,7 @@ from fairlead_zookeeper.address import ZooKeeperAccess, parse_connect_string
 from fairlead_zookeeper.znodes import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kazoo.client import KazooClient
@@ -401,12 +401,13 @@ def test_with_a_digest_only_its_user_writes_and_reads_tables(
         ZooKeeperCluster(tmp_path, zookeeper, chroot, candidates=1, settings={"digest": digest}),
         zookeeper.client(chroot) as anyone,
     ):
-        for call in (
+        calls: tuple[Callable[[], object], ...] = (
             lambda: anyone.get_children("/fairlead/tables"),
             lambda: anyone.get("/fairlead/tables/cluster"),
             lambda: anyone.set("/controller_epoch", b"9"),
             lambda: anyone.create("/brokers/ids/7", b""),
-        ):
+        )
+        for call in calls:
             with pytest.raises(NoAuthError):
                 call()
         assert anyone.get("/controller_epoch")[0] == b"1"

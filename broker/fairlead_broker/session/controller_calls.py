@@ -123,7 +123,7 @@ def _is_repeatable(method: Method, body: Mapping[str, Any]) -> bool:
 
 def error_code(number: int) -> ErrorCode:
     """Return the code that a number of the controller's reply stands for."""
-    return ErrorCode(number)  # type: ignore[call-arg]
+    return ErrorCode(number)
 
 
 def slot_error(answer: Mapping[str, Any]) -> tuple[ErrorCode, str | None]:

@@ -51,7 +51,7 @@ def delete_offsets(group: GroupDescription, places: Iterable[Place]) -> None:
 def build_refusal(what: str, code: int) -> CliError:
     """In words, also for a code that is newer than we are."""
     try:
-        error = ErrorCode(code)  # type: ignore[call-arg]
+        error = ErrorCode(code)
     except ValueError:
         return CliError(f"{what}: error {code}")
     words = error.description.rstrip(".")

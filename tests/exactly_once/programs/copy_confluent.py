@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import zlib
+from collections.abc import Callable
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -33,7 +34,7 @@ def transform(value: bytes) -> bytes:
     return b"%s %08x" % (number, zlib.crc32(value))
 
 
-def retry(call, *arguments) -> None:
+def retry(call: Callable[..., object], *arguments: object) -> None:
     """Again while the answer is only late: the outcome is the same one."""
     while True:
         try:
@@ -47,7 +48,7 @@ def retry(call, *arguments) -> None:
 
 
 def is_to_be_aborted(error: KafkaError) -> bool:
-    return error.txn_requires_abort()
+    return bool(error.txn_requires_abort())
 
 
 def rewind(consumer: Consumer, messages: list[Message]) -> None:

@@ -54,6 +54,23 @@ if TYPE_CHECKING:
     from fairlead_controller.decisions.events import Event
     from fairlead_controller.decisions.state import ControllerChange, ControllerState
     from fairlead_model.cluster import TopicImage
+    from fairlead_model.session.calls import (
+        AlterableResource,
+        AlterConfigsCall,
+        AlterPartitionCall,
+        ConfigAlteration,
+        CreatableTopic,
+        CreateTopicsCall,
+        DeletableTopic,
+        ElectablePartition,
+        ElectLeadersCall,
+        GrowableTopic,
+        IsrProposal,
+        LocatedPartition,
+        LogEnd,
+        ReportLogsCall,
+        ReportOfflineCall,
+    )
 
 RETURNS = ("clean", "killed", "power-lost", "empty-disk")
 
@@ -155,14 +172,14 @@ class ControllerTranscript(Interpreter):
     ) -> None:
         """Create a topic: one partition on these replicas, or partitions that are placed."""
         is_assigned = replicas is not None
-        creatable = {
+        creatable: CreatableTopic = {
             "name": topic,
             "partitions": -1 if is_assigned else partitions,
             "replication_factor": -1 if is_assigned else replication_factor,
             "assignments": {0: list(replicas)} if replicas is not None else {},
-            "configs": configs,
+            "configs": {**configs},
         }
-        call = {
+        call: CreateTopicsCall = {
             "topics": [creatable],
             "validate_only": False,
             "default_partitions": 1,
@@ -173,13 +190,13 @@ class ControllerTranscript(Interpreter):
     @command
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions."""
-        growable = {"name": topic, "count": partitions, "assignments": None}
+        growable: GrowableTopic = {"name": topic, "count": partitions, "assignments": None}
         self._decide(CreatePartitions({"topics": [growable], "validate_only": False}))
 
     @command
     def delete(self, topic: str) -> None:
         """Delete a topic."""
-        deletable = {"name": topic, "topic_id": ZERO_TOPIC_ID}
+        deletable: DeletableTopic = {"name": topic, "topic_id": ZERO_TOPIC_ID}
         self._decide(DeleteTopics({"topics": [deletable]}))
 
     @command
@@ -190,12 +207,16 @@ class ControllerTranscript(Interpreter):
             *(_alteration(name, AlterOperation.SET, value) for name, value in configs.items()),
             *(_alteration(name, AlterOperation.DELETE, None) for name in unset),
         ]
-        altered = {
+        altered: AlterableResource = {
             "resource_type": ResourceType.BROKER if is_cluster else ResourceType.TOPIC,
             "name": "" if is_cluster else resource,
             "alterations": alterations,
         }
-        call = {"resources": [altered], "validate_only": False, "incremental": True}
+        call: AlterConfigsCall = {
+            "resources": [altered],
+            "validate_only": False,
+            "incremental": True,
+        }
         self._decide(AlterConfigs(call))
 
     @command
@@ -212,14 +233,14 @@ class ControllerTranscript(Interpreter):
         """Ask as a leader for another set in sync; unless said otherwise, with today's epochs."""
         partition = self._topic(topic).partitions[0]
         leader = partition.leader if by is None else by
-        proposal = {
+        proposal: IsrProposal = {
             **self._located(topic),
             "leader_epoch": _or(leader_epoch, partition.leader_epoch),
             "partition_epoch": _or(partition_epoch, partition.partition_epoch),
             "isr": [[member, self._known(member).broker_epoch] for member in isr],
         }
         epoch = _or(broker_epoch, self._known(leader).broker_epoch)
-        call = {"broker_epoch": epoch, "partitions": [proposal]}
+        call: AlterPartitionCall = {"broker_epoch": epoch, "partitions": [proposal]}
         self._decide(AlterPartition(leader, call))
 
     @command
@@ -227,8 +248,9 @@ class ControllerTranscript(Interpreter):
         """Ask by hand for an election: preferred or unclean."""
         if how.upper() not in ElectionType.__members__:
             raise CommandError(f"an election is preferred or unclean, not {how!r}")
-        partitions = [{"topic": topic, "index": 0}]
-        call = {"election_type": ElectionType[how.upper()], "partitions": partitions}
+        partitions: list[ElectablePartition] = [{"topic": topic, "index": 0}]
+        election = ElectionType[how.upper()]
+        call: ElectLeadersCall = {"election_type": election, "partitions": partitions}
         self._decide(ElectOnRequest(call))
 
     @command
@@ -239,19 +261,20 @@ class ControllerTranscript(Interpreter):
     @command
     def report_log(self, broker: int, topic: str, *, last_epoch: int, end: int) -> None:
         """Tell how far a broker's log of a leaderless partition goes."""
-        log = {
+        log: LogEnd = {
             **self._located(topic),
             "leader_epoch": self._topic(topic).partitions[0].leader_epoch,
             "last_epoch": last_epoch,
             "log_end_offset": end,
         }
-        call = {"broker_epoch": self._known(broker).broker_epoch, "partitions": [log]}
+        epoch = self._known(broker).broker_epoch
+        call: ReportLogsCall = {"broker_epoch": epoch, "partitions": [log]}
         self._decide(ReportLogs(broker, call))
 
     @command
     def report_offline(self, broker: int, topic: str) -> None:
         """Tell that a broker's disk has failed its replica."""
-        call = {
+        call: ReportOfflineCall = {
             "broker_epoch": self._known(broker).broker_epoch,
             "partitions": [self._located(topic)],
             "is_unclean": True,
@@ -361,11 +384,11 @@ class ControllerTranscript(Interpreter):
             raise CommandError(f"there is no topic {name!r}")
         return topic
 
-    def _located(self, name: str) -> dict[str, Any]:
+    def _located(self, name: str) -> LocatedPartition:
         return {"topic_id": self._topic(name).topic_id, "index": 0}
 
 
-def _alteration(name: str, operation: AlterOperation, value: str | None) -> dict[str, Any]:
+def _alteration(name: str, operation: AlterOperation, value: str | None) -> ConfigAlteration:
     return {"name": name, "operation": operation, "value": value}
 
 

@@ -20,7 +20,7 @@ from transcripts.transcript import CommandError, Duration, Interpreter, command
 
 TOPIC = "t"
 CLIENTS = ("new", "old")
-JOIN_DEFAULTS = {
+JOIN_DEFAULTS: dict[str, Any] = {
     "topics": TOPIC,
     "assignors": "range",
     "session": 10_000,
@@ -258,6 +258,7 @@ class GroupsTranscript(Interpreter):
             if isinstance(result, JoinResult):
                 self.say(f"{name}: {self._joined(self._clients[name], result)}")
             else:
+                assert isinstance(result, SyncResult)
                 self.say(f"{name}: {_synced(result)}")
 
     def _joined(self, client: Client, result: JoinResult) -> str:

@@ -61,7 +61,12 @@ from fairlead_wire.records import Record, decode_batch, encode_batch, iter_batch
 from transcripts.transcript import CommandError, Duration, Ids, Interpreter, command
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Coroutine
+
+    from fairlead_broker.api_registry import ClientLogin, RequestQuotas
+    from fairlead_broker.authorization import Authorizer
     from fairlead_broker.disk import Disk
+    from fairlead_broker.peer_check import PeerCheck
     from fairlead_broker.replication.follower_state import Action
     from fairlead_broker.replication.isr import IsrProposal
     from fairlead_broker.replication.partition import Partition
@@ -85,9 +90,12 @@ class Request:
 
     client_host = "127.0.0.1"
     principal = ANONYMOUS
-    authorizer = None
-    quotas = None
-    replica_ids = range(2**31)
+    authorizer: Authorizer | None = None
+    quotas: RequestQuotas | None = None
+    replica_ids: Container[int] = range(2**31)
+    peer_check: PeerCheck | None = None
+    login: ClientLogin | None = None
+    charged_ms = 0
 
     def __init__(self, broker: Broker, request: Any, version: int, listener: Listener) -> None:
         self.broker = broker
@@ -101,6 +109,18 @@ class Request:
         outcome = HANDLERS[self._kind.API_KEY].call(decoded, context)
         if outcome is not PENDING:
             self.on_response(context, outcome)
+
+    def run_later(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
+        raise NotImplementedError
+
+    def close(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def on_proved(self) -> None:
+        raise NotImplementedError
+
+    def charge(self, spent_ms: int) -> None:
+        self.charged_ms += spent_ms
 
     def on_response(self, context: RequestContext, response: Any) -> None:
         if not isinstance(response, bytes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from simulator.virtual_loop import Process
 
@@ -13,6 +13,8 @@ from .offsets_log import MIN_IN_SYNC, LogCopy, OffsetsPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from fairlead_broker.replication.partition import Partition
 
     from .world import World
 
@@ -82,8 +84,8 @@ class BrokerHost:
     def _tell_role(self) -> None:
         # Whatever else happens in between, the coordinator must find out by itself (R20).
         if self.world.rng.random() < 0.5:
-            self.coordinator.runtime.advanced([self.partition])
-        self.coordinator.runtime.on_role(self.partition)
+            self.coordinator.runtime.advanced([cast("Partition", self.partition)])
+        self.coordinator.runtime.on_role(cast("Partition", self.partition))
 
     def stop(self) -> None:
         self.process.end()

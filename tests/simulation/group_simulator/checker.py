@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from group_protocols import classic_of
+
 from fairlead_broker.coordinator.shard import ShardState
 from fairlead_broker.group.classic.classic_group import ClassicGroup
 from fairlead_broker.group.classic.member import member_bytes
@@ -227,7 +229,7 @@ class Checker:
         group = host.coordinator.groups.get(GROUP)
         if group is None or member.instance is None:
             return
-        if group.protocol.state is GroupState.STABLE and answer.is_new:
+        if classic_of(group).state is GroupState.STABLE and answer.is_new:
             ids = {each.member_id for each in self._group().members}
             known = result.member_id in ids
             expect(known, "G3: {} took over and is not in the log: {}", result.member_id, ids)
@@ -330,10 +332,11 @@ class Checker:
         group = host.coordinator.groups.get(GROUP)
         self.comparisons += 1
         self._compare_memory(host)
-        if group is None or not group.protocol.rebalance.is_logged:
+        if group is None:
             return
-        if group.protocol.state in {GroupState.STABLE, GroupState.EMPTY}:
-            self._compare_group(group.protocol)
+        live = classic_of(group)
+        if live.rebalance.is_logged and live.state in {GroupState.STABLE, GroupState.EMPTY}:
+            self._compare_group(live)
 
     def _compare_offsets(self, host: BrokerHost) -> None:
         ledger = self.ledger
@@ -352,8 +355,9 @@ class Checker:
         counted = host.coordinator.memory.total_bytes
         there = 0
         for group in host.coordinator.groups.values():
-            there += PENDING_MEMBER_BYTES * len(group.protocol.pending)
-            for each in group.protocol.members:
+            classic = classic_of(group)
+            there += PENDING_MEMBER_BYTES * len(classic.pending)
+            for each in classic.members:
                 there += member_bytes(each.protocols) + len(each.assignment)
         expect(counted == there, "G10: {} bytes are counted, {} are there", counted, there)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from simulator.virtual_loop import Process
 
     from .brokers import BrokerHost
     from .members import Member
@@ -14,6 +17,11 @@ if TYPE_CHECKING:
 
 PAUSE_S: Final = 0.5
 MEMBERS_MAX: Final = 6
+
+
+def _let_go_on(process: Process) -> None:
+    if process.is_paused:
+        process.resume()
 
 
 class Faults:
@@ -118,7 +126,7 @@ class Faults:
         process = host.process
         process.pause()
         world.later(world.rng.uniform(0.1, 0.4), lambda: world.replication.on_down(host))
-        world.later(world.rng.uniform(0.1, 2.0), lambda: process.is_paused and process.resume())
+        world.later(world.rng.uniform(0.1, 2.0), partial(_let_go_on, process))
 
     def cut_off_leader(self) -> None:
         host, world = self.world.replication.leader, self.world
@@ -158,7 +166,7 @@ class Faults:
             process = member.process
             process.pause()
             pause_s = self.world.rng.choice((0.5, 2.0, 4.0))
-            self.world.later(pause_s, lambda: process.is_paused and process.resume())
+            self.world.later(pause_s, partial(_let_go_on, process))
 
     def start_member(self) -> None:
         if sum(each.is_running for each in self.world.members) < MEMBERS_MAX:

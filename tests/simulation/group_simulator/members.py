@@ -14,6 +14,7 @@ from fairlead_broker.group.group_types import (
     JoinRequest,
     JoinResult,
     LeavingMember,
+    Result,
     SyncRequest,
     SyncResult,
 )
@@ -81,7 +82,7 @@ class Waiter:
         self._on_answer = on_answer
         self.answers = 0
 
-    def answer(self, result: JoinResult | SyncResult) -> None:
+    def answer(self, result: Result) -> None:
         self.answers += 1
         if self.answers > 1:
             raise AssertionError("G10: a request was answered twice")

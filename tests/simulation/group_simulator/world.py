@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+import pytest
+from group_protocols import classic_of
 from simulator.virtual_loop import VirtualLoop
 
 from fairlead_broker.coordinator import loading
@@ -102,10 +104,10 @@ class World:
         self.history.append((self.loop.time(), text))
         self.digest = crc32(f"{self.loop.time():.6f} {text}".encode(), self.digest)
 
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
         self.loop.call_later(seconds, self._act, action, context=self.context)
 
-    def _act(self, action: Callable[[], None]) -> None:
+    def _act(self, action: Callable[[], object]) -> None:
         if not self.is_over:
             action()
 
@@ -330,13 +332,16 @@ class World:
             return "nobody was left"
         live = [each for each in self.members if each.is_running]
         group = leader.coordinator.groups.get(GROUP)
-        if group is None or group.protocol.state is not GroupState.STABLE:
-            return f"the group is {group and group.protocol.state}"
-        if {each.member_id for each in live} != {each.member_id for each in group.protocol.members}:
+        if group is None:
+            return "there is no group"
+        classic = classic_of(group)
+        if classic.state is not GroupState.STABLE:
+            return f"the group is {classic.state}"
+        if {each.member_id for each in live} != {each.member_id for each in classic.members}:
             return f"live are {[each.member_id for each in live]}"
         owned: list[int] = []
         for member in live:
-            if member.holds is None or member.holds.generation_id != group.protocol.generation_id:
+            if member.holds is None or member.holds.generation_id != classic.generation_id:
                 return f"{member.name} holds {member.holds}"
             owned += member.holds.partitions
         return None if sorted(owned) == list(range(PARTITIONS)) else f"owned are {owned}"
@@ -354,14 +359,14 @@ def _edges() -> Iterator[None]:
         await asyncio.sleep(0.005)
         return act(*arguments)
 
-    before = asyncio.to_thread, loading._read_slice
-    asyncio.to_thread, loading._read_slice = in_place, lambda piece: piece
     logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        asyncio.to_thread, loading._read_slice = before
-        logging.disable(logging.NOTSET)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "to_thread", in_place)
+        patch.setattr(loading, "_read_slice", lambda piece: piece)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
 
 
 def run_seed(seed: int, options: Options | None = None) -> Outcome:

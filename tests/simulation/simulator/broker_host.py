@@ -120,12 +120,12 @@ class BrokerHost:
             log.is_failing = self.disk.is_failing
             log.is_full = self.disk.is_full
             return log
-        log = self.disk.logs[key] = MemoryLog(topic, index, topic_id)
-        log.is_failing = self.disk.is_failing
-        log.is_full = self.disk.is_full
-        log.on_changed = lambda log, end: self.world.checker.on_log_changed(key, log, end)
-        log.on_start = lambda log: self.world.checker.on_log_start(self.broker_id, key, log)
-        return log
+        memory_log = self.disk.logs[key] = MemoryLog(topic, index, topic_id)
+        memory_log.is_failing = self.disk.is_failing
+        memory_log.is_full = self.disk.is_full
+        memory_log.on_changed = lambda log, end: self.world.checker.on_log_changed(key, log, end)
+        memory_log.on_start = lambda log: self.world.checker.on_log_start(self.broker_id, key, log)
+        return memory_log
 
     def _make_disk_log(self, key: PartitionKey, topic: str, config: LogConfig) -> DiskLog:
         topic_id, index = key

@@ -20,12 +20,12 @@ from simulator.replica_link import HELLO, FollowerConnection
 from simulator.retention import Retention
 from simulator.virtual_loop import Process
 
-from fairlead_broker import broker_process
 from fairlead_broker.broker import Broker
 from fairlead_broker.broker_process import GO_ON_AFTER_S
 from fairlead_broker.log.directory.joint_start import joint_id
 from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.net.expiry import ExpiryTimer
+from fairlead_broker.session import resumption
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.link import SessionRefusedError
 from fairlead_broker.session.role_journal import RoleJournal, roles_in
@@ -218,7 +218,7 @@ class BrokerProcess:
         if roles is None:
             return
         held = set(self.disk.logs)
-        problem = broker_process.resumption_problem(roles, self._registration, held)
+        problem = resumption.resumption_problem(roles, self._registration, held)
         if problem is not None or self.disk.removed:
             return
         try:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from simulator.broker_host import BrokerHost
     from simulator.clients import Consumer, Producer
     from simulator.disk_log import AnyLog
-    from simulator.memory_log import Entry
+    from simulator.keyed_records import KeyedEntry
+    from simulator.records import Entry
     from simulator.world import World
 
     from fairlead_broker.replication.partition import Partition
@@ -357,7 +358,7 @@ class Checker:
             )
         self.acknowledged[(key, value)] = offset
 
-    def on_seen(self, key: PartitionKey, offset: int, entry: Entry) -> None:
+    def on_seen(self, key: PartitionKey, offset: int, entry: Entry | KeyedEntry) -> None:
         """A consumer has got a record: committed, and the same that everybody gets there."""
         committed = self.truths[key].committed
         if offset >= len(committed):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from simulator.clients import Consumer, Producer
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from simulator.clients import Client
     from simulator.topic_watch import Header
     from simulator.world import World
+
+    from fairlead_model.session.calls import CreatableTopic
 
 NAMES: Final = ("churn-a", "churn-b")
 PARTITIONS_MAX: Final = 4
@@ -90,7 +93,7 @@ class Churn:
     def on_deleted(self, topic_id: bytes) -> None:
         for key in [key for key in self._clients if key[0] == topic_id]:
             clients = self._clients.pop(key)
-            self._world.later(GOES_ON_S, lambda clients=clients: _end(clients))
+            self._world.later(GOES_ON_S, partial(_end, clients))
 
     def _start_clients(self, key: PartitionKey) -> list[Client]:
         world = self._world
@@ -115,12 +118,12 @@ def _end(clients: list[Client]) -> None:
         client.process.end()
 
 
-def topic_body(name: str, assignments: list[list[int]], configs: dict[str, str]) -> dict[str, Any]:
+def topic_body(name: str, assignments: list[list[int]], configs: dict[str, str]) -> CreatableTopic:
     """A topic to create with given replicas."""
     return {
         "name": name,
         "partitions": -1,
         "replication_factor": -1,
         "assignments": dict(enumerate(assignments)),
-        "configs": configs,
+        "configs": {**configs},
     }

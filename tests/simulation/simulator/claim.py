@@ -24,8 +24,9 @@ def may_lose(world: World, broker: BrokerHost) -> bool:
         return False
     for truth in world.checker.truths.values():
         record = truth.record
-        is_held = record is not None and broker.broker_id in record.replicas
-        if is_held and (not is_within or not _promises_survival(record, broker.broker_id)):
+        if record is None or broker.broker_id not in record.replicas:
+            continue
+        if not is_within or not _promises_survival(record, broker.broker_id):
             truth.is_forgiven = True
     return True
 

@@ -6,6 +6,7 @@ A client believes the newest leader epoch that it has heard of; an older answer 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simulator import rpc
@@ -51,7 +52,8 @@ class Client:
         low, high = RETRY_S
         grown = min(2 ** min(self._failures, 5), RETRY_MAX_S / high)
         self._failures += 1
-        return (low + (high - low) * self.world.rng.random()) * grown
+        waited_s: float = (low + (high - low) * self.world.rng.random()) * grown
+        return waited_s
 
     def succeeded(self) -> None:
         self._failures = 0
@@ -179,7 +181,7 @@ class Producer(Client):
             self.link(self.leader).call(
                 "produce",
                 body,
-                lambda reply, item=item: self._on_reply(item, reply),
+                partial(self._on_reply, item),
                 timeout_s=self.world.request_timeout_s * (1 + self.world.rng.random()),
             )
 

@@ -188,6 +188,7 @@ class CompactionWatch:
         if cleaned_ms is None:
             return f"the tombstone {entry} was never cleaned"
         age_ms = world.loop.now_ms() - cleaned_ms
+        assert world.compaction is not None
         if age_ms < world.compaction.config.delete_retention_ms:
             return f"the tombstone {entry} was cleaned {age_ms} ms ago"
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 from aiohttp import WSMsgType
+from aiohttp import web as aiohttp_web
 from simulator.ensemble import Ensemble, SimKazoo, SimThread, SimTransaction, open_elected_store
 from simulator.network import CONNECT_TIMEOUT_S
 from simulator.replica_link import SimLeaderConnection
@@ -163,7 +164,7 @@ class ClientConnection:
         if end.peer is None:
             # Refused, or no answer.
             refused = asyncio.get_running_loop().create_future()
-            end.on_close = lambda: refused.done() or refused.set_result(None)
+            end.on_close = lambda: None if refused.done() else refused.set_result(None)
             done, _ = await asyncio.wait([refused], timeout=CONNECT_TIMEOUT_S)
             end.close()
             if done:
@@ -210,7 +211,7 @@ def replaced_edges(world: World) -> Iterator[None]:
     ClientHttp.network = SimLeaderConnection.network = world.network
     web = SimpleNamespace(
         WebSocketResponse=ServerSocket,
-        HTTPServiceUnavailable=session_server.web.HTTPServiceUnavailable,
+        HTTPServiceUnavailable=aiohttp_web.HTTPServiceUnavailable,
     )
     replacements: list[tuple[Any, str, Any]] = [
         (session_server, "web", web),
@@ -337,9 +338,7 @@ class ControllerHost:
         world.note("%s reigns with epoch %d", self.name, epoch)
         world.checker.on_reign(epoch)
         broken = controller.metrics.broken_decisions
-        controller.subscribe(
-            lambda changes, _: world.checker.on_published(epoch, changes, broken)  # type: ignore[misc]
-        )
+        controller.subscribe(lambda changes, _: world.checker.on_published(epoch, changes, broken))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(controller.run())
             await controller.submit(ElectLeaders())

@@ -362,7 +362,7 @@ class SimKazoo:
     def commit_async(self, operations: list[tuple[Any, ...]]) -> Answer:
         return self._ask(lambda _: self.ensemble.carry_out(operations, self), is_write=True)
 
-    def _later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
+    def _later(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
         """Let something happen outside of the process."""
         network = self.ensemble.network
         self.ensemble.loop.call_later(seconds, call, *arguments, context=network.context)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from simulator.checker import Checker, PartitionKey, Record, Truth
     from simulator.clients import Producer
     from simulator.disk_log import AnyLog
-    from simulator.memory_log import MemoryLog
     from simulator.world import World
 
 
@@ -63,7 +62,7 @@ def check_history(checker: Checker) -> None:
         if record is None:
             continue
         found = [checker.world.brokers[replica].log(key) for replica in record.replicas]
-        logs = [log for log in found if log is not None]
+        logs: list[AnyLog] = [log for log in found if log is not None]
         if any(isinstance(log, KeyedLog) for log in logs):
             _check_compacted(checker, key, logs)
             continue
@@ -104,7 +103,7 @@ def _check_transactional(checker: Checker, key: PartitionKey, logs: list[AnyLog]
         _check_partition(checker, key, [entry.value for entry in truth.committed])
 
 
-def _all_values(truth: Truth, log: MemoryLog) -> list[int]:
+def _all_values(truth: Truth, log: AnyLog) -> list[int]:
     """Those that were deleted, too: the observer remembers them."""
     gone = [entry.value for entry in truth.committed[: log.base_offset]]
     return gone + [entry.value for entry in log.entries]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pytest
 from simulator.first_seeds import seeds_to_try
@@ -11,6 +11,8 @@ from simulator.world import Options, SimulationFailed, World, run_seed, tell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+Change: TypeAlias = "Callable[[pytest.MonkeyPatch], None]"
 
 SEEDS_MAX: Final = 250
 """The rarest are caught at about the hundredth seed, most at the first."""
@@ -20,7 +22,7 @@ SEEDS_MAX: Final = 250
 class Mutant:
     """A change, and the faults or the story that bring it out."""
 
-    change: Callable[[pytest.MonkeyPatch], None]
+    change: Change
     only: tuple[str, ...] = ()
     fault_pause_s: float = 1.1
     settle_s: float = 30.0
@@ -68,10 +70,10 @@ class Mutants:
         """Those that need more than what every seed does."""
         return [name for name, each in self.all.items() if each.only or each.story]
 
-    def register(self, *only: str, **settings: Any) -> Callable[[Callable[..., None]], Any]:
+    def register(self, *only: str, **settings: Any) -> Callable[[Change], Change]:
         """`only` names the faults that may happen; by default all."""
 
-        def register(change: Callable[[pytest.MonkeyPatch], None]) -> Callable[..., None]:
+        def register(change: Change) -> Change:
             self.all[change.__name__] = Mutant(change, only, **settings)
             return change
 

@@ -96,7 +96,9 @@ def _start_clients(world: World) -> None:
         )
     for number, key in enumerate([*safe, plain]):
         world.consumers.append(Consumer(world, f"clients-c{number}", key))
-    for client in [*world.producers, *world.consumers]:
-        client.process.call_soon(client.start)
+    for producer in world.producers:
+        producer.process.call_soon(producer.start)
+    for consumer in world.consumers:
+        consumer.process.call_soon(consumer.start)
     if world.transactions is not None:
         world.transactions.start_clients(world)

@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     value: int
     place: int = 0
     """In its batch."""
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # nobody calls `count` of the tuple
     """Of the records in its batch."""
     kind: int = PLAIN
     """What its batch is; the value of a marker is the epoch of its coordinator."""

@@ -398,8 +398,7 @@ async def ask_for_producer_ids(world: World) -> int:
     assert broker.running is not None
     while True:
         call = broker.running.session.call("allocate_producer_ids", {}, timeout_ms=2000)
-        (answer,) = await asyncio.gather(call, return_exceptions=True)
-        if isinstance(answer, dict):
-            found: Any = answer["first_producer_id"]
-            return int(found)
+        answers: list[Any] = await asyncio.gather(call, return_exceptions=True)
+        if isinstance(answers[0], dict):
+            return int(answers[0]["first_producer_id"])
         await asyncio.sleep(0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from simulator.opening import PLAIN
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 
+def _is_out(world: World, broker_id: int) -> bool:
+    return broker_id not in world.record().isr
+
+
 async def power_fails_before_the_answer(world: World) -> None:
     """A broker registers, clean as far as the page cache goes, and never hears the answer. Then
     the machine loses power, and the next start finds the start id of the one before."""
@@ -21,7 +26,7 @@ async def power_fails_before_the_answer(world: World) -> None:
     last = world.leader()
     for follower in world.followers():
         follower.kill()
-        await world.until(lambda one=follower: one.broker_id not in world.record().isr)
+        await world.until(partial(_is_out, world, follower.broker_id))
     last.kill()
     await world.until(lambda: world.record().leader == -1)
     await world.until(lambda: any(each.is_running for each in world.controllers.values()))

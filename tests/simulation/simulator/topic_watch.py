@@ -70,7 +70,7 @@ class TopicWatch:
                 else:
                     known.add(index)
         headers = [
-            (parse_topic_id(key.removeprefix(TOPIC_PREFIX)), line and json.loads(line))
+            (parse_topic_id(key.removeprefix(TOPIC_PREFIX)), json.loads(line) if line else None)
             for key, line in write.lines.items()
             if key.startswith(TOPIC_PREFIX)
         ]

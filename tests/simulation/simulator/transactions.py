@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from simulator.network import End
     from simulator.world import World
 
+    from fairlead_model.session.calls import CreatableTopic
+
 LEDGER: Final = "ledger"
 """The topic that is written in transactions."""
 LEDGER_PARTITIONS: Final = 2
@@ -63,7 +65,7 @@ class Transactions:
         self.producers: list[TransactionalProducer] = []
         self.readers: list[CommittedReader] = []
 
-    def topics(self, world: World) -> list[dict[str, Any]]:
+    def topics(self, world: World) -> list[CreatableTopic]:
         """Return what is created before the run."""
         ids = list(world.brokers)
         common = {"min.insync.replicas": "2"}

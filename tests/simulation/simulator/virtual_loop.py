@@ -15,11 +15,13 @@ import heapq
 import warnings
 from contextlib import suppress
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Coroutine
+
+Arguments = TypeVarTuple("Arguments")
 
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
@@ -67,7 +69,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """What a task has ended with that nobody awaited; who was killed may have been about to."""
         for task, owner in self._tasks:
             was_killed = owner is not None and not owner.is_alive
-            if task.done() and task._log_traceback and not was_killed:  # type: ignore[attr-defined]
+            if task.done() and task._log_traceback and not was_killed:
                 return task.exception()
         return None
 
@@ -78,7 +80,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             for task, _ in self._tasks:
                 if not task.done():
                     with suppress(BaseException):
-                        task.get_coro().close()  # type: ignore[union-attr]
+                        task.get_coro().close()
         self._tasks.clear()
         self.close()
 
@@ -88,8 +90,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Timers of the same moment go off in the order in which they were set."""
@@ -146,7 +148,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            process = handle._context.get(PROCESS)
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # private
             if process is not None:
                 if not process.is_alive:
                     continue

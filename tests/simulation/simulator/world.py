@@ -167,7 +167,7 @@ class World:
         text = sentence % arguments
         self.digest = crc32(f"{self.loop.time():.6f} {text}".encode(), self.digest)
 
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
         """Let something happen to the world."""
         self.loop.call_later(seconds, action, context=self.network.context)
 
@@ -316,8 +316,8 @@ class World:
         self.is_healing = True
         for producer in self.producers:
             producer.is_finishing = True
-        for producer in () if self.transactions is None else self.transactions.producers:
-            producer.is_finishing = True
+        for each in () if self.transactions is None else self.transactions.producers:
+            each.is_finishing = True
         await self.wait_until_well(
             lambda: unsettled(self), self.options.settle_s, "it does not settle"
         )

@@ -24,7 +24,7 @@ class Row(NamedTuple):
     batch: int
     plan: int
     partition: int
-    index: int
+    index: int  # type: ignore[assignment]  # nobody calls `index` of the tuple
 
 
 @dataclass

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtensionOID, NameOID
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.support.secure_listener import Certificates
+from secure_listener import Certificates
 
 from fairlead_tls.peer_names import (
     PeerName,

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from live_broker import FrameClient, LiveBroker, ServerLimits
+from live_broker import FrameClient, LiveBroker
+
+from fairlead_broker.net.server import ServerLimits
 
 
 @pytest.fixture

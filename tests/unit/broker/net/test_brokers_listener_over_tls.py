@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_broker import SECRET, FrameClient, LiveBroker, ServerLimits
+from live_broker import SECRET, FrameClient, LiveBroker
 from peer_certificates import PeerCertificates
 from replica_cluster import ReplicaCluster
 from waiting import wait_until
 
+from fairlead_broker.net.server import ServerLimits
 from fairlead_broker.peer_check import PeerProofError
 from fairlead_broker.tasks.tls_leader_connection import open_tls
 from fairlead_model.configs.config_values import BrokerValues

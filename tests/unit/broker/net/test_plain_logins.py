@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_broker import FrameClient, LiveBroker, ServerLimits
+from live_broker import FrameClient, LiveBroker
 from secure_listener import Certificates, StaticCredentials, security_of, tls_settings
 
 from fairlead_broker.limits import LOGIN_FAILURES_BURST
 from fairlead_broker.net.creation_allowance import CreationAllowance
+from fairlead_broker.net.server import ServerLimits
 from fairlead_broker.security.sasl.exchange import Answer
 from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode

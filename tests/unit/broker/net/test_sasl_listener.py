@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_broker import FrameClient, LiveBroker, ServerLimits, batch
+from live_broker import FrameClient, LiveBroker, batch
 from scram_client import ScramClient
 from secure_listener import StaticCredentials, security_of
 
@@ -15,6 +15,7 @@ from fairlead_broker.authorization import Principal
 from fairlead_broker.limits import STRANGER_S, TOKEN_BYTES_MAX
 from fairlead_broker.net import sasl_connection
 from fairlead_broker.net.sasl_connection import SaslConnection
+from fairlead_broker.net.server import ServerLimits
 from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest

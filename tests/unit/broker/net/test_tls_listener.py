@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from live_broker import DEADLINE_S, FrameClient, LiveBroker, ServerLimits
+from live_broker import DEADLINE_S, FrameClient, LiveBroker
 from secure_listener import Certificates, security_of, tls_settings
 from waiting import wait_until
 
@@ -26,6 +26,7 @@ from fairlead_broker.limits import (
     STRANGERS_PER_IP_MAX,
 )
 from fairlead_broker.net import server, tls_peers, tls_transport
+from fairlead_broker.net.server import ServerLimits
 from fairlead_operator.certificates.authority import issue
 from fairlead_tls import handshake_pool
 from fairlead_tls.handshake_pool import HANDSHAKE_THREADS

@@ -15,11 +15,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from live_broker import DEADLINE_S, FrameClient, LiveBroker, ServerLimits
+from live_broker import DEADLINE_S, FrameClient, LiveBroker
 from needed_tools import need
 from secure_listener import Certificates, security_of, tls_settings
 from waiting import wait_until
 
+from fairlead_broker.net.server import ServerLimits
 from fairlead_operator.certificates.authority import KeyPair, issue
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 

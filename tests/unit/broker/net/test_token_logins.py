@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_broker import FrameClient, LiveBroker, ServerLimits
+from live_broker import FrameClient, LiveBroker
 from secure_listener import Certificates, StaticCredentials, security_of, tls_settings
 from tokens import AUDIENCE, ISSUER, TokenIssuer
 
 from fairlead_broker.limits import LOGIN_FAILURES_BURST
 from fairlead_broker.net.creation_allowance import CreationAllowance
+from fairlead_broker.net.server import ServerLimits
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest

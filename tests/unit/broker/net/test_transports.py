@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_broker import DEADLINE_S, FrameClient, LiveBroker, ServerLimits, batch
+from live_broker import DEADLINE_S, FrameClient, LiveBroker, batch
 from secure_listener import Certificates, security_of, tls_settings
 from waiting import wait_until
 
 from fairlead_broker.limits import PARKED_WAIT_MAX_MS, REQUESTS_IN_FLIGHT_MAX
+from fairlead_broker.net.server import ServerLimits
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
