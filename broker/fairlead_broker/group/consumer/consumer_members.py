@@ -274,7 +274,9 @@ class ConsumerMembers:
         if has_new_pattern:
             self._forget_patterns()
         has_new_names = wanted.topic_names != before.topic_names
-        self.refresh_epoch(is_new=known is None or has_new_names or is_pattern_known)
+        # What a pattern stands for is yet to be found: an assignment now would be one in vain, and
+        # put off the one that counts.
+        self.refresh_epoch(is_new=has_new_names or is_pattern_known)
         return has_new_names or has_new_pattern
 
     def _forget_patterns(self) -> None:
@@ -296,6 +298,8 @@ class ConsumerMembers:
         now_hash = metadata_hash(state.subscriptions(), self.host.image)
         if is_new or now_hash != state.metadata_hash:
             speculative.put(RecordType.EPOCH, GroupEpoch(state.epoch + 1, now_hash))
+        elif not state.is_logged:
+            speculative.put(RecordType.EPOCH, GroupEpoch(state.epoch, now_hash))
 
     def has_other_topics(self) -> bool:
         """Whether topics were made, deleted or grown that the group has yet to take note of."""
@@ -329,7 +333,8 @@ class ConsumerMembers:
             if target != state.targets.get(member_id):
                 speculative.put(RecordType.TARGET_MEMBER, target, member_id)
         speculative.put(RecordType.TARGET_METADATA, TargetMetadata(state.epoch, now.wall_ms))
-        self._targeted_ms = now.ms
+        if state.subscriptions():
+            self._targeted_ms = now.ms
 
     def _reconcile(
         self, asked: ConsumerHeartbeat, now: Now, *, has_changed_subscription: bool

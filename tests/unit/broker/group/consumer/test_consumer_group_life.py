@@ -1,5 +1,7 @@
 """What a group of KIP-848 does in time, answers when, lets commit, and keeps in its log."""
 
+from dataclasses import replace
+
 import pytest
 from consumer_group_cases import joined_by_a_third, pair, refused
 from consumer_group_driver import ConsumerGroupDriver, partitions
@@ -254,6 +256,24 @@ def test_a_pattern_is_resolved_beside_the_heartbeat() -> None:
     told = driver.beat("a", answer.member_epoch, owned={})
     assert told.assigned == partitions({"orders": [0, 1]})
     assert driver.resolution is None
+    driver.require_replayable()
+
+
+def test_the_first_topics_of_a_pattern_wait_for_no_pause_between_assignments() -> None:
+    driver = ConsumerGroupDriver(orders=2, t=2)
+    driver.host.settings = replace(driver.host.settings, assignment_interval_ms=1_000)
+    answer = driver.join("a", None, regex="ord.*")
+    assert (answer.member_epoch, driver.state.epoch) == (1, 1)
+    assert driver.reload().state.members.keys() == {"a"}
+    driver.resolve({"ord.*": frozenset({"orders"})})
+    told = driver.beat("a", answer.member_epoch, owned={})
+    assert (told.member_epoch, told.assigned) == (2, partitions({"orders": [0, 1]}))
+    # A pattern that is looked up beside others costs no assignment before that, either.
+    assert driver.join("b", None, regex="t").member_epoch == 2
+    assert driver.state.epoch == 2
+    # One that is known stands for its topics at once.
+    driver.pass_time(1_000)
+    assert driver.join("c", None, regex="ord.*").member_epoch == 3
     driver.require_replayable()
 
 
