@@ -46,7 +46,10 @@ def read_levels() -> dict[str, str]:
 def alter_levels(alterations: Sequence[ConfigAlteration], *, validate_only: bool) -> None:
     """Set levels, or take them back; KafkaError and none is changed if one cannot be."""
     known = {ROOT, *_logger_names()}
-    changes = [(_logger(each["name"], known), _new_level(each)) for each in alterations]
+    changes = []
+    for each in alterations:
+        _check_operation(each["operation"])
+        changes.append((_logger(each["name"], known), _new_level(each)))
     if not validate_only:
         for logger, level in changes:
             logger.setLevel(level)
@@ -68,6 +71,14 @@ def _logger(name: str, known: set[str]) -> logging.Logger:
     return logging.getLogger(None if name == ROOT else name)
 
 
+def _check_operation(operation: int) -> None:
+    if operation not in (AlterOperation.SET, AlterOperation.DELETE):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"operation {operation} is not allowed for the BROKER_LOGGER resource",
+        )
+
+
 def _new_level(alteration: ConfigAlteration) -> int:
     name, operation, value = alteration["name"], alteration["operation"], alteration["value"]
     if operation == AlterOperation.DELETE:
@@ -77,11 +88,6 @@ def _new_level(alteration: ConfigAlteration) -> int:
                 f"Removing the log level of the {ROOT} logger is not allowed",
             )
         return logging.NOTSET
-    if operation != AlterOperation.SET:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"operation {operation} is not allowed for the BROKER_LOGGER resource",
-        )
     if value is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {shown(name)}")
     level = _LEVELS.get(value)

@@ -5,8 +5,8 @@ asked for, with value, source, synonyms, type and meaning. Sensitive values are 
 a broker are those of the one that answers, so asking for another broker's id is refused with
 INVALID_REQUEST (clients send that question to the broker itself). An empty broker name means what
 is set for all brokers at once, and nothing else is told. Configs of brokers that are not dynamic
-are told as read-only. A resource of type BROKER_LOGGER is a broker; its configs are the levels of
-that process's loggers.
+are told as read-only, rates of throttles where somebody has set them only. A resource of type
+BROKER_LOGGER is a broker; its configs are the levels of that process's loggers.
 `inter.broker.protocol.version` is made up: tools read a Kafka release from it.
 Beyond 5,000 configs others are served meanwhile.
 Versions:  1 synonyms and source · 3 type and documentation · 4 flexible.
@@ -57,6 +57,14 @@ if TYPE_CHECKING:
     from fairlead_model.configs.config_values import BrokerValues
 
 _RESOURCES_PER_STEP: Final = 10
+_THROTTLES: Final = frozenset(
+    (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+)
+"""Told where they are set only, as in Kafka: tools take them for throttles that somebody set."""
 PROTOCOL_VERSION_CONFIG = "inter.broker.protocol.version"
 PROTOCOL_VERSION = "3.9-IV0"
 """Kafka UI takes a broker without this for Kafka 1.0 and falls back to AlterConfigs."""
@@ -205,7 +213,8 @@ def _describe(
             if result is None:
                 result = _result(_config(kind, each, overrides, values), request)
                 known.configs[of_config] = result
-            results.append(result)
+            if each not in _THROTTLES or result.config_source != ConfigSource.DEFAULT:
+                results.append(result)
         if kind == ResourceType.BROKER and (wanted is None or PROTOCOL_VERSION_CONFIG in wanted):
             results.append(_protocol_version())
     return results

@@ -25,6 +25,11 @@ from fairlead_wire.messages.describe_configs import (
 from fairlead_wire.messages.list_config_resources import ListConfigResourcesRequest
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+THROTTLES = {
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
 SESSION = "consumer.session.timeout.ms"
 
 
@@ -86,12 +91,12 @@ def test_what_one_listener_has_of_its_own_is_told_but_for_secrets(stage: Any) ->
 def test_every_config_of_this_broker_and_the_made_up_one(stage: Any) -> None:
     result = describe(stage, BROKER, "1")
     configs = {config.name: config for config in result.configs}
-    assert set(configs) == {*BROKER_CONFIGS, "inter.broker.protocol.version"}
+    assert set(configs) == {*BROKER_CONFIGS, "inter.broker.protocol.version"} - THROTTLES
     assert configs["inter.broker.protocol.version"].value == "3.9-IV0"
     assert (configs["node.id"].value, configs["node.id"].read_only) == ("1", True)
     changeable = {config.name for config in result.configs if not config.read_only}
     dynamic = {name for name, key in BROKER_CONFIGS.items() if key.is_dynamic}
-    assert changeable == dynamic, "AlterConfigs would refuse the others"
+    assert changeable == dynamic - THROTTLES, "AlterConfigs would refuse the others"
     (only,) = describe(stage, BROKER, "1", keys=["inter.broker.protocol.version"]).configs
     assert only.name == "inter.broker.protocol.version"
 
@@ -166,7 +171,7 @@ def test_what_is_asked_for_twice_is_told_once(stage: Any) -> None:
     asked = [DescribeConfigsResource(BROKER, "1", None)] * 1_000
     asked.append(DescribeConfigsResource(BROKER, "1", ["node.id"]))
     results = stage.ask(DescribeConfigsRequest(resources=asked), 4).results
-    assert [len(each.configs) for each in results] == [len(BROKER_CONFIGS) + 1]
+    assert [len(each.configs) for each in results] == [len(BROKER_CONFIGS) + 1 - len(THROTTLES)]
 
 
 def test_names_that_nobody_knows_make_no_other_question(stage: Any) -> None:
@@ -192,6 +197,27 @@ def test_of_all_brokers_at_once_only_what_is_set_is_told(stage: Any) -> None:
     assert [(each.name, each.source) for each in result.configs[0].synonyms] == [
         ("log.retention.ms", 3)
     ]
+
+
+@pytest.mark.parametrize("name", sorted(THROTTLES))
+def test_a_throttle_is_told_only_where_it_is_set(stage: Any, name: str) -> None:
+    """Tools that balance partitions take one that is told for another tool's, and wait."""
+
+    def told() -> list[tuple[Any, int]]:
+        found = [each for each in describe(stage, BROKER, "1").configs if each.name == name]
+        assert [each.name for each in describe(stage, BROKER, "1", keys=[name]).configs] == [
+            each.name for each in found
+        ]
+        return [(each.value, each.config_source) for each in found]
+
+    assert told() == []
+    stage.publish(BrokerConfigsChanged("1", {name: "1000"}))
+    assert told() == [("1000", 2)]
+    stage.publish(BrokerConfigsChanged("", {name: "2000"}))
+    stage.publish(BrokerConfigsChanged("1", {}))
+    assert told() == [("2000", 3)]
+    stage.publish(BrokerConfigsChanged("", {}))
+    assert told() == []
 
 
 @pytest.mark.parametrize("stage", [{"message.max.bytes": "2000"}], indirect=True)
@@ -275,7 +301,8 @@ def test_levels_of_loggers_are_this_process_own(stage: Any) -> None:
         assert level_of(name) == "DEBUG", "all of a resource or nothing"
         code, why = set_level((name, 0, "loud"))
         assert (code, "is not a supported log level" in why) == (40, True)
-        assert set_level((name, 2, "INFO"))[0] == ErrorCode.INVALID_REQUEST
+        for logger in (name, "fairlead_broker.nothing"):
+            assert set_level((logger, 2, "INFO"))[0] == ErrorCode.INVALID_REQUEST
         assert set_level(("root", 1, None))[0] == ErrorCode.INVALID_REQUEST
         assert set_level((name, 0, "INFO"), broker="2")[0] == ErrorCode.INVALID_REQUEST
         assert alter(stage, 2, "1", kind=BROKER_LOGGER) == [("1", ErrorCode.INVALID_REQUEST)]
