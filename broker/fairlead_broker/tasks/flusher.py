@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from fairlead_broker.broker import Broker
     from fairlead_broker.log.directory.log_directory import LogDirectory
-    from fairlead_broker.log.files.deferred_files import SyncJob
     from fairlead_broker.log.flush import FlushJob, WriteOutJob
     from fairlead_broker.log.log import Log
     from fairlead_broker.replication.partition import Partition
@@ -134,21 +133,16 @@ class Flusher:
                 continue
             try:
                 await loop.run_in_executor(self._executor, deferred.run)
-            except OSError as error:
+            except OSError:
                 # The names in the other directories have to be made durable all the same.
-                logger.error("%s: small files or names are not durable: %s", directory.path, error)
-                await self._give_up_unsynced(directory, deferred)
+                self._broker.metrics.flush_failures += 1
+                await self._give_up_unsynced(directory, directory.complete_sync(deferred))
 
-    async def _give_up_unsynced(self, directory: LogDirectory, job: SyncJob) -> None:
-        """Take logs offline whose files or names could not be synced: the next fsync would succeed.
+    async def _give_up_unsynced(self, directory: LogDirectory, failed: Sequence[Log]) -> None:
+        """Report logs that are offline since their files or names could not be synced.
 
-        A flush would say then that a segment is durable whose name the disk has lost.
+        A flush would say otherwise that a segment is durable whose name the disk has lost.
         """
-        errors = {path.rpartition("/")[0]: error for path, error in job.refused.items()}
-        errors.update(job.refused)
-        failed = [log for log in directory.logs if log.path in errors and not log.is_offline]
-        for log in failed:
-            log.go_offline(errors[log.path])
         await asyncio.get_running_loop().run_in_executor(self._executor, _note_failures, failed)
         for partition in list(self._broker.partitions.values()):
             if partition.log in failed:

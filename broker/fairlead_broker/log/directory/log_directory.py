@@ -87,6 +87,8 @@ class LogDirectory:
         self.boot_id = kernel_boot_id() if boot_id is None else boot_id
         self._logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
+        self.has_failed_sync = False
+        """Whether something of this process is not durable, and nobody can tell what."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.passing: dict[TopicPartition, PassingMarks] = {}
         """Of logs that are about to come from another directory, or to go there."""
@@ -387,6 +389,25 @@ class LogDirectory:
         """Fsyncs of small files and of names, collected since the last one."""
         return self.deferred.begin_sync()
 
+    def complete_sync(self, job: SyncJob) -> list[Log]:
+        """Take logs offline of which `begin_sync` could make something not durable; return them.
+
+        It is not tried again: the kernel calls the lost pages clean, and the next fsync would
+        succeed. So no stop counts as clean from here on, and the next start recovers the logs.
+        """
+        failed = []
+        for path, error in job.refused.items():
+            self.has_failed_sync = True
+            logger.error("%s is not durable: %s", path, error)
+            parent = path.rpartition("/")[0]
+            for log in self._logs.values():
+                # Of the directory's own names, those of its logs are durable from the first flush.
+                is_unnamed = path == self.path and log.recovery_point == 0
+                if (log.path in (path, parent) or is_unnamed) and not log.is_offline:
+                    log.go_offline(error)
+                    failed.append(log)
+        return failed
+
     def begin_removals(self, now_ms: int) -> DeletionJob | None:
         """Directories of deleted logs whose grace is over; `removals` has the outcome completed."""
         return self.removals.begin(self.disk, now_ms)
@@ -483,9 +504,12 @@ class LogDirectory:
             is_clean &= stop_log(log, now_ms)
         sync = self.begin_sync()
         if sync is not None:
-            sync.run()
+            try:
+                sync.run()
+            except OSError:
+                self.complete_sync(sync)
         self.write_checkpoints()
-        return is_clean
+        return is_clean and not self.has_failed_sync
 
     def release(self, *, marked_epoch: int | None = None) -> None:
         """Close all logs and let the next process in; with an epoch, mark the stop as clean."""

@@ -212,6 +212,44 @@ def test_no_flush_moves_the_recovery_point_over_an_unwritten_epoch(disk):
     assert log.recovery_point == 0
 
 
+def test_a_small_file_that_could_not_be_made_durable_takes_its_log_offline(disk):
+    """The next fsync of it would succeed, so a stop must not be called clean."""
+    directory, log = started_log(disk)
+    other = directory.create_log("other", 0, b"o" * 16, CONFIG, now_ms=0)
+    directory.begin_sync().run()
+    append(other, batch())
+    append(log, batch())
+    log.assign_leader_epoch(1)
+    log.maybe_write_epochs()
+    disk.fail_fsync_of("/d/t-0/leader-epoch-checkpoint")
+    job = directory.begin_sync()
+    with pytest.raises(OSError, match="Input/output error"):
+        job.run()
+    assert directory.complete_sync(job) == [log]
+    assert log.is_offline
+    assert not other.is_offline
+    disk.failures.clear()
+    assert not directory.close(clean=True, broker_epoch=1)
+    _, report = start(disk.after_kill())
+    assert sorted(key for key, _ in report.recovered) == ["other", "t"]
+
+
+def test_names_of_new_logs_that_could_not_be_made_durable_take_these_offline(disk):
+    directory, log = started_log(disk)
+    append(log, batch())
+    flush(log)
+    directory.begin_sync().run()
+    new = directory.create_log("new", 0, b"n" * 16, CONFIG, now_ms=0)
+    disk.fail("fsync_directory")
+    job = directory.begin_sync()
+    with pytest.raises(OSError, match="Input/output error"):
+        job.run()
+    assert directory.complete_sync(job) == [new]
+    assert not log.is_offline
+    disk.failures.clear()
+    assert not directory.close(clean=True, broker_epoch=1)
+
+
 def test_a_failed_flush_outweighs_a_clean_shutdown_marker(disk):
     directory, log = started_log(disk)
     append(log, batch())

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +135,30 @@ def test_a_new_leaders_epoch_file_follows_without_an_append(stage: Any) -> None:
 
     with_background(stage, story)
     assert path.read_text().split() == ["0", "1", "0", "0"]
+
+
+def test_an_epoch_file_that_cannot_be_made_durable_takes_its_replica_offline(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.topic("t", partitions=2)
+    disk = stage.log_directory.disk
+    fsync, bad = disk.fsync, stage.directory / "t-0" / "leader-epoch-checkpoint"
+
+    def failing(fd: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink() == bad:
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(fd)
+
+    monkeypatch.setattr(type(disk), "fsync", staticmethod(failing))
+
+    async def story(_: Background) -> None:
+        await until(lambda: stage.partition("t", 0).log.is_offline)
+        await until(lambda: ("t", 0) in stage.broker.replicas.failed)
+
+    with_background(stage, story)
+    assert stage.append("t", b"a", index=1) == 0
+    assert stage.broker.metrics.flush_failures == 1
+    assert stage.broker.metrics.task_failures == 0
 
 
 def test_first_records_of_many_partitions_wait_for_no_epoch_file(stage: Any) -> None:
