@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairlead_broker.clock import Clock
 
 
-async def in_slices(steps: Iterator[None], clock: Clock) -> None:
+async def in_slices(steps: Iterator[object], clock: Clock) -> None:
     """Do all steps, giving way to others whenever a slice's time is used up."""
     deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
     for _ in steps:

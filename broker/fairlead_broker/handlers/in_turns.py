@@ -13,7 +13,7 @@ from fairlead_broker.handlers.long_answer import LongAnswer, is_long
 from fairlead_broker.limits import DESCRIBED_A_TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.clock import Clock
@@ -34,8 +34,26 @@ def in_turns(
     return build()
 
 
+def in_counted_turns(
+    context: RequestContext, steps: Iterator[int], build: Callable[[], _Answer]
+) -> _Answer | Pending:
+    """As `in_turns`, where a step says how many things it has told of: nobody knows before."""
+    told = 0
+    for count in steps:
+        told += count
+        if told > DESCRIBED_A_TURN:
+            return context.later(_later(steps, build, context.broker.clock, context.version))
+    return build()
+
+
+def in_parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """Yield so many of the items that a step may be about."""
+    for at in range(0, len(items), _ITEMS_PER_STEP):
+        yield items[at : at + _ITEMS_PER_STEP]
+
+
 async def _later(
-    steps: Iterator[None], build: Callable[[], _Answer], clock: Clock, version: int
+    steps: Iterator[object], build: Callable[[], _Answer], clock: Clock, version: int
 ) -> _Answer | LongAnswer:
     await in_slices(steps, clock)
     return await encoded_in_turns(build(), version, clock)

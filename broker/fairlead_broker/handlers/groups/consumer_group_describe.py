@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.groups.group_requests import require_consumer_protocol
+from fairlead_broker.handlers.in_turns import in_counted_turns, in_parts
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -29,9 +30,9 @@ from fairlead_wire.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from fairlead_broker.api_registry import RequestContext
+    from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.group.assignors.assignment import TopicIdPartition
     from fairlead_broker.group.group_types import (
         ConsumerGroupDescription,
@@ -47,49 +48,63 @@ _CONSUMER = 1
 @once_awake
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
-) -> ConsumerGroupDescribeResponse:
+) -> ConsumerGroupDescribeResponse | Pending:
     names = list(dict.fromkeys(request.group_ids))
     if len(names) > GROUPS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"ConsumerGroupDescribe names {len(names)} groups")
-    groups = [_describe(each, context) for each in names]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = context.authorized_operations(
-                    ResourceType.GROUP, group.group_id
-                )
-    return ConsumerGroupDescribeResponse(groups=groups)
+    response = ConsumerGroupDescribeResponse()
+    return in_counted_turns(context, _steps(names, request, context, response), lambda: response)
 
 
-def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+def _steps(
+    names: list[str],
+    request: ConsumerGroupDescribeRequest,
+    context: RequestContext,
+    response: ConsumerGroupDescribeResponse,
+) -> Iterator[int]:
+    """Describe group after group; a step says how many groups and members it has told of."""
+    metrics = context.broker.metrics
+    for name in names:
+        try:
+            described = _find(name, context)
+            group = _shown(name, described)
+            for part in in_parts(described.members):
+                group.members += [_member(each, context) for each in part]
+                yield len(part)
+        except KafkaError as error:
+            # Also where a topic of one of its members may not be described.
+            metrics.errors[error.code.name] += 1
+            group = DescribedGroup(
+                error_code=error.code, error_message=error.message or None, group_id=name
+            )
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = context.authorized_operations(ResourceType.GROUP, name)
+        response.groups.append(group)
+        yield 1
+
+
+def _find(group_id: str, context: RequestContext) -> ConsumerGroupDescription:
+    """Return what is told of a group; KafkaError where nothing is."""
     broker = context.broker
-    try:
-        context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        require_consumer_protocol(broker)
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        group = broker.group_coordinator.find(group_id)
-        described = None if group is None else group.protocol.describe_members()
-        if described is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
-        return _shown(group_id, described, context)
-    except KafkaError as error:
-        broker.metrics.errors[error.code.name] += 1
-        return DescribedGroup(
-            error_code=error.code, error_message=error.message or None, group_id=group_id
-        )
+    context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+    require_consumer_protocol(broker)
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    group = broker.group_coordinator.find(group_id)
+    described = None if group is None else group.protocol.describe_members()
+    if described is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
+    return described
 
 
-def _shown(
-    group_id: str, described: ConsumerGroupDescription, context: RequestContext
-) -> DescribedGroup:
+def _shown(group_id: str, described: ConsumerGroupDescription) -> DescribedGroup:
+    """Return a group without its members."""
     return DescribedGroup(
         group_id=group_id,
         group_state=described.state_name,
         group_epoch=described.epoch,
         assignment_epoch=described.assignment_epoch,
         assignor_name=described.assignor_name,
-        members=[_member(each, context) for each in described.members],
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.handlers.in_turns import in_counted_turns, in_parts
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -27,7 +28,10 @@ from fairlead_wire.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from fairlead_broker.api_registry import RequestContext
+    from collections.abc import Iterator, Sequence
+
+    from fairlead_broker.api_registry import Pending, RequestContext
+    from fairlead_broker.group.group_types import DescribedMember
 
 _NOT_FOUND_SINCE = 6
 
@@ -36,54 +40,71 @@ _NOT_FOUND_SINCE = 6
 @once_awake
 def describe_groups(
     request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse:
+) -> DescribeGroupsResponse | Pending:
     # Each once: a group may have megabytes of metadata, and its name be there thousands of times.
     names = list(dict.fromkeys(request.groups))
     if len(names) > GROUPS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"DescribeGroups names {len(names)} groups")
-    groups = [_describe(each, context) for each in names]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = context.authorized_operations(
-                    ResourceType.GROUP, group.group_id
-                )
-    return DescribeGroupsResponse(groups=groups)
+    response = DescribeGroupsResponse()
+    return in_counted_turns(context, _steps(names, request, context, response), lambda: response)
 
 
-def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
+def _steps(
+    names: list[str],
+    request: DescribeGroupsRequest,
+    context: RequestContext,
+    response: DescribeGroupsResponse,
+) -> Iterator[int]:
+    """Describe group after group; a step says how many groups and members it has told of."""
+    for name in names:
+        group, members = _describe(name, context)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = context.authorized_operations(ResourceType.GROUP, name)
+        response.groups.append(group)
+        for part in in_parts(members):
+            group.members += map(_member, part)
+            yield len(part)
+        yield 1
+
+
+def _describe(
+    group_id: str, context: RequestContext
+) -> tuple[DescribedGroup, Sequence[DescribedMember]]:
+    """Return a group without its members, and these."""
     broker = context.broker
     try:
         context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group = broker.group_coordinator.find(group_id)
     except KafkaError as error:
         broker.metrics.errors[error.code.name] += 1
-        return DescribedGroup(
+        refused = DescribedGroup(
             error_code=error.code, error_message=_text(error.message, context), group_id=group_id
         )
+        return refused, ()
     described = None if group is None else group.protocol.describe()
     if described is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.version >= _NOT_FOUND_SINCE:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing.error_message = f"there is no classic group {group_id}"
-        return missing
-    return DescribedGroup(
+        return missing, ()
+    shown = DescribedGroup(
         group_id=group_id,
         group_state=described.state_name,
         protocol_type=described.protocol_type,
         protocol_data=described.protocol_name,
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in described.members
-        ],
+    )
+    return shown, described.members
+
+
+def _member(member: DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from fairlead_broker.api_registry import Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.slicing import in_slices
-from fairlead_broker.handlers.in_turns import encoded_in_turns
+from fairlead_broker.handlers.in_turns import encoded_in_turns, in_parts
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import (
@@ -42,7 +42,7 @@ from fairlead_wire.messages.offset_fetch import (
 from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
@@ -165,27 +165,35 @@ class _Fetch:
                 raise RemoteProtocolError(f"OffsetFetch asks for {self.count} offsets and more")
 
     def look_up(self) -> Iterator[None]:
-        """Fill in what is committed, a topic a step."""
+        """Fill in what is committed, some partitions of a topic a step."""
         for group, topics, answer in self._found:
             if answer.error_code is not ErrorCode.NONE:
                 continue
             offsets = None if group is None else group.offsets
             for name, indexes, topic_id in topics:
-                refusal = self._refusal(name)
-                if name is None or refusal is not ErrorCode.NONE:
-                    slots = [_refused(index, refusal) for index in indexes]
-                elif self._requires_stable and offsets is not None and offsets.open_transactions:
-                    current = self._context.broker.image.names.get(name)
-                    slots = [_look_up_stable(offsets, name, index, current) for index in indexes]
-                else:
-                    current = self._context.broker.image.names.get(name)
-                    slots = [_look_up(offsets, name, index, current) for index in indexes]
+                slots: list[OffsetFetchResponsePartitions] = []
                 answer.topics.append(OffsetFetchResponseTopics(name or "", topic_id, slots))
-                yield
-                if group is not None and group.is_gone:
-                    # Another broker may have taken newer commits meanwhile.
-                    answer.error_code, answer.topics = ErrorCode.NOT_COORDINATOR, []
+                for part in in_parts(indexes) if indexes else ((),):
+                    slots += self._slots(offsets, name, part)
+                    yield
+                    if group is not None and group.is_gone:
+                        # Another broker may have taken newer commits meanwhile.
+                        answer.error_code, answer.topics = ErrorCode.NOT_COORDINATOR, []
+                        break
+                if answer.error_code is not ErrorCode.NONE:
                     break
+
+    def _slots(
+        self, offsets: GroupOffsets | None, name: str | None, indexes: Sequence[int]
+    ) -> list[OffsetFetchResponsePartitions]:
+        """Return what is committed for partitions of a topic, or why that is not told."""
+        refusal = self._refusal(name)
+        if name is None or refusal is not ErrorCode.NONE:
+            return [_refused(index, refusal) for index in indexes]
+        current = self._context.broker.image.names.get(name)
+        if self._requires_stable and offsets is not None and offsets.open_transactions:
+            return [_look_up_stable(offsets, name, index, current) for index in indexes]
+        return [_look_up(offsets, name, index, current) for index in indexes]
 
     def _refusal(self, name: str | None) -> ErrorCode:
         if name is None:

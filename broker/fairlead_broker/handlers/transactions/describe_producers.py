@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.handlers.in_turns import in_turns
+from fairlead_broker.handlers.in_turns import in_parts, in_turns
 from fairlead_broker.limits import DESCRIBED_MAX, PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import KafkaError, RemoteProtocolError
@@ -64,17 +64,24 @@ def _steps(
         topic = TopicResponse(name)
         response.topics.append(topic)
         for index in indexes:
-            topic.partitions.append(_describe(name, index, context))
+            partition, producers = _describe(name, index, context)
+            topic.partitions.append(partition)
+            for part in in_parts(producers):
+                partition.active_producers += map(_described, part)
+                yield
             yield
 
 
-def _describe(name: str, index: int, context: RequestContext) -> PartitionResponse:
+def _describe(
+    name: str, index: int, context: RequestContext
+) -> tuple[PartitionResponse, list[ProducerEntry]]:
+    """Return a partition without its producers, and these."""
     try:
         context.require(Operation.READ, ResourceType.TOPIC, name)
         producers = context.broker.leading((name, index)).log.producers
     except KafkaError as error:
-        return PartitionResponse(index, error.code, error.message)
-    return PartitionResponse(index, active_producers=[*map(_described, producers)])
+        return PartitionResponse(index, error.code, error.message), []
+    return PartitionResponse(index), [*producers]
 
 
 def _described(entry: ProducerEntry) -> ProducerState:

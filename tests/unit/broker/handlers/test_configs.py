@@ -161,10 +161,10 @@ def test_very_many_topics_are_described_and_encoded_while_others_are_served(
     )
     reply = stage.ask(request, version)
     assert [each.resource_name for each in reply.results] == names
-    assert len(later_steps) == 25 + 3
+    assert len(later_steps) == 25 + 17
     monkeypatch.setattr(in_turns, "DESCRIBED_A_TURN", 2**31)
     assert reply == stage.ask(request, version)
-    assert len(later_steps) == 25 + 3
+    assert len(later_steps) == 25 + 17
 
 
 def test_what_is_asked_for_twice_is_told_once(stage: Any) -> None:
