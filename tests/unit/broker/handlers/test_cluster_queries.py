@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fairlead_broker.coordinator.coordinator_partition import coordinator_partition, java_hash
+from fairlead_broker.handlers.topics import describe_topic_partitions
 from fairlead_broker.limits import COORDINATOR_KEYS_LENGTH_MAX
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
 from fairlead_wire.messages.describe_cluster import DescribeClusterRequest
@@ -101,6 +102,27 @@ def test_pages_of_partitions_follow_one_another(stage: Any) -> None:
             partition_index=reply.next_cursor.partition_index,
         )
     assert seen == [(name, index) for name in "abc" for index in range(3)]
+
+
+def test_pages_sort_all_names_once(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To sort 50,000 names for each of their pages takes longer than the pages."""
+    sorts: list[int] = []
+
+    def noted(names: Any) -> list[str]:
+        sorts.append(1)
+        return sorted(names)
+
+    monkeypatch.setattr(describe_topic_partitions, "sorted", noted, raising=False)
+    for name in ("b", "a", "c"):
+        stage.topic(name)
+    for first in "abc":
+        reply = describe(stage, limit=1, cursor=RequestCursor(first, 0))
+        assert [topic.name for topic in reply.topics] == [first]
+    assert len(sorts) == 1
+    stage.topic("bb")
+    reply = describe(stage, limit=9, cursor=RequestCursor("b", 0))
+    assert [topic.name for topic in reply.topics] == ["b", "bb", "c"]
+    assert len(sorts) == 2
 
 
 @pytest.mark.parametrize(("name", "index"), [("t", -1), ("another", 0)])
