@@ -22,14 +22,14 @@ def expose_compaction(out: Exposition, metrics: CleanerMetrics) -> None:
         out.one(f"fairlead_cleaner_{name}_total", "counter", meaning, value)
     for name, meaning, gauge in (
         ("running", "1 while a log is being compacted.", metrics.is_running),
-        ("last_run_seconds", "What the last compaction took.", metrics.last_run_ms / 1000),
+        ("last_run_seconds", "How long the last compaction took.", metrics.last_run_ms / 1000),
         ("dirty_ratio_max", "Largest dirty ratio of the logs due.", metrics.dirty_ratio_max),
-        ("without_room", "Logs not compacted for want of disk space.", metrics.without_room),
+        ("without_room", "Logs not compacted because the disk has no room.", metrics.without_room),
     ):
         out.one(f"fairlead_cleaner_{name}", "gauge", meaning, gauge)
     out.one(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
         "gauge",
-        "Logs that are not compacted because something in them is damaged.",
+        "Logs that are not compacted because they are damaged.",
         metrics.uncleanable,
     )

@@ -54,7 +54,12 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
     """Add Kafka's metrics of a group coordinator, and how its partitions are."""
     metrics = broker.group_coordinator.metrics
     counts = {"classic": sums.classic.total(), "consumer": sums.consumer.total()}
-    out.one(f"{_MANAGER}_numgroups", "gauge", "Groups here.", sum(counts.values()))
+    out.one(
+        f"{_MANAGER}_numgroups",
+        "gauge",
+        "Groups that this broker coordinates.",
+        sum(counts.values()),
+    )
     for state in GroupState:
         name = f"{_MANAGER}_numgroups{state.value.lower()}"
         meaning = f"Groups of the classic protocol that are {state.value}."
@@ -62,7 +67,7 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
     out.family(
         f"{_COORDINATOR}_group_count",
         "gauge",
-        "Groups here, by protocol.",
+        "Groups that this broker coordinates, by protocol.",
         [(label_set(protocol=protocol), count) for protocol, count in counts.items()],
     )
     out.family(
@@ -71,17 +76,26 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
         "Groups of KIP-848's protocol, by state.",
         [(label_set(state=state.lower()), sums.consumer[state]) for state in _CONSUMER_STATES],
     )
-    out.one(f"{_MANAGER}_numoffsets", "gauge", "Committed offsets here.", sums.offsets)
+    out.one(
+        f"{_MANAGER}_numoffsets",
+        "gauge",
+        "Committed offsets of the groups that this broker coordinates.",
+        sums.offsets,
+    )
     for name, meaning, value in (
         ("offset_commit_count", "Offsets committed.", metrics.offset_commits),
         ("offset_expiration_count", "Offsets removed by age.", metrics.offset_expirations),
-        ("offset_deletion_count", "Offsets removed otherwise.", metrics.offset_deletions),
+        (
+            "offset_deletion_count",
+            "Offsets removed by request, or with their group or topic.",
+            metrics.offset_deletions,
+        ),
     ):
         out.one(f"{_COORDINATOR}_{name}", "counter", meaning, value)
     out.one(
         "fairlead_group_broken_decisions_total",
         "counter",
-        "Records of groups that would have broken a rule, and were not written.",
+        "Records of groups that were not written because they break a rule.",
         metrics.broken_decisions,
     )
     times = broker.group_coordinator.runtime.load_times
@@ -97,13 +111,13 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
     out.one(
         "fairlead_parked_group_members",
         "gauge",
-        "Joins and syncs that wait for other members.",
+        "JoinGroup and SyncGroup requests that wait for other members.",
         broker.group_coordinator.parked_count,
     )
     out.one(
         "fairlead_group_member_bytes",
         "gauge",
-        "Memory of the members of all groups, about.",
+        "Approximate memory of the members of all groups.",
         broker.group_coordinator.memory.total_bytes,
     )
     offsets = broker.group_coordinator.offset_memory

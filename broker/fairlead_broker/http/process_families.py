@@ -42,7 +42,9 @@ _BROKER_STATES: Final = {
 
 def expose_process(out: Exposition, readiness: Readiness) -> None:
     """Add what is known before there is a broker."""
-    out.one("fairlead_ready", "gauge", "1 while serving.", int(readiness.is_ready))
+    out.one(
+        "fairlead_ready", "gauge", "1 while the broker serves clients.", int(readiness.is_ready)
+    )
     out.one(
         "kafka_server_kafkaserver_brokerstate",
         "gauge",
@@ -66,42 +68,58 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
         ("connections", "Open connections.", metrics.connections_open),
         (
             "loop_lag_seconds",
-            "Lateness of the last event loop tick.",
+            "How late the event loop's last tick was.",
             metrics.loop_lag_ms / 1000,
         ),
         (
             "loop_lag_seconds_max",
-            "Worst lateness of an event loop tick in the last minute.",
+            "Largest delay of an event loop tick in the last minute.",
             metrics.loop_lag_max_ms / 1000,
         ),
-        ("quota_meters", "Clients with a quota whose use is told apart.", metrics.quota_meters),
-        ("undeleted_files", "Deleted files that the disk does not let go.", metrics.undeleted),
+        (
+            "quota_meters",
+            "Clients with a quota whose use is measured one by one.",
+            metrics.quota_meters,
+        ),
+        ("undeleted_files", "Deleted files that the disk could not remove.", metrics.undeleted),
     ):
         out.one(f"fairlead_{name}", "gauge", meaning, value)
     for name, meaning, value in (
         ("connections", "Connections accepted.", metrics.connections_opened),
         ("connections_refused", "Connections refused by a limit.", metrics.connections_refused),
-        ("protocol_errors", "Connections closed for bad bytes.", metrics.protocol_errors),
+        (
+            "protocol_errors",
+            "Connections closed because the peer broke the protocol.",
+            metrics.protocol_errors,
+        ),
         ("tls_handshakes_failed", "TLS handshakes that failed.", metrics.tls_handshakes_failed),
         ("logins", "Successful logins by SASL.", metrics.logins_succeeded),
         ("logins_failed", "Logins by SASL that failed.", metrics.logins_failed),
         (
             "certificates_refused",
-            "New certificates that cannot serve.",
+            "New certificates that cannot be used.",
             metrics.certificates_refused,
         ),
         ("cold_reads", "Reads that were not in the page cache.", metrics.cold_reads),
-        ("cold_read_bytes", "Bytes that they brought into it.", metrics.cold_read_bytes),
+        (
+            "cold_read_bytes",
+            "Bytes that cold reads brought into the page cache.",
+            metrics.cold_read_bytes,
+        ),
         (
             "recovery_processes_lost",
-            "Processes that died recovering logs.",
+            "Processes that died while they recovered a log.",
             metrics.recovery_processes_lost,
         ),
         ("segments_deleted", "Segments removed by retention.", metrics.segments_deleted),
         ("flushes", "Logs flushed to the disk.", metrics.flushes),
         ("flush_failures", "Flushes that failed; the log is offline.", metrics.flush_failures),
         ("failed_moves", "Moves between log directories that failed.", metrics.failed_moves),
-        ("task_failures", "Background rounds that raised.", metrics.task_failures),
+        (
+            "task_failures",
+            "Runs of background tasks that ended in an exception.",
+            metrics.task_failures,
+        ),
     ):
         out.one(f"fairlead_{name}_total", "counter", meaning, value)
     out.family(
@@ -120,7 +138,7 @@ def expose_certificates(out: Exposition, ends_s: Mapping[str, float]) -> None:
     out.family(
         "fairlead_certificate_not_after_timestamp_seconds",
         "gauge",
-        "Unix time at which the certificate ends that a listener shows.",
+        "Unix time at which a listener's certificate expires.",
         [(label_set(listener=listener), end) for listener, end in sorted(ends_s.items())],
     )
 
@@ -128,11 +146,11 @@ def expose_certificates(out: Exposition, ends_s: Mapping[str, float]) -> None:
 def expose_waiting(out: Exposition, broker: Broker) -> None:
     """Add the purgatories and fetch sessions: what clients left here to wait."""
     fetches, produces = len(broker.fetch_purgatory), len(broker.produce_purgatory)
-    out.one("fairlead_parked_fetches", "gauge", "Fetches that wait for records.", fetches)
+    out.one("fairlead_parked_fetches", "gauge", "Fetch requests that wait for records.", fetches)
     out.one(
         "fairlead_parked_produces",
         "gauge",
-        "Produces that wait for replicas or the disk.",
+        "Produce requests that wait for replicas or the disk.",
         produces,
     )
     out.family(
@@ -153,7 +171,7 @@ def expose_waiting(out: Exposition, broker: Broker) -> None:
     out.one(
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
         "gauge",
-        "Partitions that fetch sessions remember.",
+        "Partitions in fetch sessions.",
         broker.fetch_sessions.partitions_count,
     )
 
@@ -170,13 +188,13 @@ def expose_session(out: Exposition, session: Session | None) -> None:
     out.family(
         "fairlead_controller_silence_seconds",
         "gauge",
-        "Time since anything came from a controller.",
+        "Time since the broker last heard from a controller.",
         [] if session is None else [("", max(session.silence_s, 0.0))],
     )
     out.family(
         "fairlead_session_controller_epoch",
         "gauge",
-        "Epoch of the controller that this broker has registered with last.",
+        "Epoch of the controller with which this broker last registered.",
         [] if session is None else [("", session.controller_epoch)],
     )
     out.family(

@@ -138,36 +138,44 @@ def expose_replicas(out: Exposition, sums: ReplicaSums, metrics: BrokerMetrics) 
     for name, meaning, value in (
         ("partitioncount", "Replicas on this broker.", sums.partitions),
         ("leadercount", "Partitions led by this broker.", sums.leaders),
-        ("offlinereplicacount", "Replicas here whose disk failed.", sums.offline),
+        ("offlinereplicacount", "Replicas on this broker whose disk failed.", sums.offline),
         (
             "underreplicatedpartitions",
-            "Partitions led here that miss replicas in sync.",
+            "Partitions led by this broker with fewer in-sync replicas than replicas.",
             sums.under_replicated,
         ),
         (
             "underminisrpartitioncount",
-            "Partitions led here that refuse acks=all.",
+            "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas.",
             sums.under_min_isr,
         ),
         (
             "atminisrpartitioncount",
-            "Partitions led here that may lose no further replica in sync.",
+            "Partitions led by this broker with exactly min.insync.replicas in-sync replicas.",
             sums.at_min_isr,
         ),
         (
             "partitionswithlatetransactionscount",
-            "Partitions led here with a transaction that should have ended.",
+            "Partitions led by this broker with a transaction that should have ended.",
             sums.with_late_transactions,
         ),
-        ("produceridcount", "Idempotent producers that logs remember.", sums.producers),
+        ("produceridcount", "Idempotent producers whose state the logs keep.", sums.producers),
     ):
         out.one(f"{_MANAGER}_{name}", "gauge", meaning, value)
     for name, meaning, value in (
-        ("isrshrinks", "Replicas taken out of sync by leaders here.", metrics.isr_shrinks),
-        ("isrexpands", "Replicas back in sync with leaders here.", metrics.isr_expands),
+        (
+            "isrshrinks",
+            "Replicas that this broker, as leader, took out of in-sync sets.",
+            metrics.isr_shrinks,
+        ),
+        (
+            "isrexpands",
+            "Replicas that came back into in-sync sets of this broker's partitions.",
+            metrics.isr_expands,
+        ),
         (
             "failedisrupdates",
-            "Proposals of in-sync replicas that the controller did not accept.",
+            "Proposed in-sync sets that the controller did not accept.",
             metrics.isr_changes_failed,
         ),
     ):
@@ -175,13 +183,13 @@ def expose_replicas(out: Exposition, sums: ReplicaSums, metrics: BrokerMetrics) 
     out.family(
         "kafka_server_replicafetchermanager_maxlag",
         "gauge",
-        "Records by which the worst follower here is behind its leader's high watermark.",
+        "Records by which this broker, as follower, is behind a leader's high watermark.",
         [(label_set(clientId="Replica"), sums.lag_max)],
     )
     out.family(
         "fairlead_follower_lag_records",
         "gauge",
-        "Records by which a follower's worst replica is behind its leader here.",
+        "Records by which a follower's worst replica is behind this broker, its leader.",
         [
             (label_set(follower=follower), lag)
             for follower, lag in sorted(sums.follower_lags.items())[:METRIC_BROKERS_MAX]
@@ -238,7 +246,7 @@ def expose_traffic(out: Exposition, metrics: BrokerMetrics) -> None:
         ("messagesin", "Records appended.", [(at, t.messages_in) for at, t in rows]),
         (
             "totalproducerequests",
-            "Batches that producers sent, refused ones too.",
+            "Batches that producers sent, refused batches included.",
             [(at, t.batches_in + t.failed_produces) for at, t in rows],
         ),
         (
@@ -277,12 +285,12 @@ def expose_traffic(out: Exposition, metrics: BrokerMetrics) -> None:
         ("replicated_out_bytes", "Bytes sent to followers.", metrics.replicated_out_bytes),
         (
             "preferred_read_replicas",
-            "Partitions for which consumers were sent to a follower in their rack.",
+            "Partitions for which consumers were told to read from a follower in their rack.",
             metrics.preferred_read_replicas,
         ),
         (
             "follower_reads",
-            "Partitions of which this broker sent records to consumers as a follower.",
+            "Partitions that this broker, as follower, sent to consumers.",
             metrics.follower_reads,
         ),
     ):

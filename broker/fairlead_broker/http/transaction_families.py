@@ -14,7 +14,7 @@ def expose_transactions(out: Exposition, metrics: BrokerMetrics, memory_bytes: i
     out.one(
         "kafka_server_addpartitionstotxnmanager_verificationfailurerate_total",
         "counter",
-        "Partitions of which a coordinator did not say that they are in a transaction.",
+        "Partitions for which no coordinator confirmed that they are in a transaction.",
         metrics.verification_failures,
     )
     out.one(

@@ -9,7 +9,7 @@ from fairlead_tls.followed_certificate import FollowedPeer
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER
 
 NAME: Final = "fairlead_certificate_not_after_timestamp_seconds"
-HELP: Final = "Unix time at which the certificate ends that a listener shows."
+HELP: Final = "Unix time at which a listener's certificate expires."
 
 
 def certificate_family(certificate: FollowedPeer | None) -> Metric:

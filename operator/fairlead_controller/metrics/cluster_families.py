@@ -52,12 +52,12 @@ def _cluster_families(names: Sequence[str], views: list[ReignView]) -> Iterator[
         ),
         (
             "fairlead_controller_topics_max",
-            "Topics that the cluster may have (fairlead.max.topics).",
+            "Most topics that the cluster may have (fairlead.max.topics).",
             [view.controller.committed.limits.topics for view in views],
         ),
         (
             "fairlead_controller_partitions_max",
-            "Partitions that the cluster may have (fairlead.max.partitions).",
+            "Most partitions that the cluster may have (fairlead.max.partitions).",
             [view.controller.committed.limits.partitions for view in views],
         ),
         (
@@ -67,7 +67,7 @@ def _cluster_families(names: Sequence[str], views: list[ReignView]) -> Iterator[
         ),
         (
             f"{_KAFKA}_preferredreplicaimbalancecount",
-            "Partitions led by another than their preferred replica.",
+            "Partitions whose leader is not their preferred replica.",
             [view.summary.misplaced_leaders for view in views],
         ),
         (f"{_KAFKA}_globaltopiccount", "Topics.", [view.summary.topics for view in views]),
@@ -88,12 +88,12 @@ def _cluster_families(names: Sequence[str], views: list[ReignView]) -> Iterator[
         ),
         (
             "fairlead_controller_partitions_under_replicated",
-            "Partitions that miss replicas in sync, or have no leader.",
+            "Partitions that have fewer in-sync replicas than replicas, or no leader.",
             [view.summary.counts.under_replicated for view in views],
         ),
         (
             "fairlead_controller_partitions_under_min_isr",
-            "Partitions that refuse acks=all.",
+            "Partitions whose leaders refuse acks=all.",
             [view.summary.counts.under_min_isr for view in views],
         ),
         (
@@ -111,7 +111,7 @@ def _cluster_families(names: Sequence[str], views: list[ReignView]) -> Iterator[
 def _decision_families(names: Sequence[str], views: list[ReignView]) -> Iterator[Metric]:
     times = SummaryMetricFamily(
         f"{_STATS}_leaderelectionrateandtimems",
-        "Decisions that changed leaders, in milliseconds until brokers were told.",
+        "How long decisions that changed leaders took, in ms, until brokers were told.",
         labels=names,
     )
     histogram = HistogramMetricFamily(
@@ -121,7 +121,7 @@ def _decision_families(names: Sequence[str], views: list[ReignView]) -> Iterator
     )
     unclean = CounterMetricFamily(
         f"{_STATS}_uncleanleaderelections",
-        "Leaders elected that may lack acknowledged records.",
+        "Elections of leaders that may lack acknowledged records.",
         labels=names,
     )
     decisions = CounterMetricFamily(
@@ -132,7 +132,7 @@ def _decision_families(names: Sequence[str], views: list[ReignView]) -> Iterator
     )
     broken = CounterMetricFamily(
         "fairlead_controller_broken_decisions",
-        "Decisions that would have broken a rule of the cluster's records, and were stopped.",
+        "Decisions that were stopped because they break a rule.",
         labels=[*names, "kind"],
     )
     changes = CounterMetricFamily(
@@ -161,12 +161,12 @@ def _session_families(names: Sequence[str], views: list[ReignView]) -> Iterator[
     )
     elections = SummaryMetricFamily(
         "fairlead_controller_election_seconds",
-        "From a broker's verdict until its partitions' new leaders are durable and told.",
+        "From the decision that a broker has failed until new leaders are durable and told.",
         labels=names,
     )
     fencings = CounterMetricFamily(
         "fairlead_controller_fencings",
-        "Brokers taken out of service.",
+        "Brokers that the controller fenced.",
         labels=[*names, "reason"],
     )
     for view in views:
@@ -180,10 +180,10 @@ def _session_families(names: Sequence[str], views: list[ReignView]) -> Iterator[
 
 def _store_families(names: Sequence[str], views: list[ReignView]) -> Iterator[Metric]:
     writes = HistogramMetricFamily(
-        "fairlead_store_write_seconds", "Writes of one or more tables at once.", labels=names
+        "fairlead_store_write_seconds", "How long writes of one or more tables took.", labels=names
     )
     reads = HistogramMetricFamily(
-        "fairlead_store_read_seconds", "Reads of one table or of all.", labels=names
+        "fairlead_store_read_seconds", "How long reads of one table or of all took.", labels=names
     )
     tables = CounterMetricFamily(
         "fairlead_store_tables_written",

@@ -57,7 +57,7 @@ class LocalMetrics(Collector):
         )
         yield GaugeMetricFamily(
             "fairlead_controller_epoch",
-            "0 while the tables are not taken over.",
+            "Controller epoch, 0 before the controller has taken over.",
             self._controller.committed.controller_epoch,
         )
         yield certificate_family(self._certificate)
