@@ -216,7 +216,7 @@ def test_an_impossible_job_says_why(installation: Installation) -> None:
     finally:
         installation.kubectl("delete", "streamjob", "wrong")
     broken = {**manifest, "spec": {**manifest["spec"], "checkpoint": {}}}  # type: ignore[dict-item]
-    with pytest.raises(CommandError, match="say one of claim, uri and ephemeral"):
+    with pytest.raises(CommandError, match="set exactly one of claim, uri and ephemeral"):
         installation.kubectl.apply(broken)
 
 

@@ -198,7 +198,7 @@ async def from_refusal_to_rotation(jobs: Jobs) -> None:
 
 
 async def refused_at_once(jobs: Jobs) -> None:
-    with pytest.raises(ApiError, match="say one of user and authentication"):
+    with pytest.raises(ApiError, match="set user or authentication, not both"):
         await jobs.create(user="app", authentication=LOGIN)
     with pytest.raises(ApiError, match=r"authentication\.type"):
         await jobs.create(authentication=LOGIN | {"type": "oauth"})

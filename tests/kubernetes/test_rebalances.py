@@ -66,7 +66,7 @@ def test_an_unknown_cluster_and_another_one_are_named(
             await bench.patch("lost", approve="yes")
         await bench.patch("lost", cancel=True)
         await bench.until("Cancelled", name="lost")
-        with pytest.raises(ApiError, match="what was cancelled cannot go on"):
+        with pytest.raises(ApiError, match="a cancelled rebalance cannot go on"):
             await bench.patch("lost", cancel=False)
         await bench.delete("lost")
         await bench.until_gone("lost")

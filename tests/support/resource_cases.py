@@ -99,7 +99,7 @@ CLUSTERS = (
     both(
         "a listener of clients in the place of that of the controller",
         cluster(listeners=[listener(name="controller")], interBroker={"tls": True}),
-        "with interBroker.tls CONTROLLER is the listener of the controller",
+        "with interBroker.tls, CONTROLLER is the controller's listener",
     ),
     both(
         "listeners of one name",
@@ -170,7 +170,7 @@ CLUSTERS = (
         both(
             f"a listener of the operator's name {name}",
             cluster(listeners=[{"name": name, "type": "Internal", "port": 9092}]),
-            "the operator has a listener of this name itself: choose another one",
+            "the operator uses this listener name itself: choose another one",
         )
         for name in ("client", "internal", "operator")
     ),
@@ -186,27 +186,27 @@ CLUSTERS = (
                 }
             ]
         ),
-        "pods have their own names inside: leave out advertisedHostTemplate",
+        "listeners of type Internal use the names of the pods: leave out advertisedHostTemplate",
     ),
     both(
         "certificates of clients without TLS",
         cluster(listeners=[listener(authentication={"type": "tls"})]),
-        "certificates and tokens are shown over TLS only: add tls",
+        "certificates and tokens need TLS: add tls",
     ),
     both(
         "certificates of clients with TLS switched off",
         cluster(listeners=[listener(tls={"enabled": False}, authentication={"type": "tls"})]),
-        "certificates and tokens are shown over TLS only: add tls",
+        "certificates and tokens need TLS: add tls",
     ),
     both(
         "passwords by HTTP without TLS",
         cluster(rest={"enabled": True, "authentication": {"type": "scram-sha-512"}}),
-        "passwords, certificates and tokens are shown over TLS only: add tls",
+        "passwords, certificates and tokens need TLS: add tls",
     ),
     both(
         "tokens that nobody can check",
         cluster(listeners=[listener(tls={}, authentication={"type": "oauth"})]),
-        "tokens are checked: set jwksEndpointUri, validIssuerUri and audience",
+        "oauth needs jwksEndpointUri, validIssuerUri and audience: set all three",
     ),
     both(
         "an audience for passwords",
@@ -349,11 +349,11 @@ POOLS = (
         ),
     ),
     Case("a size and no volumes", pool(storage={"size": "10Gi", "volumes": []})),
-    both("neither size nor volumes", pool(storage={}), "a pool has a size, which is that of each"),
+    both("neither size nor volumes", pool(storage={}), "a pool has either size, for one volume"),
     both(
         "a size and volumes",
         pool(storage={"size": "10Gi", "volumes": [{"id": 0, "size": "10Gi"}]}),
-        "a pool has a size, which is that of each broker's one volume, or volumes",
+        "a pool has either size, for one volume of each broker, or volumes",
     ),
     both(
         "no first volume",
@@ -499,14 +499,14 @@ DRILLS = (
     both(
         "a slow controller",
         drill(target={"type": "Controller"}, fault={"type": "Slow"}),
-        "only brokers can be Slow, Isolated or without room: for the controller say Kill, Delete "
-        "or Pause",
+        "only brokers can be Slow, Isolate or DiskFull: for the controller set Kill, Delete or "
+        "Pause",
     ),
     both(
         "a controller whose disk is full",
         drill(target={"type": "Controller"}, fault={"type": "DiskFull"}),
-        "only brokers can be Slow, Isolated or without room: for the controller say Kill, Delete "
-        "or Pause",
+        "only brokers can be Slow, Isolate or DiskFull: for the controller set Kill, Delete or "
+        "Pause",
     ),
     both(
         "a rolling restart of one broker",
@@ -516,7 +516,7 @@ DRILLS = (
     both(
         "a time zone without a schedule",
         drill(timeZone="Europe/Berlin"),
-        "a timeZone is that of a schedule: set schedule too",
+        "timeZone needs a schedule: set schedule, too",
     ),
     both(
         "a zone without its name",
@@ -629,11 +629,11 @@ GROUPS = (
 _SOURCE = {"valueFrom": {"secretKeyRef": {"name": "chosen", "key": "word"}}}
 
 USERS = (
-    both("a token without a subject", user(login="oauth"), "set subject for oauth"),
+    both("a token without a subject", user(login="oauth"), "oauth needs it"),
     both(
         "a subject without a token",
         user(authentication={"type": "tls", "subject": "x"}),
-        "set subject for oauth, and for nothing else",
+        "oauth needs it, and no other type takes it",
     ),
     both(
         "everybody",

@@ -49,13 +49,13 @@ UPDATES = (
         "TLS between brokers begins",
         cluster(),
         cluster(interBroker={"tls": True}),
-        "interBroker.tls cannot be changed, because brokers in clear and",
+        "interBroker.tls cannot be changed, because brokers with and without TLS",
     ),
     Update(
         "TLS between brokers ends",
         cluster(interBroker={"tls": True}),
         cluster(),
-        "interBroker.tls cannot be changed, because brokers in clear and",
+        "interBroker.tls cannot be changed, because brokers with and without TLS",
     ),
     Update(
         "a second family comes",
@@ -145,13 +145,13 @@ UPDATES = (
         "a volume gets annotations",
         volumes("10Gi"),
         pool(storage={"volumes": [{"id": 0, "size": "10Gi", "annotations": {"a": "b"}}]}),
-        "annotations of volumes hold when they are made",
+        "annotations apply only when volumes are created",
     ),
     Update(
         "one volume becomes one of a class",
         pool(),
         pool(storage={"volumes": [{"id": 0, "size": "10Gi", "storageClassName": "fast"}]}),
-        "volume 0 is the one volume of before",
+        "volume 0 is the volume that the pool had before",
     ),
     Update(
         "another cluster", pool(), pool(clusterName="other"), "cannot change to another cluster"
@@ -190,7 +190,7 @@ UPDATES = (
         "a cancellation is taken back",
         rebalance(cancel=True),
         rebalance(),
-        "what was cancelled cannot go on: make a new rebalance",
+        "a cancelled rebalance cannot go on: make a new one",
     ),
     Update("the drill is let go", drill(suspend=True), drill()),
     Update("another target", drill(), drill(target={"type": "Controller"}), _ANOTHER_DRILL),

@@ -79,15 +79,15 @@ class DrillTarget:
 
     type: Annotated[
         TargetType,
-        "Leader: the broker that leads a partition. Follower: a broker that follows it. Broker: "
-        "the one with brokerId. Controller: the active controller; on Kubernetes only from the "
-        "operator's own namespace, and if its chart says drills.controller. Node: all brokers on "
-        "one machine. Zone: all brokers of one zone (rack). Cluster: all of them, one after "
-        "another, for RollingRestart.",
+        "Leader: the broker that leads a partition. Follower: a broker that follows it. "
+        "Broker: the broker with brokerId. Controller: the active controller; on Kubernetes "
+        "only from the operator's own namespace, and if its chart sets drills.controller. "
+        "Node: all brokers on one machine. Zone: all brokers of one zone (rack). Cluster: all "
+        "brokers, one after another, for RollingRestart.",
     ]
     topic: Annotated[
         str | None,
-        "Topic whose leader or follower is broken. Default: the topic that the drill itself fills.",
+        "Topic whose leader or follower the fault hits. Default: the drill's own topic.",
         Text(maximum=TOPIC_NAME_LENGTH_MAX, minimum=1),
     ] = None
     partition: Annotated[
@@ -122,28 +122,31 @@ class DrillFault:
 
     type: Annotated[
         FaultType,
-        "Kill: its process gets SIGKILL. Delete: its pod is deleted, with the usual grace. Pause: "
-        "its process is stopped for durationSeconds and then goes on. Slow: for durationSeconds "
-        "it stands still and runs in turns, as by a slow disk or a busy machine. Isolate: for "
-        "durationSeconds the network between its pod and those that cut names is cut. DiskFull: "
-        "for durationSeconds its volume has no room; refused where others use its file system. "
-        "RollingRestart: the operator restarts all brokers, one after another.",
+        "Kill: the process gets SIGKILL. Delete: the pod is deleted, with the usual grace "
+        "period. Pause: the process is stopped for durationSeconds and then goes on. Slow: for "
+        "durationSeconds the process stops and runs by turns, as with a slow disk or on a busy "
+        "machine. Isolate: for durationSeconds the network between the pod and the peers in "
+        "cut is cut. DiskFull: for durationSeconds the volume has no room; refused if others "
+        "use the file system. RollingRestart: the operator restarts all brokers, one after "
+        "another.",
     ]
     cut: Annotated[
         CutFrom | None,
-        "From whom Isolate cuts a broker off: the other Brokers, the Controller, the Clients, or "
-        "All of them. Default: All.",
+        "Peers from which Isolate cuts a broker off: the other Brokers, the Controller, the "
+        "Clients, or All of them. Default: All.",
     ] = None
     duration_seconds: Annotated[
         int, "How long a fault that does not end by itself lasts, in seconds.", Whole(1, 600)
     ] = 10
     stall_ms: Annotated[
         int,
-        "How long a Slow process stands still each time, in milliseconds. Above the brokers' "
-        "session timeout the controller takes it for dead.",
+        "How long a Slow process stops each time, in milliseconds. If it is longer than "
+        "broker.session.timeout.ms, the controller fences the broker.",
         Whole(1, 10_000),
     ] = 200
-    run_ms: Annotated[int, "How long it runs in between, in milliseconds.", Whole(1, 10_000)] = 50
+    run_ms: Annotated[
+        int, "How long a Slow process runs between two stops, in milliseconds.", Whole(1, 10_000)
+    ] = 50
 
     @property
     def hold_ms(self) -> int:
@@ -156,7 +159,7 @@ class DrillWorkload:
     """What is produced (acks=all, idempotent) and read back meanwhile, in a topic of its own."""
 
     partitions: Annotated[int, "Partitions of the drill's topic.", Whole(1, 100)] = 6
-    replication_factor: Annotated[int, "Replicas of each of them.", Whole(1, 32_767)] = 3
+    replication_factor: Annotated[int, "Replicas of each partition.", Whole(1, 32_767)] = 3
     records_per_second: Annotated[
         int, "Records produced a second, all partitions together.", Whole(1, 100_000)
     ] = 1_000
@@ -184,7 +187,7 @@ class DrillLimits:
     lost: Annotated[int, "Acknowledged records that were not read.", _COUNT] = 0
     duplicates: Annotated[int, "Records that were read twice.", _COUNT] = 0
     reordered: Annotated[
-        int, "Records that were read before an earlier one of their key.", _COUNT
+        int, "Records that were read before an earlier record of the same key.", _COUNT
     ] = 0
     client_errors: Annotated[
         int | None, "Produce requests that failed for good, after the client's retries.", _COUNT
@@ -216,7 +219,7 @@ class FailoverDrillSpec:
         _unchanged("allowUnsafe", "allow_unsafe"),
         Rule(
             cel="!has(self.timeZone) || has(self.schedule)",
-            message="a timeZone is that of a schedule: set schedule too",
+            message="timeZone needs a schedule: set schedule, too",
             field="timeZone",
             holds=lambda it: it.time_zone is None or it.schedule is not None,
         ),
@@ -229,8 +232,8 @@ class FailoverDrillSpec:
         Rule(
             cel="!(self.fault.type in ['Slow', 'Isolate', 'DiskFull']) || "
             "self.target.type != 'Controller'",
-            message="only brokers can be Slow, Isolated or without room: for the controller say "
-            "Kill, Delete or Pause",
+            message="only brokers can be Slow, Isolate or DiskFull: for the controller set Kill, "
+            "Delete or Pause",
             field="fault",
             holds=lambda it: (
                 it.fault.type not in {"Slow", "Isolate", "DiskFull"}
@@ -240,14 +243,17 @@ class FailoverDrillSpec:
     )
 
     cluster_name: Annotated[
-        str, "LogCluster of the same namespace that is tested.", CLUSTER_NAME, ClusterOnly()
+        str,
+        "LogCluster of the same namespace on which the drill runs.",
+        CLUSTER_NAME,
+        ClusterOnly(),
     ] = ""
-    target: Annotated[DrillTarget, "What is broken."]
+    target: Annotated[DrillTarget, "What the fault hits."]
     fault: Annotated[DrillFault, "How it is broken."]
     workload: Annotated[
-        DrillWorkload, "What is produced and read back meanwhile, in a topic of its own."
+        DrillWorkload, "Records that the drill produces and reads meanwhile, in its own topic."
     ] = field(default_factory=DrillWorkload)
-    limits: Annotated[DrillLimits, "What the drill must stay within to pass."] = field(
+    limits: Annotated[DrillLimits, "Limits that the drill must keep to pass."] = field(
         default_factory=DrillLimits
     )
     runs: Annotated[
@@ -257,23 +263,23 @@ class FailoverDrillSpec:
     ] = 1
     allow_unsafe: Annotated[
         bool,
-        "Break several brokers at once even if partitions lose their leader, their "
-        "min.insync.replicas or their last copy by that.",
+        "Break several brokers at once even if partitions then lose their leader, their "
+        "min.insync.replicas or their last replica.",
     ] = False
     suspend: Annotated[
         bool,
-        "Do not begin: the drill waits until this is false. A run that has begun is finished and "
-        "healed.",
+        "Do not start the drill before this is false. A run that has begun goes on to its end, "
+        "and its fault is undone.",
     ] = False
     schedule: Annotated[
         str | None,
-        "When the whole drill is repeated, in cron's five fields, such as '0 3 * * 1'. One that "
-        "still goes on lets the next time pass.",
+        "When the whole drill is repeated, in cron's five fields, such as '0 3 * * 1'. A time "
+        "that comes during a drill is skipped.",
         Text(128, 9),
     ] = None
     time_zone: Annotated[
         str | None,
-        "Whose clocks the schedule goes by, such as Europe/Berlin. Default: UTC.",
+        "Time zone of the schedule, such as Europe/Berlin. Default: UTC.",
         Text(64, 1),
     ] = None
     history_limit: Annotated[

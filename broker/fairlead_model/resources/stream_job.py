@@ -47,13 +47,15 @@ class JobAuthentication:
 
     type: Annotated[
         JobLogin,
-        "How the job logs in; a listener of the LogCluster has the same authentication.type.",
+        "How the job authenticates; a listener of the LogCluster has to have the same "
+        "authentication.type.",
     ]
     secret_name: Annotated[
         str,
-        "Secret of the job's namespace, with the keys of a User's Secret: librdkafka.config, and "
-        "the certificates that this names (ca.crt, user.crt, user.key). It is mounted into driver "
-        "and executors. Whoever owns the namespace puts it there: the operator copies none.",
+        "Secret of the job's namespace, with the keys of a User's Secret: librdkafka.config, "
+        "and the certificates that this names (ca.crt, user.crt, user.key). It is mounted into "
+        "driver and executors. The owner of the namespace creates it: the operator does not "
+        "copy Secrets.",
         Text(253, 1),
     ]
 
@@ -63,7 +65,7 @@ class JobConfigMap:
     """Where a ConfigMap keeps the program."""
 
     name: Annotated[str, "Name of a ConfigMap of the same namespace.", Text(253, 1)]
-    key: Annotated[str, "Its key that holds the program.", Text(253, 1)] = "job.py"
+    key: Annotated[str, "Key of the ConfigMap that holds the program.", Text(253, 1)] = "job.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class JobApplication:
     RULES: ClassVar = (
         Rule(
             cel="[has(self.file), has(self.configMap), has(self.sql)].filter(x, x).size() == 1",
-            message="say one of file, configMap and sql",
+            message="set exactly one of file, configMap and sql",
             holds=lambda it: (
                 sum(part is not None for part in (it.file, it.config_map, it.sql)) == 1
             ),
@@ -87,12 +89,14 @@ class JobApplication:
     )
 
     file: Annotated[
-        str | None, "A Python file: in the image, or on this machine for fairlead spark run.", _PATH
+        str | None,
+        "Path of a Python file: in the image, or on this machine for fairlead spark run.",
+        _PATH,
     ] = None
     config_map: Annotated[JobConfigMap | None, "A Python file that a ConfigMap holds."] = None
     sql: Annotated[
         str | None,
-        "One SELECT over the sources' views; what it gives is written to the sink.",
+        "One SELECT over the views of the sources; the job writes its result to the sink.",
         Text(65_536, 1),
     ] = None
     arguments: Annotated[
@@ -136,7 +140,7 @@ class JobSink:
     RULES: ClassVar = (
         Rule(
             cel="has(self.topic) != has(self.format)",
-            message="say one of topic and format",
+            message="set exactly one of topic and format",
             holds=lambda it: (it.topic is None) != (it.format is None),
         ),
     )
@@ -152,9 +156,13 @@ class JobSink:
     options: Annotated[_Options, "Options of that format, such as path.", Bound(64)] = field(
         default_factory=dict
     )
-    output_mode: Annotated[OutputMode, "What a stream writes of a result that changes."] = "append"
+    output_mode: Annotated[
+        OutputMode, "What a stream writes when its result changes (Spark's output mode)."
+    ] = "append"
     save_mode: Annotated[
-        SaveMode, "How each batch is written where the format has no streams of its own: jdbc."
+        SaveMode,
+        "How each batch is written if the format has no streaming sink, such as jdbc "
+        "(Spark's save mode).",
     ] = "append"
 
 
@@ -165,7 +173,7 @@ class JobTrigger:
     RULES: ClassVar = (
         Rule(
             cel="!(has(self.processingTime) && self.availableNow)",
-            message="say one of processingTime and availableNow",
+            message="set processingTime or availableNow, not both",
             holds=lambda it: it.processing_time is None or not it.available_now,
         ),
     )
@@ -176,7 +184,9 @@ class JobTrigger:
         Text(32, 1, DURATION_PATTERN, "write a time such as '10 seconds'"),
     ] = None
     available_now: Annotated[
-        bool, "Take what is there now, in batches, and end: a load that remembers where it was."
+        bool,
+        "Read the records that are there now, in batches, and end. The next run goes on "
+        "from there.",
     ] = False
 
 
@@ -187,7 +197,7 @@ class CheckpointClaim:
     RULES: ClassVar = (
         Rule(
             cel="has(self.name) != has(self.size)",
-            message="say name for a claim that is there, or size for a new one",
+            message="set name for an existing claim, or size for a new one",
             holds=lambda it: (it.name is None) != (it.size is None),
         ),
     )
@@ -201,10 +211,12 @@ class CheckpointClaim:
     ] = None
     shared: Annotated[
         bool,
-        "The volume can be mounted on several nodes (ReadWriteMany): executors mount it too. "
-        "Queries with state need that, or a uri.",
+        "The volume can be mounted on several nodes (ReadWriteMany), and executors mount it, "
+        "too. Queries with state need this, or a uri.",
     ] = False
-    retain: Annotated[bool, "Keep a claim that was made when the job is deleted."] = False
+    retain: Annotated[bool, "When the job is deleted, keep the claim that the operator made."] = (
+        False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,18 +226,19 @@ class JobCheckpoint:
     RULES: ClassVar = (
         Rule(
             cel="[has(self.claim), has(self.uri), self.ephemeral].filter(x, x).size() == 1",
-            message="say one of claim, uri and ephemeral",
+            message="set exactly one of claim, uri and ephemeral",
             holds=lambda it: (it.claim is not None) + (it.uri is not None) + it.ephemeral == 1,
         ),
     )
 
-    claim: Annotated[CheckpointClaim | None, "A volume."] = None
+    claim: Annotated[CheckpointClaim | None, "A PersistentVolumeClaim for the checkpoint."] = None
     uri: Annotated[
         str | None, "A folder in storage that every node reaches, such as s3a://bucket/job.", _PATH
     ] = None
     ephemeral: Annotated[
         bool,
-        "The driver's own disk: a new driver begins anew. For jobs that may lose their place.",
+        "Keep the checkpoint on the driver's own disk: a new driver starts without it. For "
+        "jobs that may lose their progress.",
     ] = False
 
 
@@ -251,8 +264,8 @@ class DynamicAllocation:
         ),
     )
 
-    minimum: Annotated[int, "Fewest executors.", Whole(0, 1_000)] = 0
-    maximum: Annotated[int, "Most executors.", Whole(1, 1_000)]
+    minimum: Annotated[int, "Smallest number of executors.", Whole(0, 1_000)] = 0
+    maximum: Annotated[int, "Largest number of executors.", Whole(1, 1_000)]
     idle_seconds: Annotated[int, "How long an executor without work stays.", Whole(1, 86_400)] = 60
 
 
@@ -276,17 +289,18 @@ class RestartPolicy:
 
     type: Annotated[
         RestartType,
-        "Never: that was it. OnFailure: start again after a failure. OnInfrastructureFailure: only "
-        "if the pod was lost or killed, not if the program failed. Always: also after success.",
+        "Never: do not start the driver again. OnFailure: start it again after a failure. "
+        "OnInfrastructureFailure: only if the pod was lost or killed, not if the program "
+        "failed. Always: also after success.",
     ] = "OnFailure"
     backoff_seconds: Annotated[
-        int, "Wait before the first restart; it doubles with each.", Whole(1, 3_600)
+        int, "Wait before the first restart; it doubles with each restart.", Whole(1, 3_600)
     ] = 5
     backoff_maximum_seconds: Annotated[int, "Longest wait.", Whole(1, 86_400)] = 300
     retries: Annotated[
         int | None,
-        "Restarts in a row before the job counts as failed. A driver that ran for ten minutes "
-        "begins a new row. Default: no limit.",
+        "Restarts in a row before the job counts as failed. After a driver has run for ten "
+        "minutes, the count begins at 0 again. Default: no limit.",
         Whole(0, 1_000_000),
     ] = None
 
@@ -302,14 +316,16 @@ class JobPodTemplate:
         Mapping[str, Annotated[str, Text(4096)]], "Annotations of the pods.", Bound(32)
     ] = field(default_factory=dict)
     node_selector: Annotated[
-        Mapping[str, Annotated[str, Text(63)]], "Labels of nodes that may run them.", Bound(32)
+        Mapping[str, Annotated[str, Text(63)]],
+        "Labels that nodes of the pods must have.",
+        Bound(32),
     ] = field(default_factory=dict)
     tolerations: Annotated[
         tuple[Annotated[Mapping[str, Any], Opaque(8)], ...], "Tolerations, as in a Pod.", Bound(32)
     ] = ()
     env: Annotated[
         tuple[Annotated[Mapping[str, Any], Opaque(4)], ...],
-        "Variables of the containers, as in a Pod.",
+        "Environment variables of the containers, as in a Pod.",
         Bound(64),
     ] = ()
 
@@ -319,7 +335,9 @@ class JobNetworkPolicy:
     """Who may connect to driver and executors."""
 
     enabled: Annotated[
-        bool, "Let in only the job's own pods, and the operator's question how it does."
+        bool,
+        "Accept only connections from the job's own pods, and from the operator, which "
+        "asks for the job's progress.",
     ] = False
 
 
@@ -330,19 +348,19 @@ class StreamJobSpec:
     RULES: ClassVar = (
         Rule(
             cel="!has(self.user) || !has(self.authentication)",
-            message="say one of user and authentication",
+            message="set user or authentication, not both",
             field="authentication",
             holds=lambda it: it.user is None or it.authentication is None,
         ),
         Rule(
             cel="!has(self.clusterNamespace) || has(self.clusterName)",
-            message="say which LogCluster of that namespace it is",
+            message="clusterNamespace needs clusterName: set it, too",
             field="clusterName",
             holds=lambda it: it.cluster_namespace is None or it.cluster_name is not None,
         ),
         Rule(
             cel="has(self.application.sql) == has(self.sink)",
-            message="sql needs a sink, and a program writes its results itself: say sink with sql "
+            message="sql needs a sink, and a program writes its results itself: set sink with sql "
             "only",
             field="sink",
             holds=lambda it: (it.application.sql is not None) == (it.sink is not None),
@@ -355,7 +373,10 @@ class StreamJobSpec:
         ),
         Rule(
             cel="!has(self.schedule) || self.restartPolicy.type != 'Always'",
-            message="a job with a schedule ends between its runs: say OnFailure or Never",
+            message=(
+                "a job with a schedule ends between its runs: set OnFailure, "
+                "OnInfrastructureFailure or Never"
+            ),
             field="restartPolicy",
             holds=lambda it: it.schedule is None or it.restart_policy.type != "Always",
         ),
@@ -363,8 +384,8 @@ class StreamJobSpec:
 
     cluster_namespace: Annotated[
         str | None,
-        "Namespace of that LogCluster, where it is another one than the job's: its "
-        "spec.spark.namespaces has to name the job's namespace.",
+        "Namespace of that LogCluster, if it is not the job's own: its spec.spark.namespaces "
+        "has to name the job's namespace.",
         Text(63, 1),
     ] = None
     cluster_name: Annotated[
@@ -374,25 +395,26 @@ class StreamJobSpec:
     ] = None
     user: Annotated[
         str | None,
-        "User of the same namespace, and of the same LogCluster, as whom the job connects; its "
-        "Secret is mounted into driver and executors. A job in another namespace than its "
-        "LogCluster says authentication instead. Default, without either: nobody: the job goes by "
-        "a listener of type Internal without tls and authentication.",
+        "User of the same namespace and LogCluster with which the job connects; its Secret is "
+        "mounted into driver and executors. A job in another namespace than its LogCluster "
+        "sets authentication instead. Default, without either: the job does not authenticate, "
+        "and connects to a listener of type Internal without tls and authentication.",
         Text(253, 1),
     ] = None
     authentication: Annotated[
         JobAuthentication | None,
-        "As whom the job connects, by a Secret of its own namespace instead of a User.",
+        "Credentials with which the job connects, in a Secret of its own namespace instead of "
+        "a User.",
     ] = None
     application: Annotated[JobApplication, "What runs."]
     sources: Annotated[
-        tuple[JobSource, ...], "Topics that are read; their lag is shown.", Bound(16)
+        tuple[JobSource, ...], "Topics that the job reads; the status shows their lag.", Bound(16)
     ] = ()
     sink: Annotated[JobSink | None, "Where the result of sql goes."] = None
     trigger: Annotated[JobTrigger, "When a stream takes its next batch."] = field(
         default_factory=JobTrigger
     )
-    checkpoint: Annotated[JobCheckpoint, "Where the job remembers how far it is."]
+    checkpoint: Annotated[JobCheckpoint, "Where the job keeps its progress."]
     group_id: Annotated[
         str | None,
         "Consumer group that shows the job's progress. Default: the job's name.",
@@ -403,10 +425,14 @@ class StreamJobSpec:
         default_factory=ExecutorResources
     )
     spark_conf: Annotated[
-        _Options, "Settings of Spark; those that the operator needs itself are refused.", Bound(128)
+        _Options,
+        "Settings of Spark. Settings that the operator uses itself are refused.",
+        Bound(128),
     ] = field(default_factory=dict)
     image: Annotated[
-        str | None, "Image of driver and executors. Default: the operator's.", Text(512, 1)
+        str | None,
+        "Image of driver and executors. Default: the image that the operator was installed with.",
+        Text(512, 1),
     ] = None
     image_pull_policy: Annotated[
         Literal["Always", "IfNotPresent", "Never"] | None, "Default: as Kubernetes does."
@@ -416,29 +442,31 @@ class StreamJobSpec:
     ] = ()
     service_account_name: Annotated[
         str | None,
-        "ServiceAccount of the driver, which may make pods, Services and ConfigMaps in the "
-        "namespace; the LogCluster's spec.spark.serviceAccounts has to list it. Default: "
-        "CLUSTER-spark.",
+        "ServiceAccount of the driver, which has to be allowed to create pods, Services and "
+        "ConfigMaps in the namespace; the LogCluster's spec.spark.serviceAccounts has to list "
+        "it. Default: CLUSTER-spark.",
         Text(253, 1),
     ] = None
     network_policy: Annotated[
         JobNetworkPolicy,
-        "The NetworkPolicy of the job's pods; a change holds from the next run on.",
+        "The NetworkPolicy of the job's pods; a change takes effect with the next run.",
     ] = field(default_factory=JobNetworkPolicy)
-    template: Annotated[JobPodTemplate, "More for the pods."] = field(
-        default_factory=JobPodTemplate
-    )
-    restart_policy: Annotated[RestartPolicy, "What follows when the driver ends."] = field(
-        default_factory=RestartPolicy
+    template: Annotated[
+        JobPodTemplate, "What the pods have in addition to what the operator gives them."
+    ] = field(default_factory=JobPodTemplate)
+    restart_policy: Annotated[RestartPolicy, "What the operator does when the driver ends."] = (
+        field(default_factory=RestartPolicy)
     )
     schedule: Annotated[
         str | None,
-        "When a load runs, in cron's five fields, UTC, such as '0 3 * * *'. A run that is still "
-        "going lets the next one pass.",
+        "When a load runs, in cron's five fields, UTC, such as '0 3 * * *'. A time that comes "
+        "during a run is skipped.",
         Text(128, 9),
     ] = None
     suspend: Annotated[
-        bool, "End the driver, keep the checkpoint, and go on from it once this is false."
+        bool,
+        "End the driver and keep the checkpoint. Once this is false, the job goes on from "
+        "the checkpoint.",
     ] = False
 
     @classmethod

@@ -112,32 +112,34 @@ class PodTemplate:
         Mapping[str, Annotated[str, Text(4096)]], "Annotations of the pods.", Bound(32)
     ] = field(default_factory=dict)
     node_selector: Annotated[
-        Mapping[str, Annotated[str, _LABEL_VALUE]], "Labels that their nodes must have.", Bound(16)
+        Mapping[str, Annotated[str, _LABEL_VALUE]],
+        "Labels that nodes of the pods must have.",
+        Bound(16),
     ] = field(default_factory=dict)
     tolerations: Annotated[
         tuple[Annotated[Mapping[str, Any], Opaque(8)], ...],
-        "Taints of nodes that they put up with, as in a Pod.",
+        "Tolerations of the pods, as in a Pod.",
         Bound(16),
     ] = ()
     affinity: Annotated[
-        Mapping[str, Any] | None, "Where they would rather run, as in a Pod.", Opaque(8)
+        Mapping[str, Any] | None, "Affinity of the pods, as in a Pod.", Opaque(8)
     ] = None
     topology_spread_constraints: Annotated[
         tuple[Annotated[Mapping[str, Any], Opaque(16)], ...],
-        "How they spread over nodes and zones, as in a Pod. Default: evenly over nodes.",
+        "How the pods spread over nodes and zones, as in a Pod. Default: evenly over nodes.",
         Bound(8),
     ] = ()
     priority_class_name: Annotated[str | None, "PriorityClass of the pods.", Text(253, 1)] = None
     env: Annotated[
         tuple[EnvironmentVariable, ...],
-        "Further variables of the broker's container.",
+        "Further environment variables of the broker's container.",
         Bound(64, key="name"),
     ] = ()
     pod_spec: Annotated[
         Mapping[str, Any] | None,
-        "Strategic merge patch of the pods' spec, for all that has no field here: volumes, further "
-        "containers, a service account, another security context. The broker's container is called "
-        "broker; what it is started with stays as it is.",
+        "Strategic merge patch of the pods' spec, for everything that has no field here: "
+        "volumes, further containers, a service account, another security context. The "
+        "broker's container is called broker; its command cannot be changed.",
         Opaque(64),
     ] = None
 
@@ -188,15 +190,15 @@ class BrokerPoolSpec:
     replicas: Annotated[int, "Number of brokers.", Whole(0, BROKERS_MAX)]
     id_base: Annotated[
         int,
-        "Id of the pool's first broker; the others count on from there. It cannot be changed, and "
-        "the ids of two pools of a cluster must not meet.",
+        "Id of the pool's first broker; the next brokers have the next ids. It cannot be "
+        "changed, and two pools of a cluster must not have the same ids.",
         Whole(0, BROKER_ID_MAX),
     ] = 0
     storage: Annotated[Storage, "The volume of each broker, or its volumes."]
     resources: Annotated[
         PodResources | None,
-        "What the broker's container asks for and may use. A broker is one process on one core; "
-        "leave memory for the page cache.",
+        "Resource requests and limits of the broker's container. A broker is one process and "
+        "uses one core; leave memory for the page cache.",
     ] = None
     rack: Annotated[
         str | None,
@@ -206,8 +208,8 @@ class BrokerPoolSpec:
     ] = None
     config: Annotated[
         Mapping[str, str | None],
-        "Settings of these brokers, on top of those of the LogCluster; null takes up the "
-        "LogCluster's.",
+        "Settings of these brokers, in addition to those of the LogCluster; null means the "
+        "LogCluster's value.",
         ConfigMap(problem=pool_setting_problem),
     ] = field(default_factory=dict)
     paused: Annotated[
@@ -215,9 +217,9 @@ class BrokerPoolSpec:
         "Leave the pool's pods, volumes and Services as they are, whatever its spec and that of "
         "the LogCluster say. Elections and failover go on.",
     ] = False
-    template: Annotated[PodTemplate, "What the pods have beyond what the operator gives them."] = (
-        field(default_factory=PodTemplate)
-    )
+    template: Annotated[
+        PodTemplate, "What the pods have in addition to what the operator gives them."
+    ] = field(default_factory=PodTemplate)
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "BrokerPoolSpec":
@@ -252,13 +254,13 @@ class VolumeStatus:
     bound: Annotated[int, "Claims that have their volume.", COUNT]
     drained_on: Annotated[
         tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
-        "Ids of brokers that hold nothing there and place nothing there (cordoned.log.dirs). When "
-        "all are, the volume may be taken away.",
+        "Ids of brokers that hold no replica there and place none there (cordoned.log.dirs). "
+        "When all brokers of the pool are here, the volume may be removed.",
         Bound(BROKERS_MAX),
     ] = ()
     failed_on: Annotated[
         tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
-        "Ids of brokers that go on without it, because it has failed them.",
+        "Ids of brokers on which this volume has failed, and that go on without it.",
         Bound(BROKERS_MAX),
     ] = ()
 
@@ -282,17 +284,19 @@ class BrokerPoolStatus:
     ] = ()
     draining: Annotated[
         tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
-        "Ids of brokers that go when other brokers have all that they hold.",
+        "Ids of brokers that the operator removes once other brokers have all replicas that "
+        "they hold.",
         Bound(BROKERS_MAX),
     ] = ()
     storage_size: Annotated[
         str,
-        "The largest size that a volume of the pool asks for; of several that with the id 0.",
+        "The largest size that a claim for the pool's volume asks for; with several volumes, "
+        "for the volume with the id 0.",
         Text(32),
     ] = ""
     volumes: Annotated[
         tuple[VolumeStatus, ...],
-        "What there is of each volume, where spec.storage names several.",
+        "Claims and sizes of each volume, if spec.storage names several.",
         Bound(2 * VOLUMES_MAX, key="id"),
     ] = ()
 
@@ -301,8 +305,9 @@ BROKER_POOL: Final = ResourceDefinition(
     kind="BrokerPool",
     plural="brokerpools",
     short_names=("bp",),
-    description="Brokers of a LogCluster that share size, place and settings: a StatefulSet whose "
-    "rolling restarts wait until every partition can spare the next broker.",
+    description="Brokers of a LogCluster that share size, placement and settings. They are a "
+    "StatefulSet, whose rolling restarts wait until every partition can do without the "
+    "next broker.",
     spec=BrokerPoolSpec,
     status=BrokerPoolStatus,
     root_rules=_ROOT_RULES,

@@ -16,21 +16,21 @@ COUNT: Final = Whole(0, 2**53)
 class Condition:
     """One claim about the resource, when it last changed, and why."""
 
-    type: Annotated[str, "Name of the claim.", Text(64, 1, "[A-Z][A-Za-z0-9]*")]
-    status: Annotated[Literal["True", "False", "Unknown"], "Whether the claim holds."]
+    type: Annotated[str, "Type of the condition.", Text(64, 1, "[A-Z][A-Za-z0-9]*")]
+    status: Annotated[Literal["True", "False", "Unknown"], "Whether the condition is true."]
     reason: Annotated[
-        str, "Why, in one word for programs.", Text(REASON_LENGTH_MAX, 1, "[A-Z][A-Za-z0-9]*")
+        str, "Reason, in one word for programs.", Text(REASON_LENGTH_MAX, 1, "[A-Z][A-Za-z0-9]*")
     ]
-    message: Annotated[str, "Why, in words for people.", Text(MESSAGE_LENGTH_MAX)] = ""
+    message: Annotated[str, "Reason, in words for people.", Text(MESSAGE_LENGTH_MAX)] = ""
     last_transition_time: Annotated[str, "When status last changed.", Text(64, format="date-time")]
     observed_generation: Annotated[
-        int | None, "Generation of the spec that the claim is about.", GENERATION
+        int | None, "Generation of the spec that the condition is about.", GENERATION
     ] = None
 
 
 Conditions = Annotated[
     tuple[Condition, ...],
-    "Claims about the resource, one a type.",
+    "Conditions of the resource, one for each type.",
     Bound(CONDITIONS_MAX, key="type"),
 ]
 ObservedGeneration = Annotated[

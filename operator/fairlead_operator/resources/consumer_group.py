@@ -111,10 +111,10 @@ class OffsetReset:
     ]
     to: Annotated[
         ResetTarget,
-        "Earliest: the first record that is there. Latest: the end, so that only new records are "
-        "read. Timestamp: the first record of that time or later. Offset: that offset. ShiftBy: so "
-        "many records on (back if negative) from where the group is. What lies outside a log is "
-        "moved to its nearer end.",
+        "Earliest: the first record of the log. Latest: the end of the log, so that the group "
+        "reads only new records. Timestamp: the first record of that time or later. Offset: "
+        "that offset. ShiftBy: so many records forward (back if negative) from the group's "
+        "offset. An offset outside the log is moved to its nearer end.",
     ]
     timestamp: Annotated[
         str | None, "For Timestamp: a time with its zone.", Text(64, format="date-time")
@@ -149,25 +149,28 @@ class ConsumerGroupSpec:
     cluster_name: Annotated[
         str | None,
         "LogCluster of the same namespace that the group reads from; it cannot be changed. "
-        "Default: the only LogCluster of the namespace, which is then written here.",
+        "Default: the only LogCluster of the namespace; the operator then writes its name here.",
         CLUSTER_NAME,
     ] = None
     group_id: Annotated[
         str | None,
-        "The group's id, where it is not metadata.name. It cannot be changed.",
+        "The group's id, if it is not metadata.name. It cannot be changed.",
         Text(GROUP_ID_LENGTH_MAX, 1),
     ] = None
     paused: Annotated[
-        bool, "Leave the group's offsets as they are: a reset waits. The status goes on."
+        bool,
+        "Leave the group's offsets as they are: a reset waits. The operator still updates "
+        "the status.",
     ] = False
     offset_reset: Annotated[
         OffsetReset | None,
-        "Sets the group's offsets once. It waits until the group has no members; when it is done, "
-        "nothing touches the offsets again. Take it out or leave it in, as you like.",
+        "Sets the group's offsets once. It waits until the group has no members. After that "
+        "the operator does not change the offsets again, whether you remove this field or not.",
     ] = None
     refresh_seconds: Annotated[
         int,
-        "How often the group is looked at, in seconds; lag is written to the status no more often.",
+        "How often the operator looks at the group, in seconds; it writes the lag to the "
+        "status no more often.",
         Whole(5, 3_600),
     ] = REFRESH_S
 
@@ -192,11 +195,11 @@ _ROOT_RULES: Final[tuple[RootRule[ConsumerGroupSpec], ...]] = (
 class GroupMember:
     """A consumer in the group."""
 
-    client_id: Annotated[str, "What the client calls itself.", _CLIENT_TEXT] = ""
-    member_id: Annotated[str, "What the coordinator calls it.", _CLIENT_TEXT] = ""
+    client_id: Annotated[str, "Client id.", _CLIENT_TEXT] = ""
+    member_id: Annotated[str, "Member id.", _CLIENT_TEXT] = ""
     instance_id: Annotated[str, "group.instance.id of a static member.", _CLIENT_TEXT] = ""
-    host: Annotated[str, "Where it connects from.", _CLIENT_TEXT] = ""
-    partitions: Annotated[int, "Partitions that it reads.", COUNT] = 0
+    host: Annotated[str, "Address that the member connects from.", _CLIENT_TEXT] = ""
+    partitions: Annotated[int, "Partitions assigned to the member.", COUNT] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +217,11 @@ class TopicOffsets:
     """Offsets of a topic's partitions, as PARTITION:OFFSET with commas between."""
 
     name: Annotated[str, "Name of the topic.", Text(TOPIC_NAME_LENGTH_MAX)]
-    offsets: Annotated[str, "What the reset sets.", Text(_OFFSETS_LENGTH_MAX)] = ""
+    offsets: Annotated[str, "New offsets.", Text(_OFFSETS_LENGTH_MAX)] = ""
     before: Annotated[
         str,
-        "What was committed before, by which a mistaken reset can be undone; a partition without "
-        "an offset is left out.",
+        "Offsets that were committed before, with which a mistaken reset can be undone; a "
+        "partition without an offset is left out.",
         Text(_OFFSETS_LENGTH_MAX),
     ] = ""
 
@@ -230,15 +233,17 @@ class LastReset:
     id: Annotated[str, "Its id.", Text(RESET_ID_LENGTH_MAX)]
     phase: Annotated[
         ResetPhase,
-        "Waiting: until the group is empty. Committing: where to go is settled and being "
-        "committed. Done and Failed are final.",
+        "Waiting: the operator waits until the group is empty. Committing: the new offsets are "
+        "determined and being committed. Done and Failed are final.",
     ]
     at: Annotated[str, "Since when.", Text(64, format="date-time")]
     reason: Annotated[str, "Why it failed, in one word for programs.", Text(128)] = ""
-    message: Annotated[str, "How it stands, in words for people.", Text(1024)] = ""
-    partitions: Annotated[int | None, "Partitions that it sets.", COUNT] = None
+    message: Annotated[str, "State of the reset, in words for people.", Text(1024)] = ""
+    partitions: Annotated[int | None, "Partitions whose offsets the reset sets.", COUNT] = None
     topics: Annotated[
-        tuple[TopicOffsets, ...], "What it sets.", Bound(RESET_PARTITIONS_MAX, key="name")
+        tuple[TopicOffsets, ...],
+        "Offsets that the reset sets, by topic.",
+        Bound(RESET_PARTITIONS_MAX, key="name"),
     ] = ()
 
 
@@ -251,13 +256,13 @@ class ConsumerGroupStatus:
     group_id: Annotated[str, "The group's id.", Text(GROUP_ID_LENGTH_MAX)] = ""
     state: Annotated[
         str,
-        "Kafka's name of the group's state; Assigning is told as Reconciling. Absent where there "
+        "Kafka's name of the group's state; Assigning is shown as Reconciling. Absent if there "
         "is no such group.",
         Text(64),
     ] = ""
     protocol: Annotated[str, "Classic or Consumer (KIP-848).", Text(64)] = ""
     assignor: Annotated[str, "How members share partitions.", _CLIENT_TEXT] = ""
-    coordinator: Annotated[int | None, "Id of the broker that looks after the group.", COUNT] = None
+    coordinator: Annotated[int | None, "Id of the broker that coordinates the group.", COUNT] = None
     members: Annotated[int | None, "Consumers in the group.", COUNT] = None
     member_list: Annotated[
         tuple[GroupMember, ...],
@@ -267,24 +272,27 @@ class ConsumerGroupStatus:
     lag: Annotated[
         int | None, "Records that the group has still to read, all partitions together.", COUNT
     ] = None
-    lag_max: Annotated[int | None, "The same, of the worst partition.", COUNT] = None
+    lag_max: Annotated[
+        int | None, "Records that the group has still to read, on its worst partition.", COUNT
+    ] = None
     committed_partitions: Annotated[
-        int | None, "Partitions with a committed offset; the lag is theirs.", COUNT
+        int | None, "Partitions with a committed offset; lag counts these partitions.", COUNT
     ] = None
     uncommitted_partitions: Annotated[
         int | None,
-        "Partitions that members read without a committed offset yet; they are not in the lag.",
+        "Partitions that members read and that have no committed offset yet; lag does not "
+        "count them.",
         COUNT,
     ] = None
     topics: Annotated[
         tuple[GroupTopic, ...],
-        f"Lag by topic; of more than {TOPICS_SHOWN_MAX} topics those with the largest.",
+        f"Lag by topic: the {TOPICS_SHOWN_MAX} topics with the largest lag.",
         Bound(TOPICS_SHOWN_MAX, key="name"),
     ] = ()
-    last_reset: Annotated[LastReset | None, "How the offset reset stands."] = None
+    last_reset: Annotated[LastReset | None, "State of the offset reset."] = None
     past_resets: Annotated[
         tuple[Annotated[str, Text(RESET_ID_LENGTH_MAX)], ...],
-        "Ids of resets that are over and not carried out again, the latest last.",
+        "Ids of resets that have ended and are not carried out again, the latest last.",
         Bound(PAST_RESETS_MAX),
     ] = ()
 

@@ -14,7 +14,9 @@ TIMELINE_MAX: Final = 200
 _TIME: Final = Text(64, format="date-time")
 POOL_MAX: Final = 1_000
 
-_DETECTION: Final = "From the fault until the controller took the broker for gone, in milliseconds"
+_DETECTION: Final = (
+    "From the fault until the controller's first decision about the broker, in milliseconds"
+)
 _ELECTION: Final = "From the fault until new leaders were in the store, in milliseconds"
 _RECOVERY_P50: Final = (
     "From the fault until a partition took records again, in milliseconds: the median partition"
@@ -29,7 +31,7 @@ _COMMIT: Final = "99th percentile of the time that a record took to be committed
 class DrillRun:
     """One fault and what followed."""
 
-    target: Annotated[str, "What was broken.", Text(253)] = ""
+    target: Annotated[str, "What the fault hit.", Text(253)] = ""
     fault_at: Annotated[str | None, "When.", Text(64, format="date-time")] = None
     detection_ms: Annotated[int | None, f"{_DETECTION}.", COUNT] = None
     election_ms: Annotated[int | None, f"{_ELECTION}.", COUNT] = None
@@ -41,10 +43,10 @@ class DrillRun:
         COUNT,
     ] = None
     forecast_leaders: Annotated[
-        int | None, "Leaders that would move, as foretold right before the fault.", COUNT
+        int | None, "Leaders that would move, as forecast right before the fault.", COUNT
     ] = None
     moved_leaders: Annotated[
-        int | None, "Leaders that the controller took off what was broken.", COUNT
+        int | None, "Leaders that the controller moved away from what the fault hit.", COUNT
     ] = None
     commit_before_p99_ms: Annotated[int | None, f"{_COMMIT} before the fault.", COUNT] = None
     commit_p99_ms: Annotated[int | None, f"{_COMMIT} while the fault lasted.", COUNT] = None
@@ -60,7 +62,7 @@ class DrillRun:
         "milliseconds. Slow is above 50 ms and twice commitBeforeP99Ms.",
         COUNT,
     ] = None
-    problem: Annotated[str, "Why the run did not come to its end.", Text(1024)] = ""
+    problem: Annotated[str, "Why the run did not end as planned.", Text(1024)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,9 @@ class TimelineEntry:
     """Something that happened in the last run."""
 
     offset_ms: Annotated[
-        int, "Time since the fault, in milliseconds; before it negative.", Whole(-(2**53), 2**53)
+        int,
+        "Time since the fault, in milliseconds; negative before the fault.",
+        Whole(-(2**53), 2**53),
     ]
     event: Annotated[str, "What happened.", Text(512)]
 
@@ -78,7 +82,7 @@ class CutPod:
     """A broker's pod."""
 
     name: Annotated[str, "Its name.", Text(253)]
-    uid: Annotated[str, "Its uid: another pod of the same name is not meant.", Text(64)]
+    uid: Annotated[str, "Its uid, which tells it from another pod of the same name.", Text(64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +92,7 @@ class PlannedCut:
     run: Annotated[int, "Number of the run, from 1 on.", COUNT]
     pods: Annotated[tuple[CutPod, ...], "The pods that are cut off.", Bound(POOL_MAX)]
     until_ms: Annotated[
-        int, "Unix time, in milliseconds, at which it is undone whatever happens.", COUNT
+        int, "Unix time, in milliseconds, at which the cut is undone whatever happens.", COUNT
     ]
 
 
@@ -100,9 +104,9 @@ class PastDrill:
     started_at: Annotated[str | None, "When it began.", _TIME] = None
     verdict: Annotated[
         Literal["Passed", "Failed", "Skipped"],
-        "Skipped: it was not begun, for example because the cluster was not well.",
+        "Skipped: it was not started, for example because the cluster was not healthy.",
     ]
-    message: Annotated[str, "Why, in words.", Text(1024)] = ""
+    message: Annotated[str, "Reason, in words for people.", Text(1024)] = ""
     detection_ms: Annotated[int | None, f"{_DETECTION}; the slowest run.", COUNT] = None
     election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
     recovery_max_ms: Annotated[int | None, f"{_RECOVERY_MAX} of all runs.", COUNT] = None
@@ -117,13 +121,15 @@ class FailoverDrillStatus:
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None
     phase: Annotated[
-        Phase | None, "How far the drill is; Refused says why in the condition Complete."
+        Phase | None, "State of the drill; if it is Refused, the condition Complete says why."
     ] = None
-    runs: Annotated[tuple[DrillRun, ...], "One entry a run, oldest first.", Bound(RUNS_MAX)] = ()
+    runs: Annotated[
+        tuple[DrillRun, ...], "One entry for each run, oldest first.", Bound(RUNS_MAX)
+    ] = ()
     round: Annotated[
-        int | None, "How often a drill with a schedule has begun, or was skipped.", COUNT
+        int | None, "How often a drill with a schedule was started or skipped.", COUNT
     ] = None
-    due_at: Annotated[str | None, "When the present or last one was due.", _TIME] = None
+    due_at: Annotated[str | None, "When the present or last drill was due.", _TIME] = None
     started_at: Annotated[str | None, "When it began.", _TIME] = None
     ended_at: Annotated[str | None, "When it ended; missing while it goes on.", _TIME] = None
     next_run_at: Annotated[str | None, "When the schedule is due next.", _TIME] = None
@@ -132,7 +138,7 @@ class FailoverDrillStatus:
     ] = ()
     cut: Annotated[
         PlannedCut | None,
-        "What of the network is cut now, so that the next operator can undo it.",
+        "Network cuts that are in force now, so that the next operator process can undo them.",
     ] = None
     detection_ms: Annotated[int | None, f"{_DETECTION}; the slowest run.", COUNT] = None
     election_ms: Annotated[int | None, f"{_ELECTION}; the slowest run.", COUNT] = None
@@ -144,7 +150,7 @@ class FailoverDrillStatus:
     lost: Annotated[int | None, "Acknowledged records that were not read.", COUNT] = None
     duplicates: Annotated[int | None, "Records that were read twice.", COUNT] = None
     reordered: Annotated[
-        int | None, "Records that were read before an earlier one of their key.", COUNT
+        int | None, "Records that were read before an earlier record of the same key.", COUNT
     ] = None
     acknowledged: Annotated[int | None, "Records that were acknowledged.", COUNT] = None
     client_errors: Annotated[
@@ -159,8 +165,9 @@ FAILOVER_DRILL: Final = ResourceDefinition(
     kind=FAILOVER_DRILL_KIND,
     plural="failoverdrills",
     short_names=("fd",),
-    description="A fault on purpose, under load: how long detection, election and recovery took, "
-    "and whether a record was lost, doubled or out of order.",
+    description="A fault that the operator causes on purpose, under load. The status shows "
+    "how long detection, election and recovery took, and whether a record was lost, "
+    "duplicated or out of order.",
     spec=FailoverDrillSpec,
     status=FailoverDrillStatus,
     columns=(

@@ -47,8 +47,8 @@ class CertificateSecret:
 
     secret_name: Annotated[
         str,
-        "Secret of this namespace with tls.crt (the certificate first, then those of authorities "
-        "between it and what clients trust) and tls.key. What changes in it is taken up.",
+        "Secret of this namespace with tls.crt (the certificate first, then those of "
+        "intermediate authorities) and tls.key. Brokers use a changed Secret without a restart.",
         _NAME,
     ]
 
@@ -59,7 +59,8 @@ class IssuerRef:
 
     name: Annotated[str, "Name of the issuer.", _NAME]
     kind: Annotated[
-        Literal["Issuer", "ClusterIssuer"], "Issuer: of this namespace. ClusterIssuer: of all."
+        Literal["Issuer", "ClusterIssuer"],
+        "Issuer: an issuer of this namespace. ClusterIssuer: an issuer of all namespaces.",
     ] = "Issuer"
     group: Annotated[str, "API group of the issuer.", _NAME] = "cert-manager.io"
 
@@ -80,16 +81,16 @@ class ListenerTls:
     enabled: Annotated[bool, "Encrypt connections."] = True
     certificate: Annotated[
         CertificateSecret | None,
-        "Certificate of the brokers at this listener. Default: the cluster's own authority issues "
-        "one, which clients verify with ca.crt of the Secret NAME-ca.",
+        "Certificate that the brokers show at this listener. Default: the cluster's own "
+        "authority issues one, and clients verify it with ca.crt of the Secret NAME-ca.",
     ] = None
     issuer_ref: Annotated[
-        IssuerRef | None, "Issuer of cert-manager that is asked for the certificate instead."
+        IssuerRef | None, "Issuer of cert-manager that issues the certificate instead."
     ] = None
     alternative_names: Annotated[
         tuple[Annotated[str, Text(253, 1, pattern=r"[A-Za-z0-9.:*-]+", hint=_NAME_HINT)], ...],
-        "Further names and addresses that the certificate is for, such as that of a load balancer "
-        "before the brokers.",
+        "Further names and addresses that the certificate is for, such as the name of a load "
+        "balancer in front of the brokers.",
         Bound(32),
     ] = ()
 
@@ -102,7 +103,7 @@ class Authentication:
         Rule(
             cel="self.type != 'oauth' || (has(self.jwksEndpointUri) && has(self.validIssuerUri) "
             "&& has(self.audience))",
-            message="tokens are checked: set jwksEndpointUri, validIssuerUri and audience",
+            message="oauth needs jwksEndpointUri, validIssuerUri and audience: set all three",
             field="type",
             holds=lambda auth: (
                 auth.type != "oauth"
@@ -133,7 +134,7 @@ class Authentication:
         "whose common name is the user. oauth: a token, by OAUTHBEARER.",
     ]
     jwks_endpoint_uri: Annotated[
-        str | None, "Where the keys are that tokens are signed with.", _URL
+        str | None, "Address of the keys that tokens are signed with.", _URL
     ] = None
     valid_issuer_uri: Annotated[
         str | None, "Issuer (iss) of all tokens.", Text(maximum=512, minimum=1)
@@ -153,7 +154,7 @@ class Listener:
     RULES: ClassVar = (
         Rule(
             cel=f"!(self.name in {list(RESERVED_NAMES)!r})",
-            message="the operator has a listener of this name itself: choose another one",
+            message="the operator uses this listener name itself: choose another one",
             field="name",
             holds=lambda listener: listener.name not in RESERVED_NAMES,
         ),
@@ -171,8 +172,8 @@ class Listener:
         Rule(
             cel="self.type != 'Internal' || (!has(self.advertisedHostTemplate) && "
             "!has(self.advertisedPortTemplate))",
-            message="pods have their own names inside: leave out advertisedHostTemplate and "
-            "advertisedPortTemplate",
+            message="listeners of type Internal use the names of the pods: leave out "
+            "advertisedHostTemplate and advertisedPortTemplate",
             field="type",
             holds=lambda listener: (
                 listener.type != "Internal"
@@ -182,7 +183,7 @@ class Listener:
         Rule(
             cel="!has(self.authentication) || self.authentication.type == 'scram-sha-512' || "
             "(has(self.tls) && self.tls.enabled)",
-            message="certificates and tokens are shown over TLS only: add tls",
+            message="certificates and tokens need TLS: add tls",
             field="authentication",
             holds=lambda listener: (
                 listener.authentication is None
@@ -222,7 +223,7 @@ class Listener:
 
     name: Annotated[
         str,
-        "Name of the listener, unique in the cluster; Services are called after it.",
+        "Name of the listener, unique in the cluster. Names of Services contain it.",
         Text(
             maximum=20,
             minimum=1,
@@ -232,29 +233,29 @@ class Listener:
     ]
     type: Annotated[
         ListenerType,
-        "Internal: the pods' own names, inside Kubernetes. NodePort: a port of every node. "
-        "LoadBalancer: an address a broker.",
+        "Internal: clients inside Kubernetes use the names of the pods. NodePort: a port of "
+        "every node. LoadBalancer: an address for each broker.",
     ]
     port: Annotated[
         int,
         "Port that the brokers listen on inside their pods, unique in the cluster.",
         Whole(9092, 9199),
     ]
-    tls: Annotated[ListenerTls | None, "TLS. Default: clients speak in clear."] = None
+    tls: Annotated[ListenerTls | None, "TLS. Default: connections are not encrypted."] = None
     authentication: Annotated[
         Authentication | None,
-        "How clients say who they are. Default: nobody is asked; all are User:ANONYMOUS.",
+        "How clients authenticate. Default: clients do not authenticate; all are User:ANONYMOUS.",
     ] = None
     node_port_base: Annotated[
         int | None,
-        "Node port of the bootstrap Service; broker N has the one N + 1 above it. Default: "
-        "Kubernetes chooses.",
+        "Node port of the bootstrap Service. Broker N has the node port nodePortBase + 1 + N. "
+        "Default: Kubernetes chooses.",
         Whole(1, 65_535),
     ] = None
     advertised_host_template: Annotated[
         str | None,
         "Host that clients are told for a broker, such as broker-{brokerId}.example.com. "
-        f"Placeholders: {_PLACEHOLDERS_SHOWN}. Default: {{hostIP}}, or what the balancer says.",
+        f"Placeholders: {_PLACEHOLDERS_SHOWN}. Default: {{hostIP}}, or that of its balancer.",
         Text(
             maximum=253,
             minimum=1,
@@ -275,14 +276,15 @@ class Listener:
     ] = None
     annotations: Annotated[
         Mapping[Annotated[str, Text(316)], Annotated[str, Text(1024)]],
-        "Annotations of the Services that a listener outside has, for load balancers and DNS.",
+        "Annotations of the Services of a NodePort or LoadBalancer listener, for load "
+        "balancers and DNS.",
         Bound(32),
     ] = field(default_factory=dict)
 
     load_balancer_class: Annotated[
         str | None,
-        "Who makes the listener's load balancers; Kubernetes lets nobody change it later. Default: "
-        "the cluster's own.",
+        "Class of the listener's load balancers. Kubernetes does not allow a change. Default: "
+        "that of the Kubernetes cluster.",
         Text(316, 1),
     ] = None
     load_balancer_source_ranges: Annotated[
@@ -293,24 +295,25 @@ class Listener:
             ],
             ...,
         ],
-        "Addresses that the listener's load balancers let in; everybody without.",
+        "Addresses from which the listener's load balancers accept clients. Default: all.",
         Bound(64),
     ] = ()
     external_traffic_policy: Annotated[
         ExternalTrafficPolicy | None,
-        "Local: nodes pass connections to their own pods only, and the broker sees the client's "
-        "address. Cluster: to all. Default: Cluster, as Kubernetes does.",
+        "Local: nodes pass connections to their own pods only, and the broker sees the "
+        "client's address. Cluster: nodes pass connections to all pods. Default: Cluster, as "
+        "in Kubernetes.",
     ] = None
 
     ip_family_policy: Annotated[
         IpFamilyPolicy | None,
-        "Families of addresses of the Services that a listener outside has, as Kubernetes has it "
-        "in a Service. Default: what the LogCluster says, unless ipFamilies is set here.",
+        "ipFamilyPolicy of the Services of a NodePort or LoadBalancer listener, as in a "
+        "Service of Kubernetes. Default: that of the LogCluster, unless ipFamilies is set here.",
     ] = None
     ip_families: Annotated[
         tuple[IpFamily, ...],
-        "Families of these Services; the first one cannot be changed. Default: what the LogCluster "
-        "says, unless ipFamilyPolicy is set here.",
+        "IP families of these Services; the first one cannot be changed. Default: those of the "
+        "LogCluster, unless ipFamilyPolicy is set here.",
         Bound(2),
     ] = ()
 

@@ -89,7 +89,7 @@ class RestSettings:
     RULES: ClassVar = (
         Rule(
             cel="!has(self.authentication) || (has(self.tls) && self.tls.enabled)",
-            message="passwords, certificates and tokens are shown over TLS only: add tls",
+            message="passwords, certificates and tokens need TLS: add tls",
             field="authentication",
             holds=lambda rest: rest.authentication is None or rest.is_tls,
         ),
@@ -100,21 +100,25 @@ class RestSettings:
         "Serve records and topics by HTTP, at port 8082 of each broker and of the Service "
         "NAME-bootstrap.",
     ] = False
-    tls: Annotated[ListenerTls | None, "TLS. Default: clients speak in clear, by http://."] = None
+    tls: Annotated[ListenerTls | None, "TLS. Default: connections are not encrypted (http://)."] = (
+        None
+    )
     authentication: Annotated[
         Authentication | None,
-        "How clients say who they are: a password (scram-sha-512) by HTTP Basic, a certificate "
-        "(tls), or a token (oauth) by Bearer. Default: nobody is asked; all are User:ANONYMOUS.",
+        "How clients authenticate: with a password (scram-sha-512) by HTTP Basic, a "
+        "certificate (tls), or a token (oauth) by Bearer. Default: clients do not "
+        "authenticate; all are User:ANONYMOUS.",
     ] = None
     allowed_hosts: Annotated[
         tuple[Annotated[str, Text(253, 1, pattern=_HOST, hint=_HOST_HINT)], ...],
-        "Names that requests may give as Host besides localhost, addresses, and those of the pods "
-        "and of NAME-bootstrap: that of an Ingress, for one.",
+        "Further names that requests may have in the Host header, such as that of an Ingress. "
+        "localhost, IP addresses, and the names of the pods and of NAME-bootstrap are always "
+        "allowed.",
         Bound(32),
     ] = ()
     allowed_origins: Annotated[
         tuple[Annotated[str, Text(300, 1, pattern=ORIGIN_PATTERN, hint=ORIGIN_HINT)], ...],
-        "Origins of web pages that may use it (CORS), such as https://example.com or "
+        "Origins of web pages that may use the HTTP API (CORS), such as https://example.com or "
         "http://[::1]:3000.",
         Bound(32),
     ] = ()
@@ -144,7 +148,9 @@ class NetworkPolicySettings:
     """The NetworkPolicy of the brokers."""
 
     enabled: Annotated[
-        bool, "Let in only what brokers need: clients, each other, the operator and metrics."
+        bool,
+        "Accept only connections that brokers need: from clients, other brokers, the "
+        "operator and Prometheus.",
     ] = True
 
 
@@ -154,20 +160,20 @@ class SparkSettings:
 
     driver_account: Annotated[
         bool,
-        "Make the ServiceAccount NAME-spark, by which drivers of StreamJobs make their executors "
-        "in this namespace, and the RoleBinding that lets them. An account of this name that "
+        "Create the ServiceAccount NAME-spark, with which drivers of StreamJobs create their "
+        "executors in this namespace, and its RoleBinding. An account of this name that "
         "somebody else has made is left as it is.",
     ] = True
     namespaces: Annotated[
         tuple[Annotated[str, Text(63, 1, pattern=NAMESPACE, hint=NAMESPACE_HINT)], ...],
-        "Other namespaces whose StreamJobs may read this cluster. They run there, as accounts that "
-        "are there already.",
+        "Other namespaces whose StreamJobs may read this cluster. The jobs run there, with "
+        "ServiceAccounts that exist there.",
         Bound(TOPIC_NAMESPACES_MAX),
     ] = ()
     service_accounts: Annotated[
         tuple[Annotated[str, Text(253, 1)], ...],
-        "Other ServiceAccounts of this namespace that StreamJobs may name. A job has all rights of "
-        "its account.",
+        "Other ServiceAccounts of this namespace that StreamJobs may name. A job has all "
+        "permissions of its account.",
         Bound(32),
     ] = ()
 
@@ -193,8 +199,9 @@ class CertificateAuthority:
 
     overlap_days: Annotated[
         int,
-        "Days for which an old and a new authority are both trusted, before the new one issues "
-        "certificates and again before the old one goes: what clients have to take up NAME-ca.",
+        "Days for which an old and a new authority are both trusted: once before the new one "
+        "issues certificates, and again before the old one is removed. Clients have to load "
+        "the new NAME-ca within this time.",
         Whole(0, 365),
     ] = 7
 
@@ -205,10 +212,10 @@ class InterBroker:
 
     tls: Annotated[
         bool,
-        "Encrypt it, with a certificate of the cluster's authority on each side: replication, what "
-        "one broker passes on to another, and each broker's session with the controller. It cannot "
-        "be changed, because brokers in clear and brokers with TLS do not replicate to each other "
-        "while they restart one by one.",
+        "Encrypt these connections, with a certificate of the cluster's authority on both "
+        "sides: replication, requests that one broker forwards to another, and each broker's "
+        "session with the controller. It cannot be changed, because brokers with TLS and "
+        "brokers without it could not replicate to each other while brokers restart one by one.",
     ] = False
 
 
@@ -271,16 +278,16 @@ class LogClusterSpec:
         ),
         Rule(
             cel=f"({_PEER_TLS.format('self')}) == ({_PEER_TLS.format('oldSelf')})",
-            message="interBroker.tls cannot be changed, because brokers in clear and brokers with "
-            "TLS do not replicate to each other: make a new cluster",
+            message="interBroker.tls cannot be changed, because brokers with and without TLS "
+            "cannot replicate to each other: make a new cluster",
             field="interBroker",
             holds_change=lambda old, new: old.inter_broker.tls == new.inter_broker.tls,
         ),
         Rule(
             cel=f"!({_PEER_TLS.format('self')}) || !has(self.listeners) || "
             "!self.listeners.exists(a, a.name == 'controller')",
-            message="with interBroker.tls CONTROLLER is the listener of the controller: give the "
-            "one of clients another name",
+            message="with interBroker.tls, CONTROLLER is the controller's listener: give the "
+            "listener of clients another name",
             field="listeners",
             holds=_leaves_controller_alone,
         ),
@@ -305,19 +312,20 @@ class LogClusterSpec:
 
     image: Annotated[
         str | None,
-        "Container image of the brokers. Default: the one that the operator was installed with "
-        "when the cluster was made; a later operator keeps it (status.brokerImage), see version.",
+        "Container image of the brokers. Default: the image that the operator was installed "
+        "with when the cluster was created. A later release of the operator keeps that image "
+        "(status.brokerImage); see version.",
         Text(maximum=512, minimum=1),
     ] = None
     version: Annotated[
         str | None,
-        "Release that the brokers are to run: with that of the operator, brokers restart one after "
-        "the other with its image. Without it, or with another release, they keep the image that "
-        "they have.",
+        "Release that the brokers are to run. If it is the release of the operator, the "
+        "brokers restart one after the other with the operator's image. Without it, or with "
+        "another release, they keep the image that they have.",
         Text(maximum=64, minimum=1),
     ] = None
     image_pull_policy: Annotated[
-        ImagePullPolicy | None, "When nodes pull the image. Default: as Kubernetes does."
+        ImagePullPolicy | None, "When nodes pull the image. Default: that of Kubernetes."
     ] = None
     image_pull_secrets: Annotated[
         tuple[Annotated[str, Text(253, 1)], ...],
@@ -326,65 +334,68 @@ class LogClusterSpec:
     ] = ()
     config: Annotated[
         Mapping[str, str | None],
-        "Settings of all brokers, under Kafka's names (server.properties). What is named here "
-        "holds, what is not has its default; null says nothing about a setting. Dynamic ones "
-        "change while brokers run, unless a BrokerPool names them, too; others restart brokers.",
+        "Settings of all brokers, under Kafka's names (server.properties). A setting that is "
+        "named here has this value, and any other has its default; null leaves a setting as it "
+        "is. A dynamic setting changes while brokers run, unless a BrokerPool names it, too. "
+        "Any other setting restarts the brokers.",
         ConfigMap(problem=broker_setting_problem),
     ] = field(default_factory=dict)
-    defaults: Annotated[TopicDefaults, "Counts of topics that do not say."] = field(
-        default_factory=TopicDefaults
-    )
+    defaults: Annotated[
+        TopicDefaults, "Partitions and replicas of topics that do not set them."
+    ] = field(default_factory=TopicDefaults)
     listeners: Annotated[
         tuple[Listener, ...],
-        "Ways of clients to the brokers. Inside Kubernetes they begin at the Service "
-        "NAME-bootstrap, which has a port for each listener of type Internal. Where there is none "
-        "of these, brokers have one that speaks in clear, at port 9092.",
+        "Listeners by which clients reach the brokers. Inside Kubernetes clients bootstrap at "
+        "the Service NAME-bootstrap, which has a port for each listener of type Internal. If "
+        "no listener is of this type, brokers have one without TLS at port 9092.",
         Bound(LISTENERS_MAX),
     ] = ()
     ip_family_policy: Annotated[
         IpFamilyPolicy | None,
-        "Families of addresses of all Services of the cluster, but for listeners that say their "
-        "own, as Kubernetes has it in a Service. Default: that of Kubernetes, SingleStack.",
+        "ipFamilyPolicy of all Services of the cluster except those of listeners that set "
+        "their own, as in a Service of Kubernetes. Default: SingleStack, as in Kubernetes.",
     ] = None
     ip_families: Annotated[
         tuple[IpFamily, ...],
-        "Families of these Services; the first one cannot be changed. Default: Kubernetes chooses "
-        "by the policy.",
+        "IP families of these Services; the first one cannot be changed. Default: Kubernetes "
+        "chooses by the policy.",
         Bound(2),
     ] = ()
     inter_broker: Annotated[
-        InterBroker, "What brokers say to each other, and to the controller."
+        InterBroker, "Connections of brokers to each other and to the controller."
     ] = field(default_factory=InterBroker)
     authorization: Annotated[
         Authorization | None,
-        "Who may do what. Default: rules are asked as soon as any listener asks clients who they "
-        "are, and nobody is above them.",
+        "Access rules (ACLs). Default: brokers apply them as soon as any listener "
+        "authenticates clients, and there are no super users.",
     ] = None
     certificate_authority: Annotated[
-        CertificateAuthority | None, "The authority that issues certificates of brokers and users."
+        CertificateAuthority | None,
+        "The authority that issues the certificates of brokers and users.",
     ] = None
     reclaim_policy: Annotated[
         ReclaimPolicy,
-        "What happens to the cluster's metadata (PartitionTables, ClusterState) and volumes when "
-        "this LogCluster is deleted. Retain: they stay, and a LogCluster of the same name takes "
-        "them up again.",
+        "What happens to the cluster's metadata (PartitionTables, ClusterState) and volumes "
+        "when this LogCluster is deleted. Retain: they stay, and a new LogCluster of the same "
+        "name uses them again.",
     ] = "Retain"
     maintenance_windows: Annotated[
         tuple[MaintenanceWindow, ...],
-        "When brokers that serve may be restarted for a new image, new settings or another pod "
-        "template. Default: at any time. Brokers that do not run are started at any time.",
+        "Times at which the operator may restart running brokers for a new image, new settings "
+        "or another pod template. Default: at any time. Brokers that do not run are started at "
+        "any time.",
         Bound(WINDOWS_MAX),
     ] = ()
     fenced_brokers: Annotated[
         tuple[Annotated[int, Whole(0, 2_147_483_647)], ...],
-        "Ids of brokers to keep out of service: they lead nothing, are in no in-sync set and get "
-        "nothing new, and their pods and volumes stay as they are. One that partitions need is not "
-        "fenced before they can do without it.",
+        "Ids of brokers to keep out of service: they lead no partition, are in no in-sync set "
+        "and get no new replicas. Their pods and volumes stay as they are. The controller does "
+        "not fence a broker that partitions need until they can do without it.",
         Bound(64),
     ] = ()
     deletion_protection: Annotated[
         bool,
-        "Refuse to delete the cluster, whoever asks: its brokers go on. Set it to false first.",
+        "Refuse to delete the cluster, whoever asks. Its brokers go on. Set it to false first.",
     ] = False
     topic_namespaces: Annotated[
         tuple[TopicNamespace, ...],
@@ -400,9 +411,9 @@ class LogClusterSpec:
     pause_reconciliation: Annotated[bool, "The older name of paused; either one pauses."] = False
     hibernated: Annotated[
         bool,
-        "Let the cluster sleep: all brokers stop in good order once all replicas are in sync, and "
-        "their pods go. Volumes, metadata, addresses, Secrets, Topics and Users stay; false starts "
-        "the brokers again.",
+        "Stop all brokers in good order once all replicas are in sync, and delete their pods. "
+        "Volumes, metadata, addresses, Secrets, Topics and Users stay; false starts the "
+        "brokers again.",
     ] = False
     drills: Annotated[Drills, "Failover drills."] = field(default_factory=Drills)
     rest: Annotated[RestSettings, "The HTTP API of the brokers."] = field(
@@ -411,7 +422,7 @@ class LogClusterSpec:
     network_policy: Annotated[NetworkPolicySettings, "The NetworkPolicy of the brokers."] = field(
         default_factory=NetworkPolicySettings
     )
-    user_policy: Annotated[UserPolicy, "What Users of this cluster may give."] = field(
+    user_policy: Annotated[UserPolicy, "What Users of this cluster may allow."] = field(
         default_factory=UserPolicy
     )
     spark: Annotated[SparkSettings, "What StreamJobs that read this cluster need."] = field(
@@ -482,7 +493,7 @@ def is_cluster_name(name: str) -> bool:
 class ControllerStatus:
     """The controller that decides for the cluster."""
 
-    pod: Annotated[str, "Pod that it runs in.", Text(253)] = ""
+    pod: Annotated[str, "Pod that the controller runs in.", Text(253)] = ""
     epoch: Annotated[int | None, "Its controller epoch.", COUNT] = None
 
 
@@ -492,12 +503,12 @@ class LogClusterStatus:
 
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None
-    brokers: Annotated[int | None, "Brokers that there should be.", COUNT] = None
+    brokers: Annotated[int | None, "Brokers that the cluster should have.", COUNT] = None
     brokers_ready: Annotated[int | None, "Brokers that are registered and serve.", COUNT] = None
     topics: Annotated[int | None, "Topics.", COUNT] = None
     partitions: Annotated[int | None, "Partitions of all topics.", COUNT] = None
     under_replicated: Annotated[
-        int | None, "Partitions with fewer replicas in sync than they should have.", COUNT
+        int | None, "Partitions with fewer in-sync replicas than replicas.", COUNT
     ] = None
     offline: Annotated[int | None, "Partitions without a leader.", COUNT] = None
     controller: Annotated[
@@ -505,13 +516,13 @@ class LogClusterStatus:
     ] = None
     bootstrap: Annotated[str, "Address for clients inside the Kubernetes cluster.", Text(512)] = ""
     cluster_id: Annotated[str, "Kafka's id of the cluster.", Text(64)] = ""
-    broker_image: Annotated[str, "Image that the brokers are given.", Text(512)] = ""
+    broker_image: Annotated[str, "Image that the operator gives to the brokers.", Text(512)] = ""
     config_generation: Annotated[
-        int | None, "Generation of the spec whose settings all brokers go by.", COUNT
+        int | None, "Generation of the spec whose settings all brokers use.", COUNT
     ] = None
     restarts_wait_until: Annotated[
         str,
-        "When the next maintenance window begins, while brokers wait for one to restart.",
+        "When the next maintenance window begins, while brokers wait for it to restart.",
         Text(32),
     ] = ""
 
@@ -520,8 +531,8 @@ LOG_CLUSTER: Final = ResourceDefinition(
     kind="LogCluster",
     plural="logclusters",
     short_names=("lc",),
-    description="A Fairlead cluster: a Kafka-compatible log of brokers, which BrokerPools of the "
-    "same namespace bring, under one controller.",
+    description="A Fairlead cluster: a Kafka-compatible log. BrokerPools of the same namespace "
+    "add its brokers, and one controller manages it.",
     spec=LogClusterSpec,
     status=LogClusterStatus,
     root_rules=_ROOT_RULES,

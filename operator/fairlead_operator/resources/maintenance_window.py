@@ -25,16 +25,18 @@ def is_time_zone(name: str) -> bool:
 class MaintenanceWindow:
     """One window, which comes back every week or every day."""
 
-    days: Annotated[tuple[Day, ...], "Days on which it begins. Default: every day.", Bound(7)] = ()
+    days: Annotated[
+        tuple[Day, ...], "Days on which the window begins. Default: every day.", Bound(7)
+    ] = ()
     start: Annotated[
         str,
-        "When it begins, HH:MM on the clocks of the time zone.",
+        "Time at which the window begins, HH:MM in its time zone.",
         Text(
             5, 5, pattern="([01][0-9]|2[0-3]):[0-5][0-9]", hint="a time is HH:MM, such as '02:30'"
         ),
     ]
     duration_minutes: Annotated[
-        int, "How long it lasts; it may go on past midnight.", Whole(10, WEEK_MINUTES)
+        int, "How long the window lasts; it may end after midnight.", Whole(10, WEEK_MINUTES)
     ]
     time_zone: Annotated[
         str,

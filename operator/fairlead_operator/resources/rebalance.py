@@ -64,45 +64,45 @@ class AutomaticLimits:
 
     start_above_percent: Annotated[
         int,
-        "A round begins when a broker is off its share of bytes, replicas, leaders or rates by "
-        "more than this. A round aims at 10.",
+        "A round begins when a broker has more or less than its share of bytes, replicas, "
+        "leaders or rates by more than this. A round aims at 10.",
         Whole(15, 1_000),
     ] = 20
     min_improvement_percent: Annotated[
         int,
-        "A round begins only if it lessens by so much what the first goal that it serves is "
-        "missed by.",
+        "A round begins only if it reduces the deviation from the first goal that it serves by "
+        "so much.",
         Whole(1, 100),
     ] = 20
-    max_moves: Annotated[int, "Partitions that one round moves at most.", Whole(1, 500)] = 100
+    max_moves: Annotated[int, "Most partitions that one round moves.", Whole(1, 500)] = 100
     max_gibibytes: Annotated[
         int,
-        "GiB that one round copies at most. A partition larger than this does not move by itself.",
+        "Most GiB that one round copies. A partition larger than this is not moved in the mode "
+        "Auto.",
         Whole(1, 1_000_000),
     ] = 100
     cool_down_seconds: Annotated[
         int,
-        "How long after a round the next one begins at the earliest. A broker without any replica "
-        "does not wait for this.",
+        "Shortest time between the end of a round and the start of the next one. A round for a "
+        "broker without any replica does not wait for this.",
         Whole(60, 604_800),
     ] = 900
     quiet_seconds: Annotated[
         int,
-        "How long the cluster has to be undisturbed before a round begins: no broker away, no "
-        "rolling restart, no drain, no drill, nothing else that moves. A broker without any "
-        "replica waits a minute at most.",
+        "How long the cluster has to be undisturbed before a round begins: no broker out of "
+        "service, no rolling restart, no drain, no drill, no other reassignment. A round for a "
+        "broker without any replica waits a minute at most.",
         Whole(10, 86_400),
     ] = 600
     rest_seconds: Annotated[
         int,
-        "How long a partition that was moved stays where it is, whatever becomes of its load. If "
-        "it has to move again within four times that it stays for twice as long, and so on.",
+        "How long a partition that was moved stays where it is, whatever its load. If it has "
+        "to move again within four times this time, it then stays for twice as long, and so on.",
         Whole(60, 2_592_000),
     ] = 21_600
     look_seconds: Annotated[
         int,
-        "Between two looks at what all partitions weigh. Brokers that come are seen within "
-        "seconds.",
+        "Time between two measurements of all partitions. New brokers are seen within seconds.",
         Whole(10, 86_400),
     ] = 300
 
@@ -120,7 +120,7 @@ class RebalanceSpec:
         ),
         Rule(
             cel="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",
-            message="what was cancelled cannot go on: make a new rebalance",
+            message="a cancelled rebalance cannot go on: make a new one",
             field="cancel",
             holds_change=lambda old, new: not old.cancel or new.cancel,
         ),
@@ -138,40 +138,41 @@ class RebalanceSpec:
         ),
         Rule(
             cel="self.mode != 'Auto' || !has(self.approve)",
-            message="in the mode Auto nothing waits for an approval: leave approve out",
+            message="in the mode Auto no plan waits for approval: leave approve out",
             field="approve",
             holds=lambda spec: spec.mode != "Auto" or spec.approve is None,
         ),
     )
 
     cluster_name: Annotated[
-        str, "LogCluster of the same namespace whose brokers are made even.", CLUSTER_NAME
+        str, "LogCluster of the same namespace over whose brokers the load is spread.", CLUSTER_NAME
     ]
     mode: Annotated[
         Mode,
-        "Propose: one plan, which waits for its approval. Auto: the cluster is watched for as long "
-        "as the resource is there, and plans within the limits of auto are carried out in rounds, "
-        "without being asked for.",
+        "Propose: one plan, which waits for approval. Auto: the operator watches the cluster "
+        "for as long as the resource is there, and carries out plans within the limits of auto "
+        "in rounds, without approval.",
     ] = "Propose"
     auto: Annotated[
         AutomaticLimits | None,
-        "Limits of the mode Auto. Default: those of each field.",
+        "Limits of the mode Auto. Default: the defaults of its fields.",
     ] = None
     approve: Annotated[
         str | None,
-        "Id of the plan that may be carried out: status.plan.id. Nothing moves before. A plan that "
-        "does not fit any more is not carried out, and another one is made.",
+        "Id of the plan that may be carried out: status.plan.id. Nothing moves before it is "
+        "set. If the plan no longer fits the cluster, the operator does not carry it out and "
+        "makes another one.",
         PLAN_ID,
     ] = None
     paused: Annotated[
         bool,
-        "Begin no more moves. Those that copy already go on to their end, the others wait until "
-        "this is false.",
+        "Begin no more moves. Moves that copy already go on to their end, the others wait "
+        "until this is false.",
     ] = False
     cancel: Annotated[
         bool,
-        "Call back what moves or waits, for good. What has moved stays where it is. The deletion "
-        "of the resource does the same.",
+        "Cancel all moves that copy or wait, for good. Replicas that have moved stay where "
+        "they are. Deleting the resource does the same.",
     ] = False
 
     @property
@@ -200,7 +201,7 @@ class RebalanceMove:
     leader_epoch: Annotated[int, "Its leader epoch when the plan was made.", COUNT]
     before: Annotated[_Replicas, "Its replicas when the plan was made."]
     after: Annotated[_Replicas, "Its replicas as they are to be."]
-    goal: Annotated[str, "The most important goal that this serves.", _GOAL]
+    goal: Annotated[str, "The most important goal that this move serves.", _GOAL]
     bytes: Annotated[
         int | None, "Bytes that are copied, to all brokers that it adds; absent if unknown.", COUNT
     ] = None
@@ -212,11 +213,16 @@ class RebalanceGoal:
 
     goal: Annotated[
         str,
-        "Its name. Disks are in bytes, bytes in and out in bytes a second, the others are counts.",
+        "Name of the goal. Disks are in bytes, bytes in and out in bytes a second, the others "
+        "are counts.",
         _GOAL,
     ]
-    before: Annotated[int, "When the plan was made.", COUNT]
-    after: Annotated[int, "Once all has moved.", COUNT]
+    before: Annotated[
+        int, "How far the goal was missed when the plan was made; 0: not at all.", COUNT
+    ]
+    after: Annotated[
+        int, "How far the goal is missed once everything has moved; 0: not at all.", COUNT
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,16 +238,18 @@ class BrokerShare:
     bytes_after: Annotated[int | None, "Bytes on its disks once all has moved.", COUNT] = None
     bytes_in_before: Annotated[
         int | None,
-        "Bytes a second that producers write to what it leads; absent if unknown.",
+        "Bytes a second that producers write to partitions that it leads; absent if unknown.",
         COUNT,
     ] = None
     bytes_in_after: Annotated[int | None, "The same once all has moved.", COUNT] = None
     bytes_out_before: Annotated[
-        int | None, "Bytes a second that consumers read of what it leads; absent if unknown.", COUNT
+        int | None,
+        "Bytes a second that consumers read from partitions that it leads; absent if unknown.",
+        COUNT,
     ] = None
     bytes_out_after: Annotated[int | None, "The same once all has moved.", COUNT] = None
     arriving: Annotated[int, "Replicas that are copied to it.", COUNT]
-    leaving: Annotated[int, "Replicas that it gives away.", COUNT]
+    leaving: Annotated[int, "Replicas that are removed from it.", COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,12 +258,12 @@ class RebalancePlan:
 
     id: Annotated[
         str,
-        "What spec.approve has to say. It stands for the moves and for what they rest on: the "
-        "cluster, its brokers, and of each partition that moves its topic, replicas and leader "
-        "epoch.",
+        "Value for spec.approve. The id is a hash of the moves and of what they depend on: the "
+        "cluster, its brokers, and the topic, replicas and leader epoch of each partition that "
+        "moves.",
         PLAN_ID,
     ]
-    made_at: Annotated[str, "When it was made.", Text(64, format="date-time")]
+    made_at: Annotated[str, "When the plan was made.", Text(64, format="date-time")]
     cluster_id: Annotated[str, "Id of the cluster.", Text(64)]
     brokers: Annotated[
         tuple[Annotated[int, _BROKER], ...], "Brokers of the cluster.", Bound(BROKERS_MAX)
@@ -263,38 +271,43 @@ class RebalancePlan:
     partitions: Annotated[int, "Partitions that get other replicas.", COUNT]
     leaders: Annotated[int, "Partitions that get another preferred leader.", COUNT]
     left_out: Annotated[
-        int, "Partitions for which the plan has no room; another plan takes them.", COUNT
+        int, "Partitions that are above the limits of this plan; another plan moves them.", COUNT
     ] = 0
     is_measured: Annotated[
-        bool, "Whether every broker told what it holds; if not, sizes are not judged."
+        bool,
+        "Whether every broker reported what it holds; if not, the plan does not consider sizes.",
     ] = False
     bytes: Annotated[int | None, "Bytes to copy; absent if unknown.", COUNT] = None
     bytes_needed: Annotated[
-        int | None, "Bytes that every plan copies that meets racks, disks and replicas.", COUNT
+        int | None,
+        "Bytes that any plan has to copy to fulfil the goals of racks, disks and replicas.",
+        COUNT,
     ] = None
     bytes_per_second: Annotated[
-        int | None, "What the slowest broker sends to replicas that are added.", COUNT
+        int | None,
+        "Bytes a second that the slowest broker sends to replicas that are added.",
+        COUNT,
     ] = None
     duration_seconds: Annotated[
         int | None,
-        "How long copies take at least, at that rate: of the broker that sends most, without what "
-        "producers write meanwhile.",
+        "Shortest time that copying takes at that rate: that of the broker that sends most, "
+        "without what producers write meanwhile.",
         COUNT,
     ] = None
     goals: Annotated[
         tuple[RebalanceGoal, ...],
-        "The goals that were judged, the most important first.",
+        "The goals that the plan considers, the most important first.",
         Bound(NOTES_MAX),
     ] = ()
     shares: Annotated[
-        tuple[BrokerShare, ...], "What each broker has and gets.", Bound(BROKERS_MAX)
+        tuple[BrokerShare, ...], "What each broker has now and gets.", Bound(BROKERS_MAX)
     ] = ()
     notes: Annotated[
         tuple[Annotated[str, Text(MESSAGE_LENGTH_MAX)], ...],
-        "What the plan does not know, or leaves alone.",
+        "What the plan does not know, or leaves as it is.",
         Bound(NOTES_MAX),
     ] = ()
-    moves: Annotated[tuple[RebalanceMove, ...], "All that moves.", Bound(MOVES_MAX)] = ()
+    moves: Annotated[tuple[RebalanceMove, ...], "All moves.", Bound(MOVES_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,9 +325,9 @@ class RebalanceProgress:
     """What became of the plan's moves; together they are all of them."""
 
     done: Annotated[int, "Partitions that are where the plan wants them.", COUNT]
-    moving: Annotated[int, "Partitions that are copied, or wait for their turn.", COUNT]
+    moving: Annotated[int, "Partitions that are being copied or wait for it.", COUNT]
     not_moved: Annotated[
-        int, "Partitions that are where they were: not begun, refused or called back.", COUNT
+        int, "Partitions that stayed where they were: not begun, refused or cancelled.", COUNT
     ]
     changed_since: Annotated[
         int, "Partitions that were deleted meanwhile, or that somebody else has moved.", COUNT
@@ -330,8 +343,7 @@ class RestingPartition:
     since: Annotated[str, "When the round ended that moved it.", Text(64, format="date-time")]
     times: Annotated[
         int,
-        "How often it was moved without having stayed for long between. Each time doubles how long "
-        "it rests.",
+        "How often it was moved again after a short rest. Each time doubles its rest.",
         Whole(1, 8),
     ] = 1
 
@@ -341,11 +353,11 @@ class RebalanceRound:
     """A round that has ended."""
 
     plan: Annotated[str, "Id of its plan.", PLAN_ID]
-    why: Annotated[str, "What it was for.", Text(MESSAGE_LENGTH_MAX)]
-    outcome: Annotated[Literal["Complete", "Failed"], "What became of it."]
+    why: Annotated[str, "Reason for the round.", Text(MESSAGE_LENGTH_MAX)]
+    outcome: Annotated[Literal["Complete", "Failed"], "Result of the round."]
     ended_at: Annotated[str, "When it ended.", Text(64, format="date-time")]
     done: Annotated[int, "Partitions that it moved.", COUNT]
-    bytes: Annotated[int, "Bytes that its plan copied.", COUNT]
+    bytes: Annotated[int, "Bytes that the round copied.", COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,16 +365,18 @@ class AutomaticStatus:
     """What the mode Auto has to know of before."""
 
     rounds: Annotated[int, "Rounds that have ended.", COUNT] = 0
-    failed_rounds: Annotated[int, "Of them, those that left something unmoved.", COUNT] = 0
-    why: Annotated[str, "What the round under way is for.", Text(MESSAGE_LENGTH_MAX)] = ""
-    last_round: Annotated[RebalanceRound | None, "The last one."] = None
+    failed_rounds: Annotated[int, "Rounds that did not move everything.", COUNT] = 0
+    why: Annotated[str, "Reason for the present round.", Text(MESSAGE_LENGTH_MAX)] = ""
+    last_round: Annotated[RebalanceRound | None, "The last round."] = None
     disturbed_at: Annotated[
         str | None,
-        "When something was in the way last; the next round begins spec.auto.quietSeconds later.",
+        "When the cluster was last disturbed; the next round begins spec.auto.quietSeconds later.",
         Text(64, format="date-time"),
     ] = None
     resting: Annotated[
-        tuple[RestingPartition, ...], "Partitions that were moved not long ago.", Bound(RESTING_MAX)
+        tuple[RestingPartition, ...],
+        "Partitions that were moved lately and rest.",
+        Bound(RESTING_MAX),
     ] = ()
 
 
@@ -374,17 +388,17 @@ class RebalanceStatus:
     observed_generation: ObservedGeneration = None
     phase: Annotated[
         Phase | None,
-        "How far it is. ProposalReady: the plan waits for spec.approve. Watching: the mode Auto, "
-        "between two rounds. The condition Complete says why.",
+        "State of the rebalance. ProposalReady: the plan waits for spec.approve. Watching: the "
+        "mode Auto, between two rounds. The condition Complete says why.",
     ] = None
-    plan: Annotated[RebalancePlan | None, "What is proposed, or carried out."] = None
+    plan: Annotated[RebalancePlan | None, "The plan that is proposed or carried out."] = None
     is_handed_over: Annotated[
-        bool, "Whether the controller has been given all moves; it keeps them from then on."
+        bool, "Whether the controller has accepted all moves; from then on it carries them out."
     ] = False
-    progress: Annotated[RebalanceProgress | None, "What became of the moves."] = None
+    progress: Annotated[RebalanceProgress | None, "Progress of the moves."] = None
     refusals: Annotated[
         tuple[RebalanceRefusal, ...],
-        "Moves that the controller has refused, the first of them.",
+        "The first moves that the controller refused.",
         Bound(REFUSALS_MAX),
     ] = ()
     auto: Annotated[AutomaticStatus | None, "What the mode Auto has done."] = None
@@ -394,8 +408,9 @@ REBALANCE: Final = ResourceDefinition(
     kind=REBALANCE_KIND,
     plural="rebalances",
     short_names=("rb",),
-    description="A plan that makes the brokers of a LogCluster even. Nothing moves before it is "
-    "approved by its id, or by the mode Auto within limits.",
+    description="A plan that spreads replicas, leaders and load evenly over the brokers of a "
+    "LogCluster. Nothing moves before somebody approves the plan by its id, or the mode "
+    "Auto does within its limits.",
     spec=RebalanceSpec,
     status=RebalanceStatus,
     columns=(

@@ -25,12 +25,12 @@ _CLASS_STAYS: Final = (
     "the storage class of a pool cannot be changed: make a new pool and move the partitions there"
 )
 _ANNOTATIONS_STAY: Final = (
-    "annotations of volumes hold when they are made: annotate the PersistentVolumeClaims that "
-    "there are, or make a new pool"
+    "annotations apply only when volumes are created: annotate the existing "
+    "PersistentVolumeClaims, or make a new pool"
 )
 _FIRST_STAYS: Final = (
-    "volume 0 is the one volume of before: leave its storageClassName and annotations out, those "
-    "of spec.storage hold for it"
+    "volume 0 is the volume that the pool had before: leave its storageClassName and "
+    "annotations out, because spec.storage has them"
 )
 _SAME_CLASS: Final = (
     "has(self.storageClassName) == has(oldSelf.storageClassName) && "
@@ -67,19 +67,19 @@ class Volume:
 
     id: Annotated[
         int,
-        "Number of the volume, which names its claims and its folder; it never changes. Volume 0 "
-        "is the one that a pool with spec.storage.size has.",
+        "Number of the volume, from which its claims and its folder have their names; it never "
+        "changes. Volume 0 is the volume of a pool with spec.storage.size.",
         Whole(0, VOLUME_ID_MAX),
     ]
     size: Annotated[
         str,
-        "Size of this volume of each broker, such as 100Gi. It may only grow; a growth that the "
-        "volumes could not follow may be taken back.",
+        "Size of this volume of each broker, such as 100Gi. It may only grow. If the volumes "
+        "could not grow to it, it may be set back.",
         _SIZE,
     ]
     storage_class_name: Annotated[
         str | None,
-        "StorageClass of this volume; it cannot be changed. Default: that of spec.storage.",
+        "StorageClass of this volume; it cannot be changed. Default: the class in spec.storage.",
         Text(253, 1),
     ] = None
     annotations: Annotated[
@@ -145,8 +145,8 @@ class Storage:
     RULES: ClassVar = (
         Rule(
             cel=f"has(self.size) != {_SEVERAL.format('self')}",
-            message="a pool has a size, which is that of each broker's one volume, or volumes: "
-            "write one of them",
+            message="a pool has either size, for one volume of each broker, or volumes: set one of "
+            "them",
             holds=_has_one_kind,
         ),
         Rule(
@@ -192,21 +192,22 @@ class Storage:
 
     size: Annotated[
         str | None,
-        "Size of each broker's one volume, such as 100Gi; instead of volumes. It may only grow; a "
-        "growth that the volumes could not follow may be taken back.",
+        "Size of each broker's only volume, such as 100Gi; instead of volumes. It may only "
+        "grow. If the volumes could not grow to it, it may be set back.",
         _SIZE,
     ] = None
     volumes: Annotated[
         tuple[Volume, ...],
-        "Several volumes of each broker, instead of size; each is one of its log directories. One "
-        "has the id 0. A volume may be added: brokers restart one by one and place new replicas "
-        "where there are fewest. One that brokers have may go once all have emptied it.",
+        "Several volumes of each broker, instead of size; each is one of its log directories. "
+        "One volume has the id 0. A volume may be added: brokers restart one by one and place "
+        "new replicas in the log directory that has the fewest. A volume may be removed once "
+        "all brokers have emptied it.",
         Bound(VOLUMES_MAX, key="id"),
     ] = ()
     storage_class_name: Annotated[
         str | None,
-        "StorageClass of the volumes that name none themselves; it cannot be changed. Default: the "
-        "default class.",
+        "StorageClass of the volumes that do not name their own; it cannot be changed. "
+        "Default: the default class.",
         Text(253, 1),
     ] = None
     annotations: Annotated[

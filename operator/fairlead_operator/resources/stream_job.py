@@ -35,7 +35,9 @@ class JobQuery:
     rows_per_second: Annotated[int | None, "Records read a second, in the last batch.", COUNT] = (
         None
     )
-    lag: Annotated[int | None, "Records in the topics that it has not taken yet.", COUNT] = None
+    lag: Annotated[int | None, "Records in the topics that the query has not read yet.", COUNT] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class StreamJobStatus:
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None
     phase: Annotated[
-        JobPhase | None, "What the job does; the condition Ready says why and since when."
+        JobPhase | None, "State of the job; the condition Ready says why and since when."
     ] = None
     run: Annotated[int | None, "Number of drivers that have been started.", COUNT] = None
     restarts: Annotated[int | None, "Drivers that ended on their own and were replaced.", COUNT] = (
@@ -54,24 +56,28 @@ class StreamJobStatus:
     restarts_in_a_row: Annotated[
         int | None, "Restarts since a driver last ran for ten minutes.", COUNT
     ] = None
-    ended_run: Annotated[int | None, "The last run whose end was taken note of.", COUNT] = None
+    ended_run: Annotated[int | None, "The last run whose end the operator has recorded.", COUNT] = (
+        None
+    )
     stopped_run: Annotated[int | None, "The last run that the operator ended.", COUNT] = None
     outcome: Annotated[
-        Literal["Succeeded", "Failed"] | None, "How the last run that ended on its own ended."
+        Literal["Succeeded", "Failed"] | None, "Result of the last run that ended on its own."
     ] = None
     batch_id: Annotated[
-        int | None, "Number of the last batch; of several queries the furthest.", _BATCH
+        int | None, "Number of the last batch; with several queries, the highest number.", _BATCH
     ] = None
     rows_per_second: Annotated[
         int | None, "Records read a second, all queries together.", COUNT
     ] = None
-    lag: Annotated[int | None, "Records in the topics that have not been taken yet.", COUNT] = None
+    lag: Annotated[int | None, "Records in the topics that the job has not read yet.", COUNT] = None
     queries: Annotated[tuple[JobQuery, ...], "The streaming queries.", Bound(QUERIES_MAX)] = ()
     executors: Annotated[int | None, "Executors that run.", COUNT] = None
-    driver: Annotated[str, "Address of the driver; Spark's pages are at port 4040.", Text(300)] = ""
-    job_hash: Annotated[str, "Fingerprint of what the last driver was made from.", Text(64)] = ""
+    driver: Annotated[str, "Address of the driver; Spark's web UI is at port 4040.", Text(300)] = ""
+    job_hash: Annotated[
+        str, "Hash of the spec that the last driver was created from.", Text(64)
+    ] = ""
     last_error: Annotated[str, "Why the last driver failed.", Text(ERROR_LENGTH_MAX)] = ""
-    started_at: Annotated[str | None, "When the last driver was made.", _TIME] = None
+    started_at: Annotated[str | None, "When the last driver was created.", _TIME] = None
     ended_at: Annotated[str | None, "When the last run ended.", _TIME] = None
     retry_at: Annotated[str | None, "When the next attempt begins.", _TIME] = None
     next_run_at: Annotated[str | None, "When the schedule is due next.", _TIME] = None
@@ -81,7 +87,10 @@ STREAM_JOB: Final = ResourceDefinition(
     kind=STREAM_JOB_KIND,
     plural="streamjobs",
     short_names=("sj",),
-    description="A PySpark job that reads topics of a LogCluster: a stream, or a load that ends.",
+    description=(
+        "A PySpark job that reads topics of a LogCluster: a stream that runs all the time, or "
+        "a load that ends."
+    ),
     spec=StreamJobSpec,
     status=StreamJobStatus,
     root_rules=ROOT_RULES,

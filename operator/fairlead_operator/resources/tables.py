@@ -36,13 +36,15 @@ class TableSpec:
         ),
     )
 
-    cluster_name: Annotated[str, "LogCluster that the records belong to.", CLUSTER_NAME]
+    cluster_name: Annotated[str, "LogCluster that the table belongs to.", CLUSTER_NAME]
     table: Annotated[
         str,
         "Name of the table.",
         Text(maximum=63, minimum=1, pattern="[a-z]([-a-z0-9]*[a-z0-9])?"),
     ]
-    controller_epoch: Annotated[int, "Epoch of the controller that wrote last.", Whole(0, 2**53)]
+    controller_epoch: Annotated[
+        int, "Epoch of the controller that last wrote the table.", Whole(0, 2**53)
+    ]
     write_number: Annotated[int, "Number of writes of this object.", Whole(0, 2**53)]
     lines: Annotated[
         str, "The records, a line each: a key, a space, a value.", Text(LINES_LENGTH_MAX)
@@ -60,8 +62,8 @@ _COLUMNS: Final = (
 PARTITION_TABLE: Final = ResourceDefinition(
     kind="PartitionTable",
     plural="partitiontables",
-    description=f"{_INTERNAL} A table of up to 500 partitions: who leads, who follows, who is in "
-    "sync.",
+    description=f"{_INTERNAL} A table of up to 500 partitions: their leaders, replicas and "
+    "in-sync replicas.",
     spec=TableSpec,
     columns=_COLUMNS,
     categories=(),
@@ -84,8 +86,8 @@ spec:
 CLUSTER_STATE: Final = ResourceDefinition(
     kind="ClusterState",
     plural="clusterstates",
-    description=f"{_INTERNAL} What lasts besides partitions: broker registrations, the "
-    "controller's epoch, producer ids and the list of tables.",
+    description=f"{_INTERNAL} The cluster's metadata besides partitions: broker "
+    "registrations, the controller's epoch, producer ids and the list of tables.",
     spec=TableSpec,
     columns=_COLUMNS,
     categories=(),

@@ -42,7 +42,7 @@ class TopicFields:
         ),
         Rule(
             cel="!has(self.clusterNamespace) || has(self.clusterName)",
-            message="say which LogCluster of that namespace it is",
+            message="clusterNamespace needs clusterName: set it, too",
             field="clusterName",
         ),
         Rule(
@@ -62,20 +62,20 @@ class TopicFields:
 
     cluster_name: Annotated[
         str | None,
-        "LogCluster that the topic lives in; it cannot be changed. Default: the only LogCluster of "
-        "the namespace, which is then written here.",
+        "LogCluster that the topic lives in; it cannot be changed. Default: the only "
+        "LogCluster of the namespace; the operator then writes its name here.",
         CLUSTER_NAME,
     ] = None
     cluster_namespace: Annotated[
         str | None,
-        "Namespace of that LogCluster, where it is another one than the Topic's: its "
-        "spec.topicNamespaces has to name the Topic's namespace. It cannot be changed.",
+        "Namespace of that LogCluster, if it is not the Topic's own: its spec.topicNamespaces "
+        "has to name the Topic's namespace. It cannot be changed.",
         Text(63, 1, pattern=NAMESPACE, hint=NAMESPACE_HINT),
     ] = None
     topic_name: Annotated[
         str | None,
-        "The topic's name for Kafka clients, where it is not metadata.name: it may have upper case "
-        "letters and '_'. It cannot be changed.",
+        "The topic's name for Kafka clients, if it is not metadata.name: it may have upper "
+        "case letters and '_'. It cannot be changed.",
         Text(
             maximum=TOPIC_NAME_LENGTH_MAX,
             minimum=1,
@@ -90,29 +90,30 @@ class TopicFields:
     ] = None
     replication_factor: Annotated[
         int | None,
-        "Number of copies of each partition; a change adds copies, or takes some away. Default: "
-        "defaults.replicationFactor of the LogCluster for a new topic.",
+        "Number of replicas of each partition; a change adds replicas or removes some. "
+        "Default: defaults.replicationFactor of the LogCluster for a new topic.",
         Whole(1, 32_767),
     ] = None
     config: Annotated[
         Mapping[str, str | None],
-        "Settings of the topic, under Kafka's names, such as retention.ms. What is named here "
-        "holds, what is not has its default; null leaves a setting as it is (write it with kubectl "
-        "apply --server-side: plain kubectl apply drops nulls).",
+        "Settings of the topic, under Kafka's names, such as retention.ms. A setting that is "
+        "named here has this value, and any other has its default. null leaves a setting as it "
+        "is (write it with kubectl apply --server-side: plain kubectl apply drops nulls).",
         ConfigMap(),
     ] = field(default_factory=dict)
     reclaim_policy: Annotated[
         ReclaimPolicy,
-        "What happens to the topic when this resource is deleted. Retain: it stays as it is, and a "
-        "Topic of the same name takes it up again. Delete: it goes with all its records.",
+        "What happens to the topic when this resource is deleted. Retain: the topic stays as "
+        "it is, and a new Topic of the same name manages it again. Delete: the topic is "
+        "deleted with all its records.",
     ] = "Retain"
     deletion_protection: Annotated[
         bool, "Refuse to delete the topic, whoever asks; set it to false first."
     ] = False
     paused: Annotated[
         bool,
-        "Leave the topic as it is, whatever else is written here. The status goes on, and so does "
-        "a deletion.",
+        "Leave the topic as it is, whatever else is written here. The operator still updates "
+        "the status, and still carries out a deletion.",
     ] = False
 
 
@@ -127,13 +128,13 @@ class TopicStatus:
         str, "The topic's name for Kafka clients.", Text(TOPIC_NAME_LENGTH_MAX)
     ] = ""
     partitions: Annotated[int | None, "Partitions that the topic has.", COUNT] = None
-    replication_factor: Annotated[int | None, "Copies of each partition.", COUNT] = None
+    replication_factor: Annotated[int | None, "Replicas of each partition.", COUNT] = None
     under_replicated: Annotated[
-        int | None, "Partitions with fewer replicas in sync than they should have.", COUNT
+        int | None, "Partitions with fewer in-sync replicas than replicas.", COUNT
     ] = None
     offline: Annotated[int | None, "Partitions without a leader.", COUNT] = None
     reassigning: Annotated[
-        int | None, "Partitions with replicas that come or go, or wait for their turn.", COUNT
+        int | None, "Partitions whose replicas are being reassigned, or wait for that.", COUNT
     ] = None
     leaders: Annotated[str, "How many partitions each broker leads, as ID:COUNT.", Text(1024)] = ""
 
@@ -142,7 +143,7 @@ TOPIC: Final = ResourceDefinition(
     kind="Topic",
     plural="topics",
     short_names=("ft",),
-    description="A topic of a LogCluster: its partitions, copies and settings.",
+    description="A topic of a LogCluster: its partitions, replicas and settings.",
     spec=TopicFields,
     status=TopicStatus,
     root_rules=(

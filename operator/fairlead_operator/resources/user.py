@@ -56,7 +56,7 @@ class SecretKeyRef:
 class PasswordSource:
     """Where a password is taken from."""
 
-    secret_key_ref: Annotated[SecretKeyRef, "The key of a Secret that holds it."]
+    secret_key_ref: Annotated[SecretKeyRef, "The key of a Secret that holds the password."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Password:
 
     value_from: Annotated[
         PasswordSource,
-        "Where it is. What changes there is taken up within half a minute.",
+        "Where the password is. The operator applies a change there within half a minute.",
     ]
 
 
@@ -76,7 +76,9 @@ class UserAuthentication:
     RULES: ClassVar = (
         Rule(
             cel="(self.type == 'oauth') == has(self.subject)",
-            message="tokens name their user: set subject for oauth, and for nothing else",
+            message=(
+                "subject is the user's name in tokens: oauth needs it, and no other type takes it"
+            ),
             field="subject",
             holds=lambda login: (login.type == "oauth") == (login.subject is not None),
         ),
@@ -96,16 +98,17 @@ class UserAuthentication:
 
     type: Annotated[
         LoginType,
-        "scram-sha-512: by a password. tls: by a certificate that the cluster's authority issues. "
-        "oauth: by a token of somebody else.",
+        "scram-sha-512: with a password. tls: with a certificate that the cluster's authority "
+        "issues. oauth: with a token of another issuer.",
     ]
     subject: Annotated[
         str | None,
-        "The user's name in tokens, for oauth. All others are called metadata.name.",
+        "The user's name in tokens, for oauth. With any other type the user's name is "
+        "metadata.name.",
         Text(maximum=256, minimum=1, pattern=r"[^\x00-\x1f\x7f]+", hint="a name is one line"),
     ] = None
     password: Annotated[
-        Password | None, "The password, for scram-sha-512. Default: one that is made."
+        Password | None, "The password, for scram-sha-512. Default: the operator makes one."
     ] = None
 
 
@@ -151,11 +154,11 @@ class AclEntry:
         Bound(OPERATIONS_MAX),
     ]
     host: Annotated[
-        str, "Address that the user comes from; '*' is every address.", Text(253, 1)
+        str, "Address that the user connects from; '*' is every address.", Text(253, 1)
     ] = "*"
-    type: Annotated[Literal["allow", "deny"], "deny: forbid it, whatever other rules allow."] = (
-        "allow"
-    )
+    type: Annotated[
+        Literal["allow", "deny"], "deny: forbid the operations, whatever other rules allow."
+    ] = "allow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,19 +166,19 @@ class UserQuotas:
     """How much a user may use, with all of his clients together (Kafka's client quotas)."""
 
     producer_byte_rate: Annotated[
-        int | None, "Bytes that he may write a second, on each broker.", Whole(1, RATE_MAX)
+        int | None, "Bytes that the user may write a second, on each broker.", Whole(1, RATE_MAX)
     ] = None
     consumer_byte_rate: Annotated[
-        int | None, "Bytes that he may read a second, on each broker.", Whole(1, RATE_MAX)
+        int | None, "Bytes that the user may read a second, on each broker.", Whole(1, RATE_MAX)
     ] = None
     request_percentage: Annotated[
         int | None,
-        "Share of the time of each broker that his requests may take, in percent.",
+        "Share of the time of each broker that the user's requests may take, in percent.",
         Whole(1, PERCENTAGE_MAX),
     ] = None
     controller_mutation_rate: Annotated[
         int | None,
-        "Partitions that he may create and delete a second, in the whole cluster.",
+        "Partitions that the user may create and delete a second, in the whole cluster.",
         Whole(1, MUTATIONS_MAX),
     ] = None
 
@@ -195,21 +198,22 @@ class UserSpec:
 
     cluster_name: Annotated[
         str | None,
-        "LogCluster of the same namespace that the user comes in to; it cannot be changed. "
-        "Default: the only LogCluster of the namespace, which is then written here.",
+        "LogCluster of the same namespace that the user logs in to; it cannot be changed. "
+        "Default: the only LogCluster of the namespace; the operator then writes its name here.",
         CLUSTER_NAME,
     ] = None
-    authentication: Annotated[UserAuthentication, "How the user shows who he is."]
+    authentication: Annotated[UserAuthentication, "How the user authenticates."]
     acls: Annotated[
         tuple[AclEntry, ...],
-        "All that the user may do; without rules, nothing. Rules that others make for him are "
-        "removed.",
+        "All that the user may do; without rules, nothing. The operator removes rules that "
+        "others make for this user.",
         Bound(ACLS_MAX),
     ] = ()
     quotas: Annotated[
         UserQuotas | None,
-        "All quotas of the user, also with his client ids: what is not named has no quota of his, "
-        "and quotas that others give him are removed. Default: they are left to others.",
+        "All quotas of the user, also those with client ids. The user has no quota that is not "
+        "named here, and the operator removes quotas that others give to this user. Default: "
+        "the operator leaves the user's quotas as they are.",
     ] = None
 
     @classmethod
@@ -239,7 +243,9 @@ class UserStatus:
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None
     principal: Annotated[str, "Kafka's name of the user.", Text(300)] = ""
-    secret: Annotated[str, "Secret with what an application needs to come in.", Text(253)] = ""
+    secret: Annotated[
+        str, "Secret with everything that an application needs to connect.", Text(253)
+    ] = ""
     rules: Annotated[int | None, "Access rules that are in force.", COUNT] = None
 
 
@@ -247,8 +253,8 @@ USER: Final = ResourceDefinition(
     kind="User",
     plural="users",
     short_names=("fu",),
-    description="A user of a LogCluster: how he shows who he is, and what he may do. A Secret of "
-    "the same name has what his application mounts.",
+    description="A user of a LogCluster: how it authenticates, and what it may do. A Secret of the "
+    "same name has the files that the user's application mounts.",
     spec=UserSpec,
     status=UserStatus,
     root_rules=_ROOT_RULES,

@@ -25,12 +25,14 @@ class UserPolicy:
 
     cluster_operations: Annotated[
         tuple[AclOperation, ...],
-        "Operations on the cluster itself that Users may allow. Others are left out, which the "
-        "User says. Default: Create, Describe, DescribeConfigs and IdempotentWrite.",
+        "Operations on the cluster itself that Users may allow. The operator leaves others "
+        "out, and the User's conditions say so. Default: Create, Describe, DescribeConfigs and "
+        "IdempotentWrite.",
         Bound(OPERATIONS_MAX),
     ] = DEFAULT_CLUSTER_OPERATIONS
     quotas: Annotated[
         QuotaPolicy,
-        "UpToDefaults: a quota of a User that is above what the cluster has for the default user "
-        "or the default client id is lowered to that, which the User says. Any: it holds.",
+        "UpToDefaults: the operator lowers a quota of a User that is above that of the default "
+        "user or the default client id to that value, and the User's conditions say so. Any: a "
+        "User may have any quota.",
     ] = DEFAULT_QUOTA_POLICY
