@@ -69,13 +69,13 @@ _NEVER: Final = 1 << 15
 
 
 class Parked(Protocol):
-    """Whatever waits on behalf of a request and must be let go when its connection closes."""
+    """What waits on behalf of a request and has to be cancelled when its connection closes."""
 
     def cancel(self) -> None: ...
 
 
 class ClientLogin(Protocol):
-    """The login of a connection whose listener asks for one."""
+    """The login of a connection whose listener authenticates clients."""
 
     def choose_mechanism(
         self, mechanism: str, context: RequestContext
@@ -86,7 +86,7 @@ class ClientLogin(Protocol):
 
 
 class RequestQuotas(Protocol):
-    """What quotas of who asks mean for requests whose handlers have to know of them."""
+    """What the client's quotas mean for requests whose handlers have to know them."""
 
     def fetch_bytes_max(self, context: RequestContext) -> int | None: ...
     def throttle_fetch(self, context: RequestContext, size: int) -> int: ...
@@ -96,7 +96,7 @@ class RequestQuotas(Protocol):
 
 
 class ReplyChannel(Protocol):
-    """What a request came in on, as far as handlers may know it; `net` implements it."""
+    """The connection of a request, as far as handlers may know it; `net` implements it."""
 
     broker: Broker
     listener: Listener
@@ -107,15 +107,15 @@ class ReplyChannel(Protocol):
     peer_check: PeerCheck | None
     """How far the peer has proved that it is a broker; only on the brokers' listener."""
     replica_ids: Container[int]
-    """The brokers as which the peer may speak."""
+    """Ids of the brokers that the peer may claim to be."""
     login: ClientLogin | None
     """Only on listeners whose clients log in by SASL."""
     charged_ms: int
-    """For how long its requests have kept all others waiting, since it was last let go on."""
+    """How long its requests have kept all others waiting, since it last could go on."""
 
     @property
     def quotas(self) -> RequestQuotas | None:
-        """None where no quota may bind who asks."""
+        """None if no quota can apply to the client."""
         ...
 
     def on_response(self, context: RequestContext, response: Any) -> None: ...
@@ -186,7 +186,7 @@ class RequestContext:
         return self.channel.authorizer
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether who asks may do this to a resource."""
+        """Whether the client may do this to a resource."""
         channel = self.channel
         authorizer = channel.authorizer
         return authorizer is None or authorizer.is_allowed(
@@ -194,11 +194,11 @@ class RequestContext:
         )
 
     def may_cluster(self, operation: Operation) -> bool:
-        """Whether who asks may do this to the cluster."""
+        """Whether the client may do this to the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def would_allow(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Tell what `may` tells, where a no is no denial: of lists, or where another yes counts."""
+        """Tell the same as `may`, but log no denial: for lists, or if another right may do."""
         channel = self.channel
         authorizer = channel.authorizer
         return authorizer is None or authorizer.would_allow(
@@ -206,11 +206,11 @@ class RequestContext:
         )
 
     def would_allow_cluster(self, operation: Operation) -> bool:
-        """Tell it of the cluster."""
+        """Tell the same of the cluster."""
         return self.would_allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_for_some(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Tell whether who asks may do this to any resource of a type at all."""
+        """Tell whether the client may do this to any resource of a type."""
         channel = self.channel
         authorizer = channel.authorizer
         return authorizer is None or authorizer.is_allowed_for_some(
@@ -218,7 +218,7 @@ class RequestContext:
         )
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
-        """Return the bit field of what who asks may do to a resource: bit n is operation n."""
+        """Return a bit field of what the client may do to a resource: bit n is operation n."""
         return sum(
             1 << operation
             for operation in AUTHORIZED_OPERATIONS[resource_type]
@@ -226,7 +226,7 @@ class RequestContext:
         )
 
     def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        """Raise the KafkaError of a slot whose resource is denied to who asks."""
+        """Raise the KafkaError of a slot if its resource is denied to the client."""
         channel = self.channel
         authorizer = channel.authorizer
         if authorizer is not None and not authorizer.is_allowed(
@@ -240,7 +240,7 @@ class RequestContext:
         self.channel.on_response(self, response)
 
     def later(self, coroutine: Coroutine[Any, Any, Any]) -> Pending:
-        """Answer with what `coroutine` returns. For admin requests: it costs a task."""
+        """Answer with what `coroutine` returns; only for admin requests: it costs a task."""
         self.channel.run_later(self, coroutine)
         return PENDING
 
@@ -287,7 +287,7 @@ class Handler:
         self.call_if_allowed: Callable[[Any, RequestContext], Any] = (
             call if isinstance(access, Access) else partial(self._authorize_and_call, access)
         )
-        """Answers a request, or refuses it where it needs what who asks may not do."""
+        """Answers a request, or refuses it if the client is not allowed what the request needs."""
         self.versions = versions
         self.advertised = advertised
         self.internal_versions = internal_versions
@@ -306,11 +306,11 @@ class Handler:
         return RESPONSES[self.api_key](error_code=code)  # type: ignore[call-arg]
 
     def versions_on(self, listener: Listener) -> VersionRange:
-        """Return what is served there."""
+        """Return the versions that the broker serves there."""
         return self.internal_versions if listener.is_internal else self.versions
 
     def advertised_on(self, listener: Listener) -> VersionRange:
-        """Return what ApiVersions says there."""
+        """Return the versions that ApiVersions shows there."""
         return self.internal_versions if listener.is_internal else self.advertised
 
 
@@ -332,11 +332,10 @@ def handles(
 ) -> Callable[[_Function], _Function]:
     """Register the decorated function for `api_key`.
 
-    `versions` are served. `access` is what who asks has to be allowed. `advertise` differs from
-    `versions` only where clients judge by the range alone (Produce from 0). `internal_versions`
-    are served, and told, on the brokers' listener.
-    `answer_unknown_version` gives the body, in version 0, for a version outside all of these;
-    without it the connection is closed.
+    `versions` are served. `access` is what the client has to be allowed. `advertise` differs from
+    `versions` only where clients judge by the range alone (Produce from 0). `internal_versions` are
+    served, and told, on the brokers' listener. `answer_unknown_version` gives the body, in version
+    0, for a version outside all of these; without it the connection is closed.
     """
 
     def register(function: _Function) -> _Function:

@@ -1,9 +1,9 @@
-"""Who asks, for what, and whether that is allowed: what an authorizer has to answer.
+"""Who asks, for which resource, and whether that is allowed: what an authorizer decides.
 
 A request is authorized in one place before its handler sees it (`Handler.call_if_allowed`), where
 the request alone tells what it needs. Handlers of requests that name many resources ask for each of
-them with `RequestContext.may` or `require`, and answer as Kafka does: an error in the slot of what
-is denied, or nothing where all are listed.
+them with `RequestContext.may` or `require`, and answer as Kafka does: an error in the slot of a
+denied resource; lists leave denied resources out.
 
 Without an authorizer, and between brokers, which have proved that they know the cluster's secret,
 everything is allowed and nothing is asked. The rules are those of `KafkaApis` and `ControllerApis`.
@@ -50,7 +50,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""Everybody on a listener that asks nobody who they are."""
+"""Every client of a listener without authentication."""
 BROKER: Final = Principal("User", "fairlead-broker")
 """A peer that has proved that it knows the cluster's secret."""
 
@@ -83,7 +83,7 @@ AUTHORIZED_OPERATIONS: Final = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""What replies tell of, where they are asked which operations are authorized (KIP-430;
+"""The operations of which replies say whether they are authorized, if a request asks (KIP-430;
 `AclEntry.supportedOperations`)."""
 
 DENIALS: Final = {
@@ -95,7 +95,7 @@ DENIALS: Final = {
 
 
 class Authorizer(Protocol):
-    """Decides. Asked on the loop, so it answers from memory."""
+    """Decides what is allowed. It is asked on the event loop, so it answers from memory."""
 
     def is_allowed(
         self,
@@ -105,7 +105,7 @@ class Authorizer(Protocol):
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """Tell whether a principal that connects from a host may do this; note it if not."""
+        """Tell whether a principal that connects from a host may do this; log it if not."""
         ...
 
     def would_allow(
@@ -131,18 +131,18 @@ Refuse: TypeAlias = "Callable[[Any, Any, ErrorCode], Any]"
 
 
 class Need(NamedTuple):
-    """What all requests of an API need, which the request alone tells."""
+    """What each request of an API needs; the request alone says which resource it is."""
 
     operation: Operation
     resource_type: ResourceType
     name_of: Callable[[Any], str]
     """The resource's name, by the request."""
     refuse: Refuse | None = None
-    """Answers a request that is denied; None where the reply's error code says it all."""
+    """Answers a denied request; None if the error code of the reply is enough."""
 
 
 class Access(Enum):
-    """What an API needs, where it is not one `Need`."""
+    """What an API needs if it is not a single `Need`."""
 
     EVERYBODY = "nothing: it tells what every client has to know"
     BY_RESOURCE = "something for each resource that it names: the handler asks"

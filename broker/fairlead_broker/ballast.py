@@ -1,10 +1,10 @@
 """The one file with which a drill fills a disk, and whether a disk may be filled at all.
 
-Only a whole file system that nobody else sees is filled: a folder of one that others use (the
-machine's own, a hostPath, an emptyDir) would take their room, too. The file has one name, so that
-whoever comes by removes it: who has made it, and the broker itself whenever it starts.
+A drill fills only a whole file system that the broker alone uses. In a folder of a shared file
+system (the machine's own, a hostPath, an emptyDir) it would take the room of others, too. The file
+always has the same name, so that both the process that made it and a starting broker can remove it.
 
-Process 1 of a container imports this, so that it does with next to no modules.
+Process 1 of a container imports this module, so it imports almost nothing itself.
 """
 
 import errno
@@ -12,15 +12,15 @@ import os
 
 BALLAST = "fairlead-drill-ballast"
 FILLED_TYPES = ("ext4", "xfs")
-"""Where room is taken without a byte written, and is really taken."""
+"""File systems on which `fallocate` really takes the room without writing a byte."""
 ROOM_BYTES_MIN = 64 << 20
-"""What has to be free before: a disk that is nearly full would hardly have room again after."""
+"""Bytes that have to be free before: otherwise the disk would be nearly full again afterwards."""
 _CHUNK_MIN = 4096
 MOUNTS = "/proc/self/mountinfo"
 
 
 class _Mount:
-    """One line of the kernel's list: `root` is what of the file system is mounted at `point`."""
+    """One line of the kernel's list: the part `root` of a file system is mounted at `point`."""
 
     def __init__(self, line: str) -> None:
         left, _, right = line.partition(" - ")
@@ -48,7 +48,7 @@ def fill(directory: str) -> None:
 
 
 def remove(directory: str) -> bool:
-    """Give the room back; tell whether there was a ballast."""
+    """Remove the ballast; tell whether there was one."""
     try:
         os.unlink(f"{directory}/{BALLAST}")  # noqa: PTH108 (process 1 does without pathlib)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def find_obstacle(directory: str) -> str:
 
 
 def judge_room(directory: str, free_bytes: int) -> str:
-    """Say why there is too little room to take it away; empty if there is enough."""
+    """Say why a disk has too little free room for a drill; empty if it has enough."""
     if free_bytes >= ROOM_BYTES_MIN:
         return ""
     return (
@@ -79,7 +79,7 @@ def judge_room(directory: str, free_bytes: int) -> str:
 
 
 def judge_mounts(mounts: str, path: str) -> str:
-    """Say why others would miss the room of a path, by the lines of /proc/self/mountinfo. Pure."""
+    """Say who else uses the file system of a path, by /proc/self/mountinfo; empty: nobody. Pure."""
     known = [_Mount(line) for line in mounts.splitlines() if " - " in line]
     found = max(
         (each for each in reversed(known) if _is_within(path, each.point)),

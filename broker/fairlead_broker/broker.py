@@ -78,13 +78,13 @@ if TYPE_CHECKING:
 
 
 class Cancellable(Protocol):
-    """What can be let go before it is done."""
+    """Something that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class ForwardedHttp(Protocol):
-    """Answers a request of an HTTP client that another broker passes on."""
+    """Answers a request of an HTTP client that another broker forwards."""
 
     def __call__(
         self, envelope: EnvelopeRequest, respond: Callable[[bytes], None]
@@ -95,8 +95,9 @@ class Broker:
     """One broker process's state.
 
     `image` is replaced by `publish` alone. `controller`, `marker_writing` and `verification` are
-    set once by `main`, because they need the broker first. `on_lack_of_room` hears of partitions
-    whose disk is full, and by None of replicas that could not be made because one is.
+    set once by `main`, because they need the broker first. `on_lack_of_room` is called with a
+    partition whose disk is full, or with None if a replica could not be created because a disk is
+    full.
     """
 
     controller: Controller
@@ -139,7 +140,7 @@ class Broker:
             CONSUMER_OFFSETS: self.group_coordinator.runtime,
             TRANSACTION_STATE: self.transaction_coordinator.runtime,
         }
-        """By internal topic, what follows the partitions of it that this broker leads."""
+        """By internal topic: the coordinator for the partitions of it that this broker leads."""
         self.replicas = LocalReplicas(
             settings=settings,
             clock=clock,
@@ -150,28 +151,28 @@ class Broker:
         self.partitions = self.replicas.partitions
         self.reporter = ReplicaReporter(self)
         self.peer_certificate: FollowedPeer | None = None
-        """What this broker shows to others when it connects to them; None: they speak in clear."""
+        """This broker's certificate for connections to others; None: without TLS."""
         self.forwarded_http: ForwardedHttp | None = None
-        """Answers requests of HTTP clients that other brokers pass on; None: nobody does here."""
+        """Answers forwarded requests of HTTP clients; None: this broker refuses them."""
         self.credentials = ImageCredentials()
         self.authorizer = self._build_authorizer()
-        """None where everybody may do everything."""
+        """None if every client may do everything."""
         self.client_quotas = ClientQuotas(settings.quota_windows, settings.controller_quota_burst_s)
         self.waiting_produces = WaitingProduces(bytes_max=WAITING_PRODUCE_BYTES_MAX)
         self.on_moved: Callable[[Sequence[Partition]], None] | None = None
-        """Told once a turn which partitions have moved; the flusher, while it runs."""
+        """Called once a turn with partitions that have advanced; the flusher, while it runs."""
         self.on_role: Callable[[Partition], None] | None = None
-        """Told of each partition whose role has changed; the fetchers, while they run."""
+        """Called with each partition whose role has changed; the fetchers, while they run."""
         self.on_leaders_asked: Callable[[], None] | None = None
-        """Told that somebody wants to know who leads; the fetchers, while they run."""
+        """Called when a client asks for leaders; the fetchers, while they run."""
         self.on_published: Callable[[ClusterDelta, ClusterImage], None] | None = None
-        """Told of each new image when all else has it; what is said between brokers goes by it."""
+        """Called with each new image, after all else: requests between brokers use it."""
         self.on_proposal: Callable[[Partition, IsrProposal], None] | None = None
-        """Told what to ask the controller for; the proposer, while it runs."""
+        """Called with what to ask of the controller; the proposer, while it runs."""
         self.on_altered: list[Callable[[], None]] = []
-        """Told that `running_values` are others now."""
+        """Called when `running_values` have changed."""
         self.answering: AbstractContextManager[None] = nullcontext()
-        """Parked requests are let go within it; what sends their answers, while the server runs."""
+        """Parked requests complete within it; it then sends their answers."""
         self._advanced: list[Partition] = []
         self._image_waiters: list[asyncio.Future[None]] = []
 
@@ -186,18 +187,18 @@ class Broker:
         return NO_BROKER_EPOCH if registration is None else registration.broker_epoch
 
     def running_values(self) -> BrokerValues:
-        """Return the settings, with what was altered since this broker runs."""
+        """Return the settings, with dynamic configs that have changed since the start."""
         return self._running_values
 
     def running_number(self, name: str) -> int:
-        """Return the number that a config has now."""
+        """Return the present number of a config."""
         value = self._running_values.value(name)
         if not isinstance(value, int):
             raise TypeError(f"{name} is not a whole number")
         return value
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Take over a new image; the session calls this for each one, in order."""
+        """Act on a new image; the session calls this for each image, in order."""
         self.departed_brokers.publish(self.image, delta, image, self.clock.monotonic_ms())
         deleted = self._deleted_topics(delta, image)
         is_altered = image.broker_configs != self.image.broker_configs
@@ -243,7 +244,7 @@ class Broker:
         return authorizer
 
     def _publish_security(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Go by the rules, users and quotas of a new image, before anything else does."""
+        """Use the access rules, users and quotas of a new image before anything else uses it."""
         users = [change for change in delta.changes if isinstance(change, CredentialChanged)]
         self.credentials.publish(image.credentials, users)
         self.client_quotas.publish(image.client_quotas)
@@ -256,12 +257,12 @@ class Broker:
         elif rules:
             authorizer.change(rules)
         if rules:
-            # What waits was allowed by the rules before; each looks at its topics again.
+            # Parked requests were allowed by the old rules: each checks its topics again.
             with self.answering:
                 self.fetch_purgatory.check_all()
 
     def _deleted_topics(self, delta: ClusterDelta, image: ClusterImage) -> set[str]:
-        """Names that this delta frees: of topics that are being deleted, or were forgotten."""
+        """Names that this delta frees: those of topics that are being deleted or are gone."""
         deleted = set()
         for change in delta.changes:
             if isinstance(change, TopicRemoved):
@@ -301,10 +302,10 @@ class Broker:
         topic_id: bytes = NULL_UUID,
         current_leader_epoch: int = LATEST_KNOWN_EPOCH,
     ) -> Partition:
-        """Return a partition that this broker leads, as the topic and in the epoch that is meant.
+        """Return a partition that this broker leads, if topic id and leader epoch are those given.
 
-        KafkaError with the code for whoever asks (R5), NOT_LEADER_OR_FOLLOWER last, as Kafka does;
-        what is not given is not compared.
+        KafkaError with the code for the client (R5), NOT_LEADER_OR_FOLLOWER last, as in Kafka. An
+        id or epoch that is not given is not compared.
         """
         partition = self.partitions.get(key)
         code = ErrorCode.NONE
@@ -321,21 +322,21 @@ class Broker:
 
     @property
     def may_be_replaced(self) -> bool:
-        """Whether others may lead what this broker leads, and it has not heard of that.
+        """Whether other brokers may lead what this broker leads, without this broker knowing it.
 
-        It stood still, goes on for a process that was killed, or hears no controller. What its
-        logs lack may be in theirs then.
+        This is so after the process stood still, while it goes on for a killed process, or while it
+        hears no controller. The other leaders may then have records that its logs lack.
         """
         return self.wake_check.must_hold() or not self.controller.has_session
 
     def on_partition_advanced(self, partition: Partition) -> None:
-        """Something that a parked request may wait for has moved; looked at once a turn."""
+        """Note a change that a parked request may wait for; checked once a turn."""
         if not self._advanced:
             asyncio.get_running_loop().call_soon(self._check_purgatories)
         self._advanced.append(partition)
 
     def on_partition_role(self, partition: Partition) -> None:
-        """`partition` leads, follows or is gone now."""
+        """Note that `partition` now leads, follows or is gone."""
         coordinator = self.coordinators.get(partition.topic)
         if coordinator is not None:
             coordinator.on_role(partition)
@@ -348,7 +349,7 @@ class Broker:
             self.on_proposal(partition, proposal)
 
     def on_partition_offline(self, partition: Partition) -> None:
-        """Stop serving `partition`, whose log the disk has failed; only writers if it is full."""
+        """Stop serving `partition`, whose disk has failed; stop only writes if the disk is full."""
         if not partition.log.is_offline:
             if self.on_lack_of_room is not None:
                 self.on_lack_of_room(partition)
@@ -357,10 +358,10 @@ class Broker:
         self.reporter.on_offline(partition)
 
     def on_unreadable(self, path: str, error: OSError) -> None:
-        """Take a log offline of which the disk does not read a file.
+        """Take a log offline because the disk cannot read one of its files.
 
-        Whoever asked for it has lost the connection, and would again: a follower with all that it
-        copies from here.
+        The client that asked for the file has lost its connection, and would lose it again. A
+        follower would lose all partitions that it copies from this broker.
         """
         directory = path.rpartition("/")[0]
         for partition in self.partitions.values():
@@ -371,16 +372,16 @@ class Broker:
                 return
 
     def on_replica_unusable(self, topic: TopicImage, index: int) -> None:
-        """Report a replica of the image that could not be made or brought up to date."""
+        """Report a replica that could not be created or brought up to date."""
         self.reporter.on_unusable(topic.name, topic.topic_id, index)
 
     def on_replica_without_room(self) -> None:
-        """Have replicas made that there was no room for, once there is."""
+        """Create replicas for which there was no room, once there is."""
         if self.on_lack_of_room is not None:
             self.on_lack_of_room(None)
 
     def on_recovery_wanted(self, partition: Partition) -> None:
-        """Nobody is known to hold all of `partition`; the fullest log will lead."""
+        """Report that no broker is known to hold all of `partition`; the fullest log will lead."""
         self.reporter.on_recovery_wanted(partition)
 
     def _check_purgatories(self) -> None:
@@ -390,7 +391,7 @@ class Broker:
         produces, fetches = self.produce_purgatory, self.fetch_purgatory
         keys = [(partition.topic, partition.index) for partition in advanced]
         with self.answering:
-            # Produces first: a fetch that is answered now may as well carry what they completed.
+            # Produces first: a fetch that is answered now can then include what they completed.
             if produces.keys_count:
                 produces.check(keys)
             for coordinator in self.coordinators.values():
@@ -402,7 +403,7 @@ class Broker:
             self.on_moved(advanced)
 
     def on_topic_deleted(self, topic_id: bytes) -> None:
-        """Nothing of a topic is held here any more: say so if the controller waits for it."""
+        """Tell the controller that this broker holds nothing of a topic, if it waits for that."""
         header = self.image.deleting.get(topic_id)
         if header is not None and self.node_id in header.unconfirmed_deletions:
             self.deletion_confirmer.confirm(topic_id)

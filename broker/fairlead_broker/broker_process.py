@@ -1,7 +1,7 @@
 """One broker process: its parts in the order in which they start and stop.
 
-The order is what makes a stop clean and a start safe, so it stands here in one piece and nowhere
-else; each part knows nothing of the others.
+The order makes a stop clean and a start safe, so it is written down here in one place. The parts
+know nothing of each other.
 """
 
 from __future__ import annotations
@@ -68,21 +68,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GO_ON_AFTER_S: Final = 0.3
-"""How long a broker that could go on where a killed process stood waits for a controller first."""
+"""How long a broker that could go on for a killed process first waits for a controller."""
 CONTROLLER_WAIT_S: Final = 10.0
-"""How often a broker without controller says that it waits for one."""
+"""How often a broker without a controller logs that it waits for one."""
 SHUTDOWN_CALL_TIMEOUT_MS: Final = 2_000
 LEADERS_LEAVE_S: Final = 5.0
-"""How long a stopping broker waits for its leaders to be moved."""
+"""How long a stopping broker waits until other brokers lead its partitions."""
 REPLY_GRACE_S: Final = 1.0
 
 
 class StartError(Exception):
-    """The broker cannot start; the text is for whoever started it."""
+    """The broker cannot start; the text is for the person who started it."""
 
 
 class _StoppedWhileLoadingError(Exception):
-    """Raised in the loading thread, so that a stop need not wait for a long recovery."""
+    """Raised in the loading thread, so that a stop does not wait for a long recovery."""
 
 
 class BrokerProcess:
@@ -117,21 +117,21 @@ class BrokerProcess:
         self._secret: bytes
         self._zookeeper: ZooKeeperRegistration | None = None
         self._confirmed_epoch = NO_BROKER_EPOCH
-        """Of the start that the directories know as registered, once this process acts as it."""
+        """Broker epoch that the log directories have as registered, once this process uses it."""
         self._journal: RoleJournal
         self._found: Roles | None = None
-        """What a killed process before this one was doing."""
+        """The roles of a killed process before this one."""
         self._registering: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT. StartError if it can't serve at all."""
+        """Run until SIGTERM or SIGINT. StartError if the broker can't serve at all."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self._directories = self._open_directories()
         first = self._directories.directories[0]
         self._journal = RoleJournal(first.disk, first.path)
-        # Before logs are looked at: what this start finds of them, the next may not find again.
+        # Before the logs are opened: the next start may not find what this one finds.
         try:
             taken = self._journal.take()
         except OSError as error:
@@ -205,7 +205,7 @@ class BrokerProcess:
         return not self._stop.is_set()
 
     def _config_before_image(self) -> Callable[[str, int], LogConfig]:
-        """Until the image is here, every log has the broker's defaults."""
+        """Give every log the broker's defaults, until the image arrives."""
         config = self._settings.log_config({})
         return lambda topic, index: config
 
@@ -239,7 +239,8 @@ class BrokerProcess:
                 await self._stop.wait()
             registering = self._registering
             if registering is not None and registering.done() and not registering.cancelled():
-                # It may have been refused after this process had gone on for the one before.
+                # The registration may have been refused after this process went on for the one
+                # before.
                 registering.result()
         finally:
             await self._shut_down()
@@ -289,7 +290,7 @@ class BrokerProcess:
         )
 
     def _open_transports(self) -> Mapping[str, OpenTransport]:
-        """Read certificates. Without TLS nothing of it is imported, and no memory taken."""
+        """Read certificates. Without TLS the TLS modules are not imported, which saves memory."""
         settings = self._settings
         security = settings.security
         if (settings.peer_tls, settings.controller_tls) == (None, None) and all(
@@ -402,7 +403,7 @@ class BrokerProcess:
                 raise StartError(f"the controller refuses this broker: {error}") from error
 
     def _roles_before(self) -> Roles | None:
-        """Return what the process before this one was doing, if this one may go on with it."""
+        """Return the roles of the process before this one, if this one may go on with them."""
         roles, self._found = self._found, None
         if roles is None:
             return None
@@ -421,9 +422,9 @@ class BrokerProcess:
         return roles
 
     async def _go_on(self, roles: Roles) -> None:
-        """Act as the start that the process before was (R33): no controller answers.
+        """Go on under the broker epoch of the process before (R33): no controller answers.
 
-        The registration of this start goes on meanwhile, and ends this when it is heard of.
+        Meanwhile this process goes on trying to register; its registration ends this state.
         """
         epoch = roles.broker_epoch(self._settings.node_id)
         logger.warning(
@@ -441,7 +442,7 @@ class BrokerProcess:
 
     def _on_late_registration(self, registering: asyncio.Task[None]) -> None:
         if not registering.cancelled() and registering.exception() is not None:
-            # `_serve` tells whoever has started this process.
+            # `_serve` reports the error to the person who started this process.
             self._stop.set()
 
     def _start_replicating(self) -> None:
@@ -453,7 +454,8 @@ class BrokerProcess:
     async def _announce(self) -> None:
         """Take the broker's id in ZooKeeper, if there is one, and find the controllers there.
 
-        Before the broker registers: a second one with its id would fence it.
+        This happens before the broker registers, because a second broker with its id would fence
+        it.
         """
         if self._settings.zookeeper is None:
             return None
@@ -495,7 +497,8 @@ class BrokerProcess:
 
     def _publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if self._session.broker_epoch != self._confirmed_epoch:
-            # Before the first append: from here on a crash must find no marker of a clean stop.
+            # Before the first append: after a crash from here on, no marker of a clean stop may be
+            # there.
             self._directories.assign_cluster_id(image.cluster_id)
             self._directories.confirm_start(self._session.broker_epoch)
             self._confirmed_epoch = self._session.broker_epoch
@@ -504,7 +507,7 @@ class BrokerProcess:
             self._rest.publish()
 
     async def _wait_in_service(self) -> None:
-        """Have the controller elect leaders here, and be one before clients hear of it."""
+        """Wait until the controller has elected this broker's leaders, before clients connect."""
         await self._broker.replicas.settled()
         self._start_replicating()
         self._session.set_ready()
@@ -520,7 +523,7 @@ class BrokerProcess:
             await self._broker.image_changed()
 
     async def _unless_stopped(self, coroutine: Any) -> None:
-        """Wait for something, but no longer than until the stop signal."""
+        """Wait for a coroutine, but not beyond the stop signal."""
         task = asyncio.ensure_future(coroutine)
         stop = asyncio.ensure_future(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -635,7 +638,7 @@ class BrokerProcess:
         logger.info("stopped %s", "cleanly" if is_clean else "without a clean-shutdown marker")
 
     async def _leave_cluster(self) -> None:
-        """Leaders leave first, while clients can still be told where they went."""
+        """Move leaders away first, while clients can still be told of the new leaders."""
         deadline_s = time.monotonic() + LEADERS_LEAVE_S
         try:
             while self._session.is_connected and time.monotonic() < deadline_s:

@@ -22,8 +22,8 @@ SYNC_FILE_RANGE_WRITE: Final = 2
 class DirectoryEntry(NamedTuple):
     """One name in a directory; `size` is 0 for directories.
 
-    A link is what it leads to: whoever has moved a partition elsewhere and left a link still has
-    its records.
+    A symbolic link counts as its target, so that an operator may move a partition elsewhere and
+    leave a link.
     """
 
     name: str
@@ -33,7 +33,7 @@ class DirectoryEntry(NamedTuple):
 
 
 class Disk(Protocol):
-    """What storage may do. Whatever is not fsynced (data, or a name) may be gone after a crash."""
+    """What storage may do. Data and names that were not fsynced may be gone after a crash."""
 
     def open_read(self, path: str, /) -> int:
         """Open an existing file read-only."""
@@ -44,7 +44,7 @@ class Disk(Protocol):
         ...
 
     def open_private(self, path: str, /) -> int:
-        """Open as `open_write` does; a file that this makes is for its owner alone."""
+        """Open as `open_write` does; only the owner may read a file that this creates."""
         ...
 
     def close(self, fd: int, /) -> None: ...
@@ -80,7 +80,7 @@ class Disk(Protocol):
         ...
 
     def remove_directory(self, path: str, /) -> None:
-        """Remove an empty directory, and with a link to one both."""
+        """Remove an empty directory; with a link to one, remove both."""
         ...
 
     def list_directory(self, path: str, /) -> list[DirectoryEntry]: ...
@@ -92,7 +92,7 @@ class Disk(Protocol):
         ...
 
     def set_modified_ms(self, path: str, time_ms: int, /) -> None:
-        """Let a file have been modified at another time."""
+        """Set the time of a file's last modification."""
         ...
 
     def fsync_directory(self, path: str, /) -> None:
@@ -100,7 +100,7 @@ class Disk(Protocol):
         ...
 
     def bytes_free(self, path: str, /) -> int:
-        """Room on the file system of a directory for who has no privileges; asks no device."""
+        """Return what users without privileges may write to a file system; no device I/O."""
         ...
 
     def file_system_id(self, path: str, /) -> int:
@@ -110,8 +110,8 @@ class Disk(Protocol):
     def sync_file_system(self, path: str, /) -> None:
         """Make everything durable that was written to the file system of a directory.
 
-        Also raises what went wrong with earlier writes, of earlier processes too, if nobody has
-        been told of it yet; whoever is told is the only one.
+        This also raises errors of earlier writes, even of earlier processes, that the kernel has
+        not reported yet. It reports each error only once.
         """
         ...
 
@@ -175,7 +175,7 @@ class RealDisk:
                     size = 0 if is_directory else entry.stat().st_size
                 except FileNotFoundError:
                     if not entry.is_symlink():
-                        continue  # A thread has unlinked it meanwhile.
+                        continue  # A thread has removed it meanwhile.
                     is_directory, size = False, 0
                 entries.append(DirectoryEntry(entry.name, is_directory, size, entry.is_symlink()))
         return entries
@@ -206,7 +206,7 @@ class RealDisk:
     def sync_file_system(self, path: str, /) -> None:
         if _syncfs is None:
             raise OSError(errno.ENOSYS, "there is no syncfs here", path)
-        # A fresh descriptor hears of errors that nobody has been told of yet (Linux 5.8 and later).
+        # A new descriptor gets errors that the kernel has not reported yet (Linux 5.8 and later).
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if _syncfs(fd) != 0:
@@ -229,7 +229,7 @@ def read_file(disk: Disk, path: str, *, size_max: int) -> bytes:
     """Return a whole small file; FileNotFoundError, or ValueError above `size_max`."""
     fd = disk.open_read(path)
     try:
-        # A buffer of this size is made whatever the file holds.
+        # `pread` allocates a buffer of this size, however small the file is.
         content = disk.pread(fd, min(disk.size(fd), size_max) + 1, 0)
     finally:
         disk.close(fd)
@@ -241,9 +241,9 @@ def read_file(disk: Disk, path: str, *, size_max: int) -> bytes:
 def replace_file(disk: Disk, path: str, content: bytes, *, durable: bool) -> None:
     """Put a small file in place in one step: readers see the old or the new content, never half.
 
-    With `durable` the content and its name are on the device when this returns; that blocks, so
-    it belongs in a thread. Without, the caller must have both fsynced later (the content may be
-    empty after a power cut until then).
+    With `durable` the content and its name are on the device when this returns; that blocks, so it
+    belongs in a thread. Without it the caller has to fsync both later; until then the content may
+    be empty after a power cut.
     """
     temporary = path + ".tmp"
     fd = disk.open_write(temporary)
@@ -270,7 +270,7 @@ def unlink_if_present(disk: Disk, path: str) -> bool:
 def remove_tree(disk: Disk, path: str) -> None:
     """Remove a directory and everything in it (in a thread: freeing large files takes long).
 
-    Of what is in it a link goes, not what the link leads to.
+    Links in it are removed, but not their targets.
     """
     for entry in disk.list_directory(path):
         child = f"{path}/{entry.name}"

@@ -1,9 +1,10 @@
 """Makes this broker's partitions what the cluster image says.
 
-The session hands over image and delta; from then on only the image counts. Each partition that a
-delta names is compared with it and led, followed, created or removed, so that it does not matter
-how often or in which order partitions come up. The work goes in slices of a turn of the loop: a
-broker that takes over a thousand partitions, or lets go of a thousand topics, keeps answering.
+The session passes image and delta; from then on only the image is used. Each partition that a delta
+names is compared with the image, and then led, followed, created or removed. So it does not matter
+how often or in which order partitions are named. The work is cut into slices of one turn of the
+loop, so that a broker that becomes leader of a thousand partitions, or deletes a thousand topics,
+goes on answering.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ NO_PARTITION_EPOCH = -1
 
 
 class ReplicaListener(Protocol):
-    """Who hears what becomes of the replicas here; the broker."""
+    """What is called when replicas of this broker change; the broker."""
 
     def on_partition_advanced(self, partition: Partition) -> None: ...
     def on_partition_role(self, partition: Partition) -> None: ...
@@ -64,8 +65,8 @@ class LocalReplicas:
     """`partitions` are those that this broker holds a replica of, by topic name and index.
 
     Invariant: each belongs to the topic id that its log was made for (R19). `unclaimed` are logs
-    found at start that the image has not been asked about; after the first image there are none but
-    those that no partition could take up.
+    that were found at the start and not compared with an image yet. After the first image they are
+    only logs that no partition could use.
     """
 
     def __init__(
@@ -81,11 +82,11 @@ class LocalReplicas:
         self._by_topic: dict[bytes, dict[int, Partition]] = {}
         """The same, by topic id and index."""
         self.failed: dict[PartitionKey, str] = dict(log_directories.offline)
-        """Replicas that could not be opened or created, or broke a promise, and why."""
+        """Replicas that could not be opened or created, or broke an invariant, and why."""
         self._unusable: dict[tuple[bytes, int], str] = {}
-        """Those of `failed` that failed here since the start: they are not tried again."""
+        """Those of `failed` that failed since the start: they are not tried again."""
         self.without_room: set[tuple[bytes, int]] = set()
-        """Replicas that could not be made because the disk is full: they are tried again."""
+        """Replicas that could not be created because the disk is full: they are tried again."""
         self._settings = settings
         self._clock = clock
         self._log_directories = log_directories
@@ -95,7 +96,8 @@ class LocalReplicas:
             (log.topic, log.partition): log for log in log_directories.logs
         }
         self._perhaps_elsewhere: set[tuple[bytes, int]] = set()
-        """Replicas of which no log was found, while a directory could not be opened."""
+        """Replicas without a log, while a log directory could not be opened: it may hold the
+        log."""
         self._values = settings.values
         self._configs: dict[tuple[tuple[str, str], ...], tuple[LogConfig, list[str]]] = {}
         self.unreadable_configs: dict[str, list[str]] = {}
@@ -106,12 +108,12 @@ class LocalReplicas:
         """Leader epochs in which the process before this one held its replicas, if it goes on."""
         self._is_stopped = False
         self._queue: deque[Callable[[], None]] = deque()
-        """What is to be done, in the order of the deltas: a name is given up before it is used."""
+        """Pending work in the order of the deltas: a name is freed before it is used again."""
         self._waiting: list[asyncio.Future[None]] = []
         self._is_pumping = False
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Start acting on a new image; what fits into this turn is done when this returns."""
+        """Start acting on a new image; do as much as fits into this turn."""
         if self._is_stopped:
             return
         self._image = image
@@ -142,7 +144,7 @@ class LocalReplicas:
             self._resumed_epochs[topic.topic_id, index] = epoch
 
     def set_defaults(self, values: BrokerValues) -> None:
-        """Go by other values of this broker, which are the defaults of topics."""
+        """Use new values of this broker, which are the defaults of topics."""
         self._values = values
         self._configs.clear()
         for name in {topic for topic, _ in self.partitions}:
@@ -179,9 +181,9 @@ class LocalReplicas:
             await waiter
 
     def stop(self) -> None:
-        """Leave the replicas as they are: a thread is about to flush and close their logs.
+        """Leave the replicas as they are, because a thread is about to flush and close their logs.
 
-        What was not acted on yet comes again with the image of the next start.
+        Pending changes come again with the image of the next start.
         """
         self._is_stopped = True
         self._queue.clear()
@@ -220,11 +222,11 @@ class LocalReplicas:
                 waiter.set_result(None)
 
     def _carry_out(self, act: Callable[[], None]) -> None:
-        """Do one thing; others come after it, whatever goes wrong."""
+        """Carry out one change; a failure does not keep the others from being carried out."""
         try:
             act()
         except Exception:
-            # A replica could not even be given up, or a topic not be let go: it is not confirmed.
+            # A replica could not be given up, or a topic not be deleted: nothing is confirmed.
             logger.exception("replicas are left as they are: %r", act)
 
     def _bring_up_to_date(self, topic_id: bytes, index: int) -> None:
@@ -272,7 +274,7 @@ class LocalReplicas:
         return partition
 
     def _removals(self, image: ClusterImage) -> list[tuple[bytes, int]]:
-        """Return the partitions that were taken from this broker and wait for its word."""
+        """Return the partitions that were taken from this broker and wait for its confirmation."""
         return [
             (topic.topic_id, index)
             for topic in image.topics()
@@ -281,9 +283,10 @@ class LocalReplicas:
         ]
 
     def _let_go(self, topic: TopicImage, index: int) -> None:
-        """Delete what the controller says was taken from here; set aside what it does not name.
+        """Delete a replica that the controller took from here; set aside one it does not name.
 
-        A record without this broker is not enough: it may be of tables that went back (I16).
+        A record without this broker is not enough, because the tables may have gone back in time
+        (I16).
         """
         key = (topic.name, index)
         held = self.partitions.get(key)
@@ -310,7 +313,7 @@ class LocalReplicas:
         self._listener.on_replica_removed(topic, index)
 
     def make_those_without_room(self) -> None:
-        """Try again to make the replicas that there was no room for."""
+        """Try again to create the replicas for which there was no room."""
         waiting, self.without_room = self.without_room, set()
         for topic_id, index in sorted(waiting):
             self._carry_out(partial(self._bring_up_to_date, topic_id, index))
@@ -330,7 +333,7 @@ class LocalReplicas:
         """Stop serving a replica until the next start, and tell the controller.
 
         Otherwise the controller would wait for ever for a replica that it has made leader, or that
-        counts as in sync.
+        is in the in-sync set.
         """
         self.failed[topic.name, index] = self._unusable[topic.topic_id, index] = str(error)
         partition = self.partitions.get((topic.name, index))
@@ -340,7 +343,7 @@ class LocalReplicas:
         self._listener.on_replica_unusable(topic, index)
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Return epoch of a broker's registration, -1 if it has none."""
+        """Return the epoch of a broker's registration, -1 if it has none."""
         registration = self._image.brokers.get(broker_id)
         return NO_BROKER_EPOCH if registration is None else registration.broker_epoch
 
@@ -356,7 +359,7 @@ class LocalReplicas:
                 partition.brokers_changed()
 
     def take_offline(self, partition: Partition) -> None:
-        """Take a replica offline, which the disk has failed: it serves nothing any more."""
+        """Take a replica offline because its disk has failed: it serves nothing any more."""
         key = (partition.topic, partition.index)
         self.failed[key] = str(partition.log.refusal)
         if partition.leader_id != NO_LEADER:
@@ -371,7 +374,7 @@ class LocalReplicas:
         if partition is not None and partition.topic_id == topic.topic_id:
             return partition
         if partition is not None:
-            # The name has a new id: what lies here belongs to a topic that is gone (R19).
+            # The name has a new id: this log belongs to a topic that is gone (R19).
             self._set_aside(partition)
         if key in self._log_directories.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._log_directories.offline[key])
@@ -401,7 +404,7 @@ class LocalReplicas:
             brokers=self,
             traffic=self._traffic.of(topic.name),
         )
-        # Not before: one that cannot be taken up is still deleted, or set aside, with its topic.
+        # Not earlier: a log that cannot be used is still deleted, or set aside, with its topic.
         self._unclaimed.pop(key, None)
         partition.resumed_epoch = self._resumed_epochs.pop((topic.topic_id, index), NO_LEADER)
         self.partitions[key] = partition
@@ -445,7 +448,7 @@ class LocalReplicas:
                 partition.log.reconfigure(config)
 
     def _remove_topic(self, header: TopicHeader) -> None:
-        """Stop serving a topic that is being deleted, and let its files go."""
+        """Stop serving a topic that is being deleted, and remove its files."""
         topic_id = header.topic_id
         for held_id, index in [each for each in self._unusable if each[0] == topic_id]:
             del self._unusable[held_id, index]
@@ -472,7 +475,7 @@ class LocalReplicas:
             logger.warning("%s-%d is not wanted here any more: set aside", log.topic, log.partition)
 
     def _set_aside(self, partition: Partition) -> None:
-        """Set aside a replica that nobody asks for any more: its data stays under another name."""
+        """Set aside a replica that the image does not have: its data stays under another name."""
         self._forget(partition)
         self._log_directories.set_aside(partition.log)
         logger.warning("replica %s is not wanted here any more: set aside", partition)
@@ -497,7 +500,7 @@ class LocalReplicas:
             held.setdefault(topic_id, set()).add(index)
         for key, log in list(self._unclaimed.items()):
             if log.topic_id == ZERO_TOPIC_ID and is_empty(log):
-                # The process was killed when it had made the log, and had not named it yet.
+                # The process was killed after it had created the log, and before it had named it.
                 named = image.topic(key[0])
                 if named is not None:
                     log.assign_topic_id(named.topic_id)

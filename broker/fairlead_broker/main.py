@@ -100,7 +100,7 @@ def _raise_open_file_limit() -> None:
 
 
 def _announce(line: str) -> None:
-    """Announce that the broker serves; objects of the start stay, so the collector skips them."""
+    """Announce that the broker serves; objects of the start stay, so the GC skips them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

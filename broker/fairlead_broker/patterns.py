@@ -1,8 +1,9 @@
 """Regular expressions that clients send, in RE2's syntax as in Kafka.
 
-RE2 takes time in proportion to a text whatever the expression; Python's `re` backtracks, for hours
-if a client wants it to. Texts have to match as a whole. Compiled expressions are few and small: RE2
-keeps 128 of them. The library is loaded with the first of them: most brokers never see one.
+With RE2 the time grows with the length of the text, whatever the expression is. Python's `re`
+backtracks, and a client could keep it busy for hours. An expression has to match the whole text.
+Compiled expressions are few and small: RE2 keeps 128 of them. The library is loaded for the first
+expression, because most brokers never get one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _options(bytes_max: int) -> re2.Options:
     options = re2.Options()
     options.max_mem = bytes_max
     options.log_errors = False
-    # Nobody reads what groups match, and without them RE2 needs no second, slower pass.
+    # What groups match is not used, and without them RE2 needs no second, slower pass.
     options.never_capture = True
     return options
 

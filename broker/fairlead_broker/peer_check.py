@@ -1,4 +1,4 @@
-"""How brokers prove to each other that they know the cluster's secret, without saying it.
+"""How brokers prove to each other that they know the cluster's secret, without sending it.
 
 Runs inside SaslHandshake and SaslAuthenticate, as a mechanism of our own, on the brokers' listener:
 
@@ -29,11 +29,11 @@ PROOF_SIZE: Final = 32
 BEFORE_PROOF: Final = frozenset(
     {int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)}
 )
-"""What a peer may ask before it has proved itself."""
+"""Requests that a peer may send before it has proved itself."""
 
 BROKER_IDS: Final = range(2**31)
-"""The brokers as which a peer on the brokers' listener may speak if no certificate says who it is:
-the cluster's secret is the same for all."""
+"""Ids that a peer on the brokers' listener may claim if no certificate says who it is: the
+cluster's secret is the same for all brokers."""
 NO_BROKER_IDS: Final = range(0)
 """The same on other listeners."""
 
@@ -51,7 +51,7 @@ class PeerCheck:
     __slots__ = ("_expected", "_has_mechanism", "_secret", "is_passed")
 
     def __init__(self, secret: bytes) -> None:
-        """With an empty secret nobody passes."""
+        """With an empty secret no peer passes."""
         self.is_passed = False
         self._secret = secret
         self._has_mechanism = False
@@ -91,7 +91,7 @@ class PeerProof:
         self.nonce = secrets.token_bytes(NONCE_SIZE)
 
     def answer(self, token: bytes) -> bytes:
-        """Check the listener's proof and return ours. PeerProofError if it is none."""
+        """Check the listener's proof and return ours. PeerProofError if its proof is wrong."""
         if len(token) != NONCE_SIZE + PROOF_SIZE:
             raise PeerProofError(f"an answer of {len(token)} bytes")
         theirs, proof = token[:NONCE_SIZE], token[NONCE_SIZE:]

@@ -1,10 +1,11 @@
-"""Holds copies of partitions back, so that they leave producers and consumers their share.
+"""Throttles copies of partitions, so that producers and consumers keep their share.
 
 Kafka's throttles (KIP-73) name partitions and brokers in two configs of the topic, and have a rate
-at the leader's broker and one at the follower's. What they do not name has a rate all the same, if
-a reassignment adds it (`fairlead.reassignment.throttled.rate`). Only replicas that are far behind
-are held back: one in sync, or about to be, would hold up producers. Kafka also counts the bytes of
-replicas in sync against the rate; here busy partitions do not starve their own copies.
+at the leader's broker and one at the follower's. A replica that they do not name has a rate, too,
+if a reassignment adds it (`fairlead.reassignment.throttled.rate`). Only replicas that are far
+behind are throttled. Throttling a replica that is in sync, or about to be, would make producers
+wait. Kafka also counts the bytes of in-sync replicas against the rate. Here it does not, so that
+busy partitions do not starve their own copies.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 REASSIGNMENT_RATE: Final = "fairlead.reassignment.throttled.rate"
 HELD_BACK_MAX_MS: Final = 1000
-"""After so long it is looked again: somebody may have raised the rate."""
+"""After this time the rate is checked again, because somebody may have raised it."""
 _LISTS_KEPT: Final = 64
 
 
@@ -45,7 +46,7 @@ class ThrottledBroker(Protocol):
 
 
 class ReplicationThrottle:
-    """One for a broker. `_waiting` are sessions that get a word when bytes may go again."""
+    """The throttle of one broker. `_waiting` are sessions that are told when bytes may go again."""
 
     def __init__(self, broker: ThrottledBroker) -> None:
         self._broker = broker
@@ -74,7 +75,7 @@ class ReplicationThrottle:
             bucket.take(size)
 
     def delay_ms(self, partition: Partition) -> int:
-        """Return how long this broker does not ask for a partition that it follows."""
+        """Return how long this broker must not fetch a partition that it follows."""
         bucket = self._taking(partition)
         if bucket is None:
             return 0

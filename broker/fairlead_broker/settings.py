@@ -57,13 +57,13 @@ class HttpAddress:
 
 @dataclass(frozen=True, slots=True)
 class RestAddress:
-    """Where the HTTP API is served, what is told of it, and to whom it answers."""
+    """Where the HTTP API is served, which address is advertised, and whom it answers."""
 
     host: str
     port: int
     advertised_host: str
     advertised_port: int
-    """0 where the system chooses the port and the listening one is told."""
+    """0 if the system chooses the port and the listening port is advertised."""
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
     consumer_instance_timeout_ms: int
@@ -80,7 +80,7 @@ class CleanerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a broker was told. `values` hold every setting; the fields are those that code reads."""
+    """The settings of a broker. `values` hold all of them; the fields are those that code reads."""
 
     values: BrokerValues
     node_id: int
@@ -92,9 +92,9 @@ class Settings:
     http: HttpAddress | None
     rest: RestAddress | None
     security: Mapping[str, ListenerSecurity]
-    """What each listener asks of clients, by its name."""
+    """How each listener authenticates clients, by its name."""
     peer_tls: PeerTlsSettings | None
-    """TLS between brokers; None: they speak in clear."""
+    """TLS between brokers; None: without TLS."""
     controller_tls: PeerTlsSettings | None
     """TLS of the session with the controller."""
     controller_sessions: tuple[str, ...]
@@ -159,7 +159,7 @@ class Settings:
     replica_fetch_wait_max_ms: int
 
     def running_values(self, image: ClusterImage) -> BrokerValues:
-        """Return the values with what the image has for this broker, and for all."""
+        """Return the values, with dynamic configs of the image for this broker and for all."""
         cluster_wide = image.broker_configs.get(CLUSTER_WIDE, {})
         return self.values.altered(image.configs_of_broker(self.node_id), cluster_wide)
 
@@ -293,7 +293,7 @@ _NUMBERS: Final = {
 
 
 def parse_listeners(texts: Iterable[str], advertised: Iterable[str]) -> tuple[Listener, ...]:
-    """`NAME://HOST:PORT` to listeners; a name without an advertised address tells its own."""
+    """Parse `NAME://HOST:PORT`; a name without an advertised address advertises its own."""
     bound = _by_name("listeners", texts)
     told = _by_name("advertised.listeners", advertised)
     for name in told:
@@ -395,7 +395,7 @@ def _origins(values: BrokerValues) -> tuple[str, ...]:
 
 
 def _log_directories(values: BrokerValues) -> tuple[str, ...]:
-    """Return the folders that hold the partitions, one a disk."""
+    """Return the folders that hold the partitions, one for each disk."""
     directories = _texts(values, "log.dirs")
     if not directories:
         raise ConfigError("log.dirs", "log.dirs must name a folder, or several")

@@ -91,15 +91,17 @@ _IDENTITY = (
         "log.dirs",
         _LIST,
         None,
-        "The folders that hold the partitions, one a disk (docs/operations.md). A controller has "
-        "one, and keeps there which cluster it has seen, and its highest epoch.",
+        "The folders that hold the partitions, one for each disk (docs/operations.md). A "
+        "controller has one folder, and keeps there the id of its cluster and the highest "
+        "controller epoch that it has seen.",
     ),
     ConfigKey(
         CORDONED_LOG_DIRS,
         _LIST,
         "",
-        "Folders of log.dirs that get no new replicas, or * for all of them, and so for the broker "
-        "(KIP-1066); what is in them stays, and is served. Of one broker only.",
+        "Folders of log.dirs that get no new replicas, or * for all of them, and so for the "
+        "broker (KIP-1066). Replicas in them stay and are served. It can be set for single "
+        "brokers only.",
         is_dynamic=True,
         check=every_problem,
     ),
@@ -117,50 +119,52 @@ _NETWORK = (
         "advertised.listeners",
         _LIST,
         None,
-        "Addresses told to others, per listener name; the listening ones where absent.",
+        "Addresses that clients and other brokers are told, by listener name. If not set: the "
+        "addresses in listeners.",
     ),
     ConfigKey(
         "fairlead.http.listener",
         _STRING,
         None,
-        f"Address of health and metrics, {_PORT_FREE}.",
+        f"Address of the HTTP server with health and metrics, {_PORT_FREE}.",
     ),
     ConfigKey(
         "fairlead.rest.listener",
         _STRING,
         None,
         "Address of the HTTP API, such as 127.0.0.1:8082, or https://127.0.0.1:8082 for TLS by "
-        "the settings ssl.*, or listener.name.rest.ssl.* where it has others; off where absent.",
+        "the settings ssl.*, or by listener.name.rest.ssl.* where these are set. If not set: "
+        "there is no HTTP API.",
     ),
     ConfigKey(
         "fairlead.rest.advertised.listener",
         _STRING,
         None,
-        "Address of the HTTP API that clients and other brokers are told, as HOST:PORT; the "
-        "listening one where absent.",
+        "Address of the HTTP API that clients and other brokers are told, as HOST:PORT. If not "
+        "set: the address in fairlead.rest.listener.",
     ),
     ConfigKey(
         "fairlead.rest.authentication",
         _LIST,
         None,
-        "How clients of the HTTP API say who they are: BASIC with the password of a SCRAM user, "
-        "BEARER with a token as for OAUTHBEARER. Where absent, by a certificate if they show one, "
-        "and else nobody is asked.",
+        "How clients of the HTTP API authenticate: BASIC with the password of a SCRAM user, "
+        "BEARER with a token as for OAUTHBEARER. If not set, a client may show a certificate, "
+        "and is anonymous otherwise.",
         choices=("BASIC", "BEARER"),
     ),
     ConfigKey(
         "fairlead.rest.authentication.over.plaintext",
         _BOOLEAN,
         "false",
-        "Take passwords and tokens by http://, too: for a port that only a proxy reaches which "
-        "speaks TLS itself. Whoever listens on the way can use them.",
+        "Accept passwords and tokens over http://, too: only for a port behind a proxy that "
+        "ends TLS, and that nothing else reaches. Anybody who reads the traffic can use them.",
     ),
     ConfigKey(
         "fairlead.rest.allowed.hosts",
         _LIST,
         "",
-        "Names that requests to the HTTP API may give as Host besides localhost, addresses and "
-        "the advertised name.",
+        "Further names that requests to the HTTP API may have in the Host header. localhost, "
+        "IP addresses and the advertised name are always allowed.",
     ),
     ConfigKey(
         "fairlead.rest.allowed.origins",
@@ -172,8 +176,8 @@ _NETWORK = (
     int_key(
         "fairlead.rest.consumer.instance.timeout.ms",
         300_000,
-        "Idle time after which a consumer instance of the HTTP API ends (Confluent's "
-        "consumer.instance.timeout.ms).",
+        "Idle time after which the broker removes a consumer instance of the HTTP API "
+        "(Confluent's consumer.instance.timeout.ms).",
         1_000,
     ),
     # Kafka's default is 102,400 for both. Letting the kernel adapt them costs less for large
@@ -181,43 +185,77 @@ _NETWORK = (
     int_key(
         "socket.send.buffer.bytes",
         -1,
-        "Send buffer; -1: 262144 for clients in clear within a millisecond, for others the kernel "
-        "adapts it.",
+        "Size of the send buffer; -1: 262144 for clients without TLS that are less than a "
+        "millisecond away, and as the kernel adapts it for others.",
         -1,
     ),
-    int_key("socket.receive.buffer.bytes", -1, "Receive buffer; -1: the kernel adapts it.", -1),
-    int_key("socket.request.max.bytes", 104_857_600, "Largest request that is read.", 1024),
-    int_key("socket.listen.backlog.size", 1024, "Connections that may wait to be accepted.", 1),
-    int_key("max.connections", 10_000, "Connections of all clients together.", 1, is_dynamic=True),
-    int_key("max.connections.per.ip", 4_000, "Connections from one address.", 0, is_dynamic=True),
+    int_key(
+        "socket.receive.buffer.bytes",
+        -1,
+        "Size of the receive buffer; -1: the kernel adapts it.",
+        -1,
+    ),
+    int_key(
+        "socket.request.max.bytes", 104_857_600, "Largest request that the broker accepts.", 1024
+    ),
+    int_key(
+        "socket.listen.backlog.size", 1024, "Most connections that may wait to be accepted.", 1
+    ),
+    int_key(
+        "max.connections", 10_000, "Most connections of all clients together.", 1, is_dynamic=True
+    ),
+    int_key(
+        "max.connections.per.ip", 4_000, "Most connections from one address.", 0, is_dynamic=True
+    ),
     int_key(
         "max.connection.creation.rate",
         200,
-        "New connections a second; faster ones wait.",
+        "Most new connections a second; further connections wait.",
         1,
         is_dynamic=True,
     ),
-    long_key("connections.max.idle.ms", 600_000, "Silence after which a connection is closed."),
     long_key(
-        "queued.max.request.bytes", 268_435_456, "Bytes of unhandled requests kept at once.", -1
+        "connections.max.idle.ms", 600_000, "Idle time after which the broker closes a connection."
     ),
-    int_key("quota.window.num", 11, "Windows in which what a quota limits is counted.", 1, 1_000),
-    int_key("quota.window.size.seconds", 1, "Length of such a window.", 1, 3_600),
+    long_key(
+        "queued.max.request.bytes",
+        268_435_456,
+        "Most bytes of requests that wait to be handled.",
+        -1,
+    ),
     int_key(
-        "controller.quota.window.num",
+        "quota.window.num",
         11,
-        "Windows of a controller_mutation_rate that may be used up at once.",
+        "Number of windows in which the broker measures the use of a quota.",
         1,
         1_000,
     ),
-    int_key("controller.quota.window.size.seconds", 1, "Length of such a window.", 1, 3_600),
+    int_key("quota.window.size.seconds", 1, "Length of each window.", 1, 3_600),
+    int_key(
+        "controller.quota.window.num",
+        11,
+        "Number of windows over which a controller_mutation_rate may be used up at once.",
+        1,
+        1_000,
+    ),
+    int_key("controller.quota.window.size.seconds", 1, "Length of each window.", 1, 3_600),
     int_key("fetch.max.bytes", 57_671_680, "Largest fetch reply.", 1024),
-    int_key("max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions remembered."),
+    int_key(
+        "max.incremental.fetch.session.cache.slots",
+        1000,
+        "Most incremental fetch sessions that the broker keeps.",
+    ),
 )
 
 _TOPICS = (
-    int_key("num.partitions", 1, "Partitions of a topic that does not say.", 1),
-    int_key("default.replication.factor", 1, "Replicas of a topic that does not say.", 1, 32_767),
+    int_key("num.partitions", 1, "Partitions of a topic that does not set them.", 1),
+    int_key(
+        "default.replication.factor",
+        1,
+        "Replicas of each partition of a topic that does not set them.",
+        1,
+        32_767,
+    ),
     ConfigKey(
         "auto.create.topics.enable",
         _BOOLEAN,
@@ -225,8 +263,8 @@ _TOPICS = (
         "Create a topic when a client first asks for it.",
     ),
     ConfigKey("delete.topic.enable", _BOOLEAN, "true", "Allow topics to be deleted by clients."),
-    int_key("fairlead.max.topics", 50_000, "Topics that the cluster may have.", 1),
-    int_key("fairlead.max.partitions", 200_000, "Partitions that the cluster may have.", 1),
+    int_key("fairlead.max.topics", 50_000, "Most topics that the cluster may have.", 1),
+    int_key("fairlead.max.partitions", 200_000, "Most partitions that the cluster may have.", 1),
     int_key("offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets.", 1),
     int_key("offsets.topic.replication.factor", 1, "Replicas of __consumer_offsets.", 1, 32_767),
     int_key(
@@ -235,7 +273,7 @@ _TOPICS = (
     int_key(
         "producer.id.expiration.ms",
         86_400_000,
-        "Silence after which a producer is forgotten.",
+        "Idle time after which the broker forgets the state of an idempotent producer.",
         1,
         is_dynamic=True,
     ),
@@ -271,18 +309,23 @@ _TOPIC_DEFAULTS = (
     replace(_topic_default("segment.ms"), default=None),
     _topic_default("unclean.leader.election.enable"),
     int_key(
-        "log.retention.minutes", None, "Minutes of retention, if log.retention.ms is unset.", -1
+        "log.retention.minutes", None, "Minutes of retention, if log.retention.ms is not set.", -1
     ),
-    int_key("log.retention.hours", 168, "Hours of retention, if minutes and ms are unset.", -1),
+    int_key(
+        "log.retention.hours",
+        168,
+        "Hours of retention, if log.retention.minutes and log.retention.ms are not set.",
+        -1,
+    ),
     ConfigKey(
         "log.roll.hours",
         _INT,
         "168",
-        "Hours after which a new segment is begun, if log.roll.ms is unset.",
+        "Hours after which the broker starts a new segment, if log.roll.ms is not set.",
         minimum=1,
         maximum=INT_MAX,
     ),
-    int_key("log.roll.jitter.hours", 0, "Hours of jitter, if log.roll.jitter.ms is unset."),
+    int_key("log.roll.jitter.hours", 0, "Hours of jitter, if log.roll.jitter.ms is not set."),
 )
 
 _LOGS = (
@@ -290,29 +333,37 @@ _LOGS = (
     long_key(
         "log.retention.check.interval.ms",
         300_000,
-        "How often old segments are looked for.",
+        "How often the broker looks for old segments.",
         1,
         is_dynamic=True,
     ),
     long_key(
         "log.flush.scheduler.interval.ms",
         LONG_MAX,
-        "Stands for log.flush.interval.ms where that is unset.",
+        "Used in place of log.flush.interval.ms if that is not set.",
         1,
     ),
     long_key(
-        "log.flush.offset.checkpoint.interval.ms", 60_000, "How often recovery points are saved."
+        "log.flush.offset.checkpoint.interval.ms",
+        60_000,
+        "How often the broker saves recovery points.",
     ),
     long_key(
-        "log.flush.start.offset.checkpoint.interval.ms", 60_000, "How often log starts are saved."
+        "log.flush.start.offset.checkpoint.interval.ms",
+        60_000,
+        "How often the broker saves log start offsets.",
     ),
     long_key(
         "replica.high.watermark.checkpoint.interval.ms",
         5_000,
-        "How often high watermarks are saved.",
+        "How often the broker saves high watermarks.",
     ),
     int_key(
-        "num.recovery.threads.per.data.dir", 2, "Processes that check logs after a crash.", 1, 1024
+        "num.recovery.threads.per.data.dir",
+        2,
+        "Number of processes that check logs after a crash.",
+        1,
+        1024,
     ),
 )
 
@@ -324,7 +375,8 @@ _COMPACTION = (
     long_key(
         "log.cleaner.dedupe.buffer.size",
         134_217_728,
-        "Bytes that remember keys while a log is compacted, 32 a key; more keys take more rounds.",
+        "Memory for keys while a log is compacted, 32 bytes for each key. If a log has more "
+        "keys, compaction takes more rounds.",
         1 << 20,
         is_dynamic=True,
     ),
@@ -332,14 +384,14 @@ _COMPACTION = (
         "log.cleaner.io.max.bytes.per.second",
         ConfigType.DOUBLE,
         "1.7976931348623157E308",
-        "Bytes that compaction reads and writes in a second.",
+        "Most bytes that compaction reads and writes in a second.",
         minimum=1,
         is_dynamic=True,
     ),
     long_key(
         "log.cleaner.backoff.ms",
         15_000,
-        "How often logs to compact are looked for.",
+        "How often the broker looks for logs to compact.",
         1,
         is_dynamic=True,
     ),
@@ -349,7 +401,8 @@ _REPLICATION = (
     long_key(
         "replica.lag.time.max.ms",
         30_000,
-        "How long a follower may go without catching up before it leaves the in-sync replicas.",
+        "How long a follower may go without catching up before the leader removes it from the "
+        "in-sync replicas.",
         1,
     ),
     ConfigKey(
@@ -364,11 +417,21 @@ _REPLICATION = (
             "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         ),
     ),
-    int_key("replica.fetch.max.bytes", 1_048_576, "Bytes of one partition in a follower's fetch."),
     int_key(
-        "replica.fetch.response.max.bytes", 10_485_760, "Bytes of one answer to a follower's fetch."
+        "replica.fetch.max.bytes",
+        1_048_576,
+        "Most bytes of one partition in an answer to a follower's fetch.",
     ),
-    int_key("replica.fetch.wait.max.ms", 500, "How long an idle leader keeps a follower's fetch."),
+    int_key(
+        "replica.fetch.response.max.bytes",
+        10_485_760,
+        "Most bytes of one answer to a follower's fetch.",
+    ),
+    int_key(
+        "replica.fetch.wait.max.ms",
+        500,
+        "How long a leader without new records holds a follower's fetch.",
+    ),
 )
 
 BROKER_DRAIN: Final = "fairlead.broker.drain"
@@ -393,8 +456,8 @@ _REASSIGNMENT = (
         BROKER_FENCE,
         _STRING,
         "",
-        "Why this broker is out of service, whatever it says of itself; empty: it is in service. "
-        "Set and unset by fairlead broker fence and unfence.",
+        "Why this broker is kept out of service, even if it is healthy; empty: it is in "
+        "service. Set and unset by fairlead broker fence and unfence.",
         is_dynamic=True,
         is_static=False,
         check=_fence_problem,
@@ -403,15 +466,15 @@ _REASSIGNMENT = (
         DECLARED_CONFIGS,
         _LIST,
         "",
-        "Dynamic configs of all brokers that a LogCluster declares, as LOGCLUSTER/CONFIG: they are "
-        "changed there. Set by the operator.",
+        "Dynamic configs of all brokers that a LogCluster declares, as LOGCLUSTER/CONFIG: "
+        "change them in the LogCluster. Set by the operator.",
         is_dynamic=True,
         is_static=False,
     ),
     long_key(
         "leader.replication.throttled.rate",
         LONG_MAX,
-        "Bytes a second that this broker sends of the partitions in "
+        "Most bytes a second that this broker sends of partitions in "
         "leader.replication.throttled.replicas, to replicas that are not in sync.",
         1,
         is_dynamic=True,
@@ -419,7 +482,7 @@ _REASSIGNMENT = (
     long_key(
         "follower.replication.throttled.rate",
         LONG_MAX,
-        "Bytes a second that this broker takes in of the partitions in "
+        "Most bytes a second that this broker fetches of partitions in "
         "follower.replication.throttled.replicas, while it is not in sync.",
         1,
         is_dynamic=True,
@@ -427,14 +490,14 @@ _REASSIGNMENT = (
     long_key(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
-        "Bytes a second that this broker copies from one of its log directories to another.",
+        "Most bytes a second that this broker copies from one of its log directories to another.",
         1,
         is_dynamic=True,
     ),
     long_key(
         "fairlead.reassignment.throttled.rate",
         REASSIGNMENT_BYTES_PER_SECOND,
-        "Bytes a second that a broker sends to replicas that reassignments add, where "
+        "Most bytes a second that a broker sends to replicas that reassignments add, if "
         "leader.replication.throttled.replicas does not name them.",
         1,
         is_dynamic=True,
@@ -446,7 +509,7 @@ _CONTROLLER = (
         "auto.leader.rebalance.enable",
         _BOOLEAN,
         "true",
-        "Let preferred replicas lead again from time to time. The controller reads it.",
+        "Make preferred replicas leaders again from time to time. The controller reads it.",
     ),
     long_key(
         "leader.imbalance.check.interval.seconds",
@@ -457,7 +520,8 @@ _CONTROLLER = (
     int_key(
         "leader.imbalance.per.broker.percentage",
         10,
-        "Of the partitions that prefer a broker, how many others may lead before they go back.",
+        "Percentage of a broker's preferred partitions that other brokers may lead before the "
+        "controller makes it their leader again.",
         0,
         100,
     ),
@@ -465,15 +529,15 @@ _CONTROLLER = (
     int_key(
         "broker.heartbeat.interval.ms",
         HEARTBEAT_INTERVAL_MS,
-        "How often a broker says to the controller that it lives. The controller reads it.",
+        "How often a broker sends a heartbeat to the controller. The controller reads it.",
         50,
         60_000,
     ),
     int_key(
         "broker.session.timeout.ms",
         SESSION_TIMEOUT_MS,
-        "Silence after which the controller takes a broker out of service; at least "
-        f"{HEARTBEATS_PER_SESSION_MIN} heartbeat intervals hold. The controller reads it.",
+        "Time without heartbeats after which the controller fences a broker; at least "
+        f"{HEARTBEATS_PER_SESSION_MIN} heartbeat intervals are used. The controller reads it.",
         500,
         3_600_000,
     ),
@@ -484,28 +548,30 @@ _ZOOKEEPER = (
         "zookeeper.connect",
         _STRING,
         None,
-        "Servers of ZooKeeper, as HOST:PORT[,HOST:PORT…][/CHROOT]: there a controller keeps the "
-        "metadata, and a broker finds the controllers.",
+        "Servers of ZooKeeper, as HOST:PORT[,HOST:PORT…][/CHROOT]. Controllers keep the "
+        "metadata there, and brokers find the controllers there.",
     ),
     # Kafka's default is 18,000 since 2.5; it was 6,000 before.
     int_key(
         "zookeeper.session.timeout.ms",
         6_000,
-        "Silence after which ZooKeeper ends a session. Failover does not wait for it.",
+        "Time without a heartbeat after which ZooKeeper ends a session. Failover does not wait "
+        "for it.",
         1_000,
     ),
     ConfigKey(
         "zookeeper.set.acl",
         _BOOLEAN,
         "false",
-        "Let nobody but the user of fairlead.zookeeper.digest.file write what is made in "
+        "Allow only the user of fairlead.zookeeper.digest.file to write Fairlead's znodes in "
         "ZooKeeper.",
     ),
     ConfigKey(
         "fairlead.zookeeper.digest.file",
         _STRING,
         None,
-        "File with USER:PASSWORD for ZooKeeper's scheme digest; others must not read it.",
+        "File with USER:PASSWORD for ZooKeeper's scheme digest; other users must not be able "
+        "to read it.",
     ),
 )
 
@@ -514,22 +580,23 @@ _CLUSTER = (
         "fairlead.controller.sessions",
         _LIST,
         "ws://127.0.0.1:9191",
-        "Session addresses of every controller that may be active, ws:// or, for TLS, wss://. With "
-        "zookeeper.connect they are found, and this one need not be set.",
+        "Session addresses of every controller that may be active, ws:// or, for TLS, wss://. "
+        "With zookeeper.connect brokers find the controllers there, and this setting is not "
+        "needed.",
     ),
     ConfigKey(
         "fairlead.cluster.secret.file",
         _STRING,
         None,
-        "File with the secret that brokers and controllers share: at least 16 bytes, which only "
-        "its owner may write, and only its owner and group may read.",
+        "File with the secret that brokers and controllers share: at least 16 bytes. Only its "
+        "owner may write it, and only its owner and group may read it.",
     ),
     ConfigKey(
         "fairlead.controller.freeze.timeout.ms",
         _INT,
         "2000",
-        "For fairlead up only: a controller that has not answered for so long is killed, and "
-        "another started; 0: never.",
+        "For fairlead up only: a controller that has not answered for this time is killed, and "
+        "another one started; 0: never.",
         minimum=0,
         maximum=INT_MAX,
         check=_freeze_timeout_problem,
@@ -538,14 +605,14 @@ _CLUSTER = (
         "fairlead.log.level",
         _STRING,
         "INFO",
-        "How much is logged.",
+        "Level of the log.",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
     ),
     ConfigKey(
         "fairlead.drills.enable",
         _BOOLEAN,
         "false",
-        "Let the controller have this process killed or paused for a failover drill.",
+        "Allow the controller to have this process killed or paused for a failover drill.",
     ),
 )
 

@@ -26,9 +26,15 @@ def _assignors_problem(text: str) -> str | None:
 
 
 _GROUPS = (
-    int_key("group.min.session.timeout.ms", 6_000, "Shortest session that a member may ask for."),
     int_key(
-        "group.max.session.timeout.ms", 1_800_000, "Longest session that a member may ask for."
+        "group.min.session.timeout.ms",
+        6_000,
+        "Smallest session.timeout.ms that a member may ask for.",
+    ),
+    int_key(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        "Largest session.timeout.ms that a member may ask for.",
     ),
     int_key(
         "group.initial.rebalance.delay.ms",
@@ -39,19 +45,20 @@ _GROUPS = (
     int_key(
         "group.consumer.session.timeout.ms",
         45_000,
-        "Silence after which a member of KIP-848's protocol is taken for dead.",
+        "Time without heartbeats after which a member of KIP-848's protocol is removed from "
+        "its group.",
         1,
     ),
     int_key(
         "group.consumer.min.session.timeout.ms",
         45_000,
-        "Shortest session that a group may be given.",
+        "Smallest consumer.session.timeout.ms that a group may have.",
         1,
     ),
     int_key(
         "group.consumer.max.session.timeout.ms",
         60_000,
-        "Longest session that a group may be given.",
+        "Largest consumer.session.timeout.ms that a group may have.",
         1,
     ),
     int_key(
@@ -63,41 +70,52 @@ _GROUPS = (
     int_key(
         "group.consumer.min.heartbeat.interval.ms",
         5_000,
-        "Shortest time between heartbeats that a group may be given.",
+        "Smallest consumer.heartbeat.interval.ms that a group may have.",
         1,
     ),
     int_key(
         "group.consumer.max.heartbeat.interval.ms",
         15_000,
-        "Longest time between heartbeats that a group may be given.",
+        "Largest consumer.heartbeat.interval.ms that a group may have.",
         1,
     ),
     int_key(
         "group.consumer.assignment.interval.ms",
         1_000,
-        "Shortest time between two assignments of a group of KIP-848's protocol; 0 for none.",
+        "Shortest time between two assignments of a group of KIP-848's protocol; 0: no wait.",
     ),
     int_key(
         "group.consumer.min.assignment.interval.ms",
         0,
-        "Shortest such time that a group may be given.",
+        "Smallest consumer.assignment.interval.ms that a group may have.",
     ),
     int_key(
         "group.consumer.max.assignment.interval.ms",
         15_000,
-        "Longest such time that a group may be given.",
+        "Largest consumer.assignment.interval.ms that a group may have.",
     ),
-    int_key("offset.metadata.max.bytes", 4_096, "Longest text with a committed offset."),
-    int_key("offsets.commit.timeout.ms", 5_000, "How long a commit waits for its replicas.", 1),
-    int_key("offsets.load.buffer.size", 5_242_880, "Bytes read at once when groups are loaded.", 1),
+    int_key("offset.metadata.max.bytes", 4_096, "Largest metadata of a committed offset."),
+    int_key(
+        "offsets.commit.timeout.ms", 5_000, "How long a commit waits until it is replicated.", 1
+    ),
+    int_key(
+        "offsets.load.buffer.size",
+        5_242_880,
+        "Bytes that the broker reads at once when it loads groups.",
+        1,
+    ),
     int_key(
         "offsets.retention.minutes",
         10_080,
-        "How long offsets stay after their group became empty, or after a standalone commit.",
+        "How long offsets stay after their group has become empty, or after the last commit of "
+        "a standalone consumer.",
         1,
     ),
     long_key(
-        "offsets.retention.check.interval.ms", 600_000, "How often old offsets are looked for.", 1
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "How often the broker looks for old offsets.",
+        1,
     ),
 )
 
@@ -106,7 +124,7 @@ _CONSUMER_GROUPS = (
         "group.coordinator.rebalance.protocols",
         _LIST,
         "classic,consumer",
-        "Protocols that groups may speak; consumer is that of KIP-848.",
+        "Protocols that groups may use; consumer is the protocol of KIP-848.",
         choices=("classic", "consumer"),
         check=_protocols_problem,
     ),
@@ -121,7 +139,7 @@ _CONSUMER_GROUPS = (
     int_key(
         "group.consumer.max.size",
         INT_MAX,
-        "Members that a group of KIP-848's protocol may have.",
+        "Most members that a group of KIP-848's protocol may have.",
         1,
     ),
     ConfigKey(
@@ -134,7 +152,7 @@ _CONSUMER_GROUPS = (
     int_key(
         "group.consumer.regex.refresh.interval.ms",
         600_000,
-        "How long the topics of a regular expression stand before they are looked up again.",
+        "How often the topics that match a regular expression are looked up again.",
         10_000,
     ),
 )
@@ -148,7 +166,8 @@ _TRANSACTIONS = (
     int_key(
         "transaction.state.log.min.isr",
         2,
-        "In-sync replicas that __transaction_state needs to be written, at most all it has.",
+        "In-sync replicas that __transaction_state needs for a write; never more than it has "
+        "replicas.",
         1,
     ),
     int_key(
@@ -160,39 +179,41 @@ _TRANSACTIONS = (
     int_key(
         "transaction.state.log.load.buffer.size",
         5_242_880,
-        "Bytes read at once when transactional ids are loaded.",
+        "Bytes that the broker reads at once when it loads transactional ids.",
         1,
     ),
     int_key(
         "transaction.max.timeout.ms",
         900_000,
-        "Longest transaction.timeout.ms of a producer; one of 2147483647 never times out.",
+        "Largest transaction.timeout.ms of a producer; with 2147483647 a transaction never "
+        "times out.",
         1,
     ),
     int_key(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
-        "How often transactions that have timed out are looked for.",
+        "How often the broker looks for transactions that have timed out.",
         1,
     ),
     int_key(
         "transactional.id.expiration.ms",
         604_800_000,
-        "How long a transactional id that nobody uses is remembered.",
+        "How long the broker keeps a transactional id that is not in use.",
         1,
     ),
     int_key(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3_600_000,
-        "How often transactional ids that nobody uses are looked for.",
+        "How often the broker looks for transactional ids that are not in use.",
         1,
     ),
     ConfigKey(
         "transaction.partition.verification.enable",
         _BOOLEAN,
         "true",
-        "Ask a transaction's coordinator before its first batch is taken. Without, a late batch of"
-        " a client of transaction version 1 may open a transaction that nobody ends.",
+        "Ask a transaction's coordinator before the broker appends its first batch. If this is "
+        "off, a late batch of a client of transaction version 1 may open a transaction that "
+        "nobody ends.",
         is_dynamic=True,
     ),
 )

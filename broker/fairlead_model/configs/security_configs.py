@@ -47,33 +47,37 @@ _TLS: Final = (
         "ssl.client.auth",
         _STRING,
         "none",
-        "Whether clients show a certificate. On a SASL_SSL listener it holds only with the "
-        "listener's prefix.",
+        "Whether clients have to show a certificate. For a SASL_SSL listener it has to be set "
+        "with the listener's prefix.",
         choices=("none", "requested", "required"),
     ),
     ConfigKey(
         "ssl.enabled.protocols",
         _LIST,
         "TLSv1.2,TLSv1.3",
-        "Versions of TLS that are spoken.",
+        "Versions of TLS that the broker accepts.",
         choices=("TLSv1.2", "TLSv1.3"),
     ),
     ConfigKey(
         "ssl.protocol",
         _STRING,
         "TLSv1.3",
-        "The newest version of TLS that is spoken.",
+        "The newest version of TLS that the broker accepts.",
         choices=("TLSv1.2", "TLSv1.3"),
     ),
     ConfigKey(
         "ssl.cipher.suites",
         _LIST,
         None,
-        "Cipher suites by their IANA names; those that OpenSSL takes for secure where absent. The "
-        "suites of TLS 1.3 are all on or, where only older ones are named, all off.",
+        "Cipher suites by their IANA names. If not set: those that OpenSSL considers secure. "
+        "The suites of TLS 1.3 are all on or, if only older suites are named, all off.",
     ),
     ConfigKey(
-        "ssl.keystore.type", _STRING, "PEM", "Form of ssl.keystore.location.", check=_store_problem
+        "ssl.keystore.type",
+        _STRING,
+        "PEM",
+        "Format of the file ssl.keystore.location.",
+        check=_store_problem,
     ),
     ConfigKey(
         "ssl.keystore.location",
@@ -82,41 +86,45 @@ _TLS: Final = (
         "PEM file with the private key and the certificate chain, the broker's own first.",
     ),
     _secret("ssl.keystore.key", "The private key itself, in PEM, instead of a file."),
-    _secret("ssl.keystore.certificate.chain", "The certificate chain itself, in PEM."),
+    _secret(
+        "ssl.keystore.certificate.chain", "The certificate chain itself, in PEM, instead of a file."
+    ),
     _secret("ssl.key.password", "Password of an encrypted private key."),
     ConfigKey(
         "ssl.truststore.type",
         _STRING,
         "PEM",
-        "Form of ssl.truststore.location.",
+        "Format of the file ssl.truststore.location.",
         check=_store_problem,
     ),
     ConfigKey(
         "ssl.truststore.location",
         _STRING,
         None,
-        "PEM file with the certificates of the authorities that clients' certificates come from.",
+        "PEM file with the certificates of the authorities that sign clients' certificates.",
     ),
-    _secret("ssl.truststore.certificates", "These certificates themselves, in PEM."),
+    _secret(
+        "ssl.truststore.certificates", "These certificates themselves, in PEM, instead of a file."
+    ),
     ConfigKey(
         "ssl.principal.mapping.rules",
         _STRING,
         "DEFAULT",
         "How the name in a client's certificate becomes a user: DEFAULT, or "
-        "RULE:pattern/replacement/ with an L or U for the case, separated by commas; the first "
-        "that fits.",
+        "RULE:pattern/replacement/ with an L or U for the case, separated by commas. The first "
+        "rule that matches is used.",
     ),
     ConfigKey(
         "ssl.allow.dn.changes",
         _BOOLEAN,
         "false",
-        "Take a new certificate whose distinguished name is another one.",
+        "Accept a new certificate with another distinguished name.",
     ),
     ConfigKey(
         "ssl.allow.san.changes",
         _BOOLEAN,
         "false",
-        "Take a new certificate whose alternative names are others.",
+        "Accept a new certificate with other alternative names.",
     ),
 )
 
@@ -139,7 +147,7 @@ _SASL: Final = (
         "connections.max.reauth.ms",
         _LONG,
         "0",
-        "How long a login holds before the client has to repeat it (KIP-368); 0: for ever.",
+        "Time after which a client has to log in again (KIP-368); 0: never.",
         minimum=0,
         maximum=LONG_MAX,
     ),
@@ -147,13 +155,13 @@ _SASL: Final = (
         "sasl.oauthbearer.jwks.endpoint.url",
         _STRING,
         None,
-        "Where the keys are that tokens are signed with, as https:// or file://.",
+        "Address of the keys that tokens are signed with, as https:// or file://.",
     ),
     ConfigKey(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         _LONG,
         "3600000",
-        "How often these keys are read again.",
+        "How often the broker reads these keys again.",
         minimum=1_000,
         maximum=86_400_000,
     ),
@@ -161,7 +169,8 @@ _SASL: Final = (
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         _LONG,
         "100",
-        "How soon a reading that failed is repeated at first; twice as late each time.",
+        "First wait before the broker reads the keys again after a failure; it doubles with "
+        "each failure.",
         minimum=1,
         maximum=3_600_000,
     ),
@@ -169,7 +178,7 @@ _SASL: Final = (
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         _LONG,
         "10000",
-        "How late a reading that failed is repeated at most.",
+        "Longest wait before the broker reads the keys again after a failure.",
         minimum=1,
         maximum=3_600_000,
     ),
@@ -177,16 +186,21 @@ _SASL: Final = (
         "sasl.oauthbearer.clock.skew.seconds",
         _INT,
         "30",
-        "By how much the clock of who issues tokens may differ from this one.",
+        "By how much the clock of the issuer of tokens may differ from the broker's.",
         minimum=0,
         maximum=3_600,
     ),
-    ConfigKey("sasl.oauthbearer.expected.issuer", _STRING, None, "The issuer (iss) of all tokens."),
+    ConfigKey(
+        "sasl.oauthbearer.expected.issuer",
+        _STRING,
+        None,
+        "The issuer (iss) that each token has to name.",
+    ),
     ConfigKey(
         "sasl.oauthbearer.expected.audience",
         _LIST,
         None,
-        "Audiences (aud), of which each token has to name one.",
+        "Audiences (aud). Each token has to name one of them.",
     ),
     ConfigKey("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "The claim that names the user."),
 )
@@ -202,23 +216,23 @@ _ACCESS = (
         "authorizer.class.name",
         _STRING,
         "",
-        "With StandardAuthorizer's name, requests of clients are allowed by access rules only. "
-        "They always are where a listener asks clients who they are. AclAuthorizer, which older "
-        "clusters name, means the same.",
+        "With the name of StandardAuthorizer, access rules (ACLs) decide on the requests of "
+        "clients. They always do on brokers with a listener that authenticates clients. "
+        "AclAuthorizer, the name in older clusters, means the same.",
         choices=_AUTHORIZERS,
     ),
     ConfigKey(
         "super.users",
         _STRING,
         "",
-        "Who may do everything, whatever rules say: User:a;User:CN=b,O=c.",
+        "Users that may do everything, whatever the access rules are: User:a;User:CN=b,O=c.",
         check=_super_users_problem,
     ),
     ConfigKey(
         "allow.everyone.if.no.acl.found",
         _BOOLEAN,
         "false",
-        "Allow everybody everything on a resource to which no access rule of anybody applies.",
+        "Allow every user everything on a resource that no access rule (ACL) names.",
     ),
 )
 
@@ -228,29 +242,29 @@ SECURITY_CONFIGS: Final = (
         "listener.security.protocol.map",
         _LIST,
         None,
-        "The protocol of each listener, as NAME:PROTOCOL, of PLAINTEXT, SSL, SASL_PLAINTEXT and "
-        "SASL_SSL. Where absent, listeners named like a protocol speak that one. INTERNAL:SSL and "
-        "CONTROLLER:SSL are TLS between brokers, and with the controller.",
+        "The protocol of each listener, as NAME:PROTOCOL, of PLAINTEXT, SSL, SASL_PLAINTEXT "
+        "and SASL_SSL. If not set, a listener whose name is a protocol uses that protocol. "
+        "INTERNAL:SSL means TLS between brokers, CONTROLLER:SSL means TLS with the controller.",
     ),
     ConfigKey(
         "inter.broker.listener.name",
         _STRING,
         "INTERNAL",
-        "The listener of brokers.",
+        "Listener for connections between brokers.",
         choices=("INTERNAL",),
     ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
         _STRING,
         "https",
-        "Clients check the names in certificates; a broker's part is to have the right ones.",
+        "Clients check the names in certificates; the broker's certificate has to contain them.",
         choices=("https",),
     ),
     ConfigKey(
         "connection.failed.authentication.delay.ms",
         _INT,
         "100",
-        "How long the answer to a failed login waits, and the end of its connection.",
+        "How long the broker delays the answer to a failed login, and closing its connection.",
         minimum=0,
         maximum=INT_MAX,
     ),
