@@ -1,7 +1,7 @@
 """When a record that is in a leader's log may be acknowledged (I9, R13, R20). Pure.
 
 Producers (`handlers/records/produce`) and coordinators (`coordinator/shard`) ask here, at the
-append and each time that the partition has moved. Source:
+append and each time that the partition has advanced. Source:
 `Partition.checkEnoughReplicasReachOffset` of Kafka.
 """
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def acknowledgement(
     partition: "Partition", acks: int, leader_epoch: int, end_offset: int
 ) -> ErrorCode | None:
-    """Return what is told of a batch that was appended in `leader_epoch`; None while it waits.
+    """Return the answer for a batch that was appended in `leader_epoch`; None while it waits.
 
-    With acks=all NONE once all below `end_offset` is committed, or then
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR has become too small. With acks=1 NONE at once, or
-    when it is flushed where `flush.messages` asks for that. NOT_LEADER_OR_FOLLOWER once this
-    leader's time is over: the next one may or may not hold the batch, so no later high watermark
-    counts.
+    With acks=all: NONE once everything below `end_offset` is committed, or
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR has become too small by then. With acks=1: NONE at
+    once, or once the batch is flushed if `flush.messages` asks for that. NOT_LEADER_OR_FOLLOWER
+    once this broker leads no more: the next leader may or may not have the batch, so a later high
+    watermark proves nothing.
     """
     leader = partition.leader
     if leader is None or partition.leader_epoch != leader_epoch:
@@ -43,7 +43,7 @@ def acknowledgement(
 
 
 def time_out_code(partition: "Partition", acks: int) -> ErrorCode:
-    """Return why a batch that still waits was not acknowledged in time: a small ISR or a slow one.
+    """Return why a waiting batch was not acknowledged in time: the ISR is too small or too slow.
 
     Kafka answers REQUEST_TIMED_OUT for both; a producer retries after either.
     """

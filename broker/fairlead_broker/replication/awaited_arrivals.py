@@ -1,4 +1,4 @@
-"""Records of one log that lie elsewhere, and that readers wait for until they are here."""
+"""Records of a log that are stored elsewhere: readers wait until they have been copied here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AwaitedArrivals:
-    """What is on its way. However many readers ask for it, and how often, it is one wait."""
+    """The records under way. There is one wait, however many readers ask for them."""
 
     __slots__ = ("_arrivals",)
 
@@ -23,8 +23,8 @@ class AwaitedArrivals:
         return len(self._arrivals)
 
     def wait_for(self, arrival: Arrival, then: Callable[[], None]) -> None:
-        """Have `then` called once `arrival` is here, unless it is waited for already."""
-        # Each reader that waits asks again at every move of the partition.
+        """Have `then` called once `arrival` is here, unless somebody waits for it already."""
+        # A waiting reader asks again each time that the partition advances.
         if arrival not in self._arrivals:
             self._arrivals.add(arrival)
             arrival.notify(partial(self._arrived, arrival, then))

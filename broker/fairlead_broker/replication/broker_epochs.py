@@ -1,4 +1,4 @@
-"""What leaders ask of the cluster's image: which process start of a broker it knows."""
+"""What leaders ask of the cluster's image: the broker epoch that it has for a broker."""
 
 from typing import Final, Protocol
 
@@ -6,10 +6,10 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class BrokerEpochs(Protocol):
-    """What the cluster's image says of brokers: the only thing a leader asks of it."""
+    """What the cluster's image says of brokers; a leader asks nothing else of it."""
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Return epoch of the broker's registration, -1 if it has none."""
+        """Return the epoch of the broker's registration, -1 if it has none."""
         ...
 
     def may_join(self, broker_id: int) -> bool:

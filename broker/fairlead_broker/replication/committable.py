@@ -1,4 +1,4 @@
-"""Up to where a leader's own log counts for the high watermark, as `flush.messages` says. Pure."""
+"""How much of a leader's own log counts for the high watermark, by `flush.messages`. Pure."""
 
 from typing import TYPE_CHECKING
 
@@ -7,13 +7,14 @@ if TYPE_CHECKING:
 
 
 def awaits_flush(log: "ReplicaLog") -> bool:
-    """Tell whether acknowledgements are held back until the log is fsynced."""
+    """Tell whether acknowledgements wait until the log is fsynced."""
     return log.unflushed_messages >= log.config.flush_messages
 
 
 def committable_offset(log: "ReplicaLog") -> int:
-    """Return what this replica adds to the high watermark: its end.
+    """Return the end offset with which this replica counts for the high watermark.
 
-    With `flush.messages` due only what is on the disk; a lower offset than before moves nothing.
+    If a flush is due by `flush.messages`, only flushed records count. A lower offset than before
+    does not lower the high watermark.
     """
     return log.recovery_point if awaits_flush(log) else log.log_end_offset

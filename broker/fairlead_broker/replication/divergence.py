@@ -1,8 +1,9 @@
-"""Where the logs of a leader and of whoever fetches from it part (R2, R3). Pure.
+"""The offset at which the logs of a leader and of a fetching replica diverge (R2, R3). Pure.
 
-Both ends of one rule: `diverging_end` is what a leader answers to a fetch that names the epoch
-of its last record, `truncation_offset` is where a follower cuts when it is answered so. Sources:
-KIP-101, KIP-279, KIP-595, and `Partition.readRecords` and `AbstractFetcherThread` of Kafka.
+The module has both sides of one rule. `diverging_end` is the leader's answer to a fetch that names
+the epoch of its last record. `truncation_offset` is where a follower truncates after such an
+answer. Sources: KIP-101, KIP-279, KIP-595, and `Partition.readRecords` and `AbstractFetcherThread`
+of Kafka.
 """
 
 from typing import TYPE_CHECKING
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 def diverging_end(
     log: "EpochHistory", fetch_offset: int, last_fetched_epoch: int, *, is_replica: bool
 ) -> "EpochEndOffset | None":
-    """Return where the log that is fetched into parts from this leader's; None if it does not.
+    """Return where the fetching replica's log diverges from this leader's; None if it does not.
 
-    A log without records, and a consumer that does not say, name epoch -1: nothing is compared.
-    But such a log of a replica must not begin behind this one's end: it has none of what is here.
-    KafkaError(OFFSET_OUT_OF_RANGE) there, where it cannot be told, and below the start of the log:
-    there the start counts, whether or not the epochs diverge.
+    A replica with an empty log, and a consumer that names no epoch, send epoch -1: nothing is
+    compared. But an empty log of a replica must not begin above this log's end, because it has none
+    of these records. KafkaError(OFFSET_OUT_OF_RANGE) in that case, if the offset is below the start
+    of this log (whether or not the epochs diverge), and if the divergence cannot be determined.
 
     entries (2, 10) (5, 30), start 10, end 40:
     fetch 40, last epoch 5 -> None        the same log
@@ -47,11 +48,11 @@ def diverging_end(
 def _is_forgotten(
     log: "EpochHistory", fetch_offset: int, last_fetched_epoch: int, end_offset: int
 ) -> bool:
-    """Tell whether a log ends at the start of this one, in an epoch that is gone from here.
+    """Tell whether a log ends at the start of this one, in an epoch that this log no longer has.
 
-    Whether its last records ever were the leader's cannot be told any more, so a replica counts
-    only once it holds nothing below the start (R17). A consumer only reads on: to be refused
-    would make it reset its position.
+    Nobody can tell any more whether its last records were ever the leader's. So a replica counts
+    only once it has nothing below the start (R17). A consumer only reads on: a refusal would make
+    it reset its position.
     """
     return (
         0 < fetch_offset <= log.log_start_offset
@@ -61,7 +62,7 @@ def _is_forgotten(
 
 
 def truncation_offset(log: "EpochHistory", leader_epoch: int, leader_end_offset: int) -> int:
-    """Return where a follower cuts whose leader says that `leader_epoch` ends there (R2).
+    """Return where a follower truncates if its leader says that `leader_epoch` ends there (R2).
 
     own (3, 0) (4, 50), end 80; the leader's epoch 4 ends at 60   -> 60
     own (3, 0) (5, 50), end 80; the leader's epoch 4 ends at 70   -> 50, own end of epoch 3;

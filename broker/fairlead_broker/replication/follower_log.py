@@ -1,8 +1,9 @@
-"""What a follower does to its log: append what the leader sent, cut it where the two part (I7).
+"""What a follower does to its log: append the leader's records, truncate at a divergence (I7).
 
 `FollowerState` decides which of these it is, `Partition` keeps the high watermark. Each function
-is given the high watermark before, and returns the one from then on: within the log, and never
-lower than it was but where the log was cut. KafkaError where the log refuses; nothing counts then.
+takes the present high watermark and returns the next one. That lies within the log, and is lower
+than the present one only if the log was truncated. KafkaError if the log refuses; then nothing has
+changed.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 def append_from_leader(
     log: ReplicaLog, action: Append, high_watermark: int, *, leader_epoch: int, now_ms: int
 ) -> int:
-    """Append the records of an answer, and take over the leader's marks; `now_ms` is wall time."""
+    """Append the records of an answer, and adopt the leader's marks; `now_ms` is wall time."""
     if len(action.records):
         log.append_as_follower(memoryview(action.records), now_ms=now_ms, leader_epoch=leader_epoch)
     committed = min(action.leader_high_watermark, log.log_end_offset)
     if committed > high_watermark:  # noqa: PLR1730  # each answer comes here, and `max` is a call
         high_watermark = committed
     if action.leader_log_start_offset > log.log_start_offset:
-        # What the leader has forgotten was committed, and this log may end before it (R17).
+        # Records below the leader's log start were committed; this log may end before it (R17).
         start = min(action.leader_log_start_offset, log.log_end_offset)
         high_watermark = max(high_watermark, start)
         log.advance_log_start_offset(start)

@@ -1,11 +1,11 @@
-"""What a follower asks its leader, and what it makes of the answer.
+"""What a follower fetches from its leader, and what it does about the answer.
 
-Pure: it looks at the log's offsets and epochs, is told what the leader said, and answers with an
-action value that `Partition` carries out. One state lives as long as the leader epoch it is for.
+Pure: it takes the log's offsets and epochs and the leader's answer, and returns an action that
+`Partition` carries out. A state lives as long as its leader epoch.
 
-A follower asks from its log's end and names the epoch that its log ends with (R3). The leader
-then knows where the two logs part, and says so instead of sending records; the follower truncates
-to that point and asks again (I7). It never truncates to a high watermark (R1).
+A follower fetches from its log's end and names the epoch of its last record (R3). If the logs
+diverge, the leader says where, instead of sending records; the follower truncates to that offset
+and fetches again (I7). It never truncates to a high watermark (R1).
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ class FetchPosition(NamedTuple):
 
     fetch_offset: int
     last_fetched_epoch: int
-    """Epoch that the follower's log ends with, -1 if it holds none."""
+    """Epoch of the last record of the follower's log, -1 if it has none."""
     current_leader_epoch: int
-    """Epoch that the follower believes in (R5)."""
+    """Leader epoch that the follower knows (R5)."""
 
 
 class FetchedPartition(NamedTuple):
-    """A leader's answer about one partition, with what was asked. -1 where it says nothing."""
+    """A leader's answer about one partition, with what was asked. -1 stands for a missing value."""
 
     position: FetchPosition
     error_code: int = 0
@@ -45,7 +45,7 @@ class FetchedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append `records` (there may be none) and take over the leader's marks."""
+    """Append `records` (there may be none) and adopt the leader's marks."""
 
     records: memoryview | bytes
     leader_high_watermark: int
@@ -54,28 +54,28 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """The logs part at `offset`: drop what lies behind, then ask again."""
+    """The logs diverge at `offset`: drop everything from there on, then fetch again."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class RestartAt:
-    """The leader has nothing that would connect to this log: drop all and go on at `offset`."""
+    """The leader has no records that follow this log's end: drop everything, go on at `offset`."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The leader can't answer now: ask again after `after_ms`."""
+    """The leader can't answer now: fetch again after `after_ms`."""
 
     after_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The answer is about a position that this follower has left: as if it had never come."""
+    """The answer is about a position that this follower has left: ignore it."""
 
 
 Action: TypeAlias = Append | TruncateTo | RestartAt | Retry | Nothing
@@ -86,8 +86,8 @@ _NOTHING: Final = Nothing()
 class FollowerState:
     """One follower of one leader in one leader epoch.
 
-    `failures` counts answers in a row that were of no use; each doubles the delay before the next
-    question. `leader_high_watermark` is what the leader said last, for metrics; -1 before.
+    `failures` counts useless answers in a row; each doubles the delay before the next fetch.
+    `leader_high_watermark` is the leader's latest one, for metrics; -1 at the beginning.
     """
 
     __slots__ = ("failures", "leader_epoch", "leader_high_watermark")
@@ -98,13 +98,13 @@ class FollowerState:
         self.leader_high_watermark = -1
 
     def next_fetch(self, log: "EpochHistory") -> FetchPosition:
-        """Return what to ask for now."""
+        """Return what to fetch now."""
         return FetchPosition(log.log_end_offset, log.last_leader_epoch, self.leader_epoch)
 
     def on_fetched(self, log: "EpochHistory", reply: FetchedPartition) -> Action:
         """Return what to do about an answer.
 
-        One to a question of another epoch, or from another position, is discarded: the log or
+        An answer to a fetch of another epoch, or from another position, is discarded: the log or
         the leader has changed since (R5).
         """
         asked = reply.position
@@ -120,11 +120,11 @@ class FollowerState:
         return Append(reply.records, reply.high_watermark, reply.log_start_offset)
 
     def taken_in(self) -> None:
-        """Note that an answer was of use: what it brought is in the log."""
+        """Note that an answer was useful: its records are in the log."""
         self.failures = 0
 
     def retry(self) -> Retry:
-        """Ask again later: the answer could not be used."""
+        """Fetch again later: the answer could not be used."""
         after_ms = min(RETRY_DELAY_MIN_MS << min(self.failures, 10), RETRY_DELAY_MAX_MS)
         self.failures += 1
         return Retry(after_ms)
@@ -143,6 +143,6 @@ class FollowerState:
         if offset < log.log_start_offset:
             return RestartAt(max(offset, reply.log_start_offset, 0))
         if offset == log.log_end_offset and log.last_leader_epoch <= reply.diverging_epoch:
-            # Nothing to cut and no epoch to forget: asking at once would go round in circles.
+            # Nothing to truncate and no epoch to drop: to fetch at once would get the same answer.
             return self.retry()
         return TruncateTo(offset)

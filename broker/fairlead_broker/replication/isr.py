@@ -1,7 +1,7 @@
 """The in-sync replicas of a partition as its leader sees them: committed, or with a change pending.
 
 Values only; `LeaderState` moves from one to the next. `maximal_isr` is what the high watermark
-waits for: whoever may be in sync when the controller has answered (R8).
+waits for: every replica that may be in sync when the controller has answered (R8).
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from fairlead_model.partition import PartitionRegistration
 
 
 class IsrProposal(NamedTuple):
-    """A set that a leader asks the controller for; it holds for exactly these two epochs (R9)."""
+    """A set that a leader proposes to the controller, valid for exactly these two epochs (R9)."""
 
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
-    """Broker ids with the broker epochs that the leader knows them by."""
+    """Broker ids with their broker epochs as the leader knows them."""
     is_shrink: bool = False
     """Whether members leave; otherwise one joins."""
 
@@ -36,8 +36,8 @@ class CommittedIsr:
 class PendingExpandIsr:
     """The leader has proposed that `joining` joins.
 
-    The joining replica counts at once: that makes the high watermark stricter, so a proposal
-    that is then refused cannot have advanced it (R8).
+    The joining replica counts at once. That makes the high watermark stricter, so a proposal that
+    the controller then refuses cannot have advanced it (R8).
     """
 
     isr: frozenset[int]
@@ -64,9 +64,9 @@ class PendingShrinkIsr:
 class ResumedIsr:
     """The leader's process was killed and goes on in its epoch, without the controller (R34).
 
-    What the process before had proposed may still be granted, and nobody knows what that was. It
-    can only have been one of the `replicas` that was to join, so all of them count. Nothing is
-    proposed until the controller has made another record.
+    The controller may still accept a proposal of the process before, and this process does not know
+    it. That proposal can only have been for one of the `replicas` to join, so all of them count.
+    Nothing is proposed until the controller has written another record.
     """
 
     isr: frozenset[int]
@@ -81,7 +81,7 @@ IsrState: TypeAlias = CommittedIsr | PendingExpandIsr | PendingShrinkIsr | Resum
 
 
 def first_isr_state(registration: PartitionRegistration, resumed_epoch: int | None) -> IsrState:
-    """Return what a reign begins with; one of the resumed epoch goes on, it does not begin."""
+    """Return the state in which a reign begins, or goes on in the resumed epoch."""
     committed = frozenset(registration.isr)
     if registration.leader_epoch != resumed_epoch:
         return CommittedIsr(committed)

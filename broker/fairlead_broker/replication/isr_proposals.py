@@ -1,8 +1,8 @@
-"""ISR proposals on their way to the controller: which are sent next, and which again.
+"""ISR proposals to the controller: which are sent next, and which are sent again.
 
-Pure. Partitions hand in proposals; a shell takes them in batches, one call at a time, and tells how
-each was answered. A partition has one proposal in flight (R8), which its `LeaderState` sees to;
-here a newer one of the same partition replaces one that was not sent yet.
+Pure. Partitions add proposals; a shell takes them in batches, one call at a time, and reports how
+each was answered. `LeaderState` ensures that a partition has one proposal in flight (R8). Here a
+newer proposal replaces one of the same partition that was not sent yet.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class SentProposal(NamedTuple, Generic[PartitionT]):
 
 
 class IsrProposals(Generic[PartitionT]):
-    """What waits to be sent. `is_in_flight` from `take` to `settle`.
+    """Proposals that wait to be sent. `is_in_flight` is true from `take` to `settle`.
 
-    After a call of which anything has to be repeated, `due_ms` puts off the next one: the
-    controller is away or busy, and asking faster would not help.
+    If any proposal of a call has to be repeated, `due_ms` delays the next call: the controller is
+    not reachable or busy, and faster calls would not help.
     """
 
     def __init__(self, *, batch_max: int) -> None:
@@ -43,11 +43,11 @@ class IsrProposals(Generic[PartitionT]):
         return len(self._waiting)
 
     def add(self, partition: PartitionT, proposal: IsrProposal) -> None:
-        """Send this soon, instead of what waits for the same partition."""
+        """Send this soon, in place of a waiting proposal of the same partition."""
         self._waiting[partition] = proposal
 
     def take(self, now_ms: int) -> list[SentProposal[PartitionT]]:
-        """Return what one call shall carry now; empty while one is in flight or a delay runs."""
+        """Return the proposals for one call; empty while a call is in flight or a delay runs."""
         if self.is_in_flight or now_ms < self.due_ms or not self._waiting:
             return []
         batch = [
@@ -58,7 +58,7 @@ class IsrProposals(Generic[PartitionT]):
         return batch
 
     def settle(self, repeated: list[SentProposal[PartitionT]], now_ms: int) -> None:
-        """End the call; `repeated` have to be sent again unless newer ones wait."""
+        """End the call; `repeated` have to be sent again, except where a newer proposal waits."""
         self.is_in_flight = False
         if not repeated:
             self._failures = 0

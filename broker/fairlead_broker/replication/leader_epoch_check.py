@@ -1,6 +1,6 @@
-"""Whether a request means the leader epoch that this replica is in (R5). Pure.
+"""Whether a request names the leader epoch in which this replica is (R5). Pure.
 
-Clients and followers say with each partition which epoch they believe in, as KIP-320 asks.
+Clients and followers name for each partition the leader epoch that they know (KIP-320).
 """
 
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 LATEST_KNOWN_EPOCH: Final = -1
-"""`current_leader_epoch` of a client that doesn't know one: not checked, nor is one below."""
+"""`current_leader_epoch` of a client that knows none: not checked, nor is a lower value."""
 
 
 def check_leader_epoch(current_leader_epoch: int, leader_epoch: int) -> None:

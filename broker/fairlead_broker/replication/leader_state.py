@@ -1,10 +1,10 @@
 """What the leader of a partition knows of its replicas, and the high watermark that follows.
 
-Pure: it is told offsets, epochs and the time, and answers what moved and what to propose.
-`Partition` owns one while this broker leads; a new leader epoch gets a new one, so nothing that a
-follower said to an older leader can count (R12).
+Pure: it takes offsets, epochs and the time, and returns what advanced and what to propose.
+`Partition` has a state while this broker leads. A new leader epoch gets a new state, so nothing
+that a follower reported to an older leader counts (R12).
 
-Times are milliseconds of a clock that never steps back; any one will do if it is always the same.
+Times are milliseconds of any clock that never steps back, always the same one.
 """
 
 from dataclasses import dataclass, field
@@ -37,9 +37,9 @@ __all__ = [
 ]
 
 UNKNOWN_END_OFFSET: Final = -1
-"""A replica that has not fetched in this leader epoch yet: it holds the high watermark back."""
+"""Of a replica that has not fetched in this leader epoch yet: the high watermark waits for it."""
 UNKNOWN_LOG_START: Final = -1
-"""A replica that has not fetched yet, or is of an earlier release, which does not tell it."""
+"""Of a replica that has not fetched yet, or runs an earlier release, which does not send it."""
 
 _REVERTING: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 _OUTDATED: Final = (
@@ -52,7 +52,7 @@ _OUTDATED: Final = (
 
 
 class Progress(NamedTuple):
-    """What a fetch changed: whether the high watermark moved, and what to propose, if anything."""
+    """What a fetch changed: whether the high watermark advanced, and the proposal, if any."""
 
     high_watermark_moved: bool
     proposal: IsrProposal | None = None
@@ -64,11 +64,11 @@ class Refusal(Enum):
     REVERTED = "reverted"
     """The set is the committed one again; another proposal may follow."""
     AWAITS_METADATA = "awaits metadata"
-    """The record has moved on: nothing is proposed until the image says how."""
+    """The controller's record has changed: nothing is proposed until the image has it."""
     RETRIED = "retried"
     """The outcome is unknown or the controller was busy: send the same proposal again."""
     OBSOLETE = "obsolete"
-    """This proposal is not pending any more; nothing changed."""
+    """This proposal is no longer pending; nothing has changed."""
 
 
 _NOTHING_MOVED: Final = Progress(False)
@@ -77,29 +77,29 @@ _MOVED: Final = Progress(True)
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What one follower has shown in this leader epoch. `record_fetch` moves everything."""
+    """What one follower has reported in this leader epoch. `record_fetch` changes all fields."""
 
     end_offset: int = UNKNOWN_END_OFFSET
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
     log_start_offset: int = UNKNOWN_LOG_START
-    """Moved by `record_log_start`."""
+    """Changed by `record_log_start`."""
     last_caught_up_ms: int = 0
     last_fetch_ms: int = 0
     last_fetch_log_end: int = UNKNOWN_END_OFFSET
     """The leader's log end when the follower fetched last."""
     is_close: bool = False
-    """Its last fetch asked for everything that was there at the fetch before."""
+    """Its last fetch began at or above the log end of its fetch before."""
     left_isr_ms: int = -1
-    """When the ISR lost it last. What it said before does not bring it back: it may be dead."""
+    """When it last left the ISR. Fetches before that do not bring it back: it may be dead."""
 
 
 @dataclass(slots=True)
 class LeaderState:
     """One reign over one partition.
 
-    Invariant: `high_watermark` never falls and never passes `log_end_offset` (I1, I2).
-    `isr_state` is moved by proposals and by `isr_committed`; `followers` by `record_fetch`;
-    `log_end_offset` and `high_watermark` by `record_append` and everything that may move them.
+    Invariant: `high_watermark` never falls and never passes `log_end_offset` (I1, I2). Proposals
+    and `isr_committed` change `isr_state`; `record_fetch` changes `followers`; `record_append` and
+    everything that may advance them change `log_end_offset` and `high_watermark`.
     """
 
     broker_id: int
@@ -113,7 +113,7 @@ class LeaderState:
     partition_epoch: int = 0
     brokers: BrokerEpochs = field(default_factory=AnyBrokers)
     began_ms: int = 0
-    """When the reign began: members of the ISR count as caught up then."""
+    """When the reign began: members of the ISR count as caught up at that time."""
     proposal: IsrProposal | None = field(default=None, init=False)
     """The one proposal that awaits its answer."""
     awaits_metadata: bool = field(default=False, init=False)
@@ -135,25 +135,25 @@ class LeaderState:
 
     @property
     def effective_min_insync_replicas(self) -> int:
-        """The smallest ISR that may commit: never more than there are replicas, as in Kafka."""
+        """The smallest ISR that may commit: at most the number of replicas, as in Kafka."""
         return min(self.min_insync_replicas, max(len(self.replicas), 1))
 
     @property
     def has_enough_in_sync_replicas(self) -> bool:
-        """True where acks=all may be accepted: the committed ISR is large enough (R13)."""
+        """True if acks=all may be accepted: the committed ISR is large enough (R13)."""
         return not self._is_below_minimum
 
     @property
     def is_high_watermark_valid(self) -> bool:
         """True once all that earlier leaders committed is known to be committed (R7).
 
-        To a reign that goes on after its process was killed, that process is an earlier leader:
-        `epoch_start_offset` is the end of the log that it has left (R34).
+        If a reign goes on after its process was killed, that process counts as an earlier leader:
+        `epoch_start_offset` is the end of the log that it left (R34).
         """
         return self.high_watermark >= self.epoch_start_offset
 
     def record_append(self, log_end_offset: int) -> bool:
-        """Note the end of the leader's own log; return whether the high watermark moved."""
+        """Note the end of the leader's own log; return whether the high watermark advanced."""
         self.log_end_offset = log_end_offset
         return self.maybe_advance_high_watermark()
 
@@ -166,9 +166,9 @@ class LeaderState:
     def record_fetch(
         self, replica_id: int, broker_epoch: int, fetch_offset: int, now_ms: int
     ) -> Progress:
-        """Note that a follower has everything below `fetch_offset`, in a log that matches ours.
+        """Note that a follower has everything below `fetch_offset`, in a log that matches this one.
 
-        Fetches of strangers and of earlier starts of the broker (R11) change nothing.
+        Fetches of brokers without a replica and of earlier starts of a broker (R11) change nothing.
         """
         follower = self.followers.get(replica_id)
         if follower is None or self.is_stale(replica_id, broker_epoch):
@@ -178,7 +178,7 @@ class LeaderState:
         if fetch_offset >= log_end_offset:
             follower.last_caught_up_ms = now_ms
         elif fetch_offset >= follower.last_fetch_log_end > UNKNOWN_END_OFFSET:
-            # It had caught up with the end of that time when it asked for what came next (R12).
+            # It had caught up with the log end of that time when it fetched from there on (R12).
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
         else:
             is_close = False
@@ -195,7 +195,7 @@ class LeaderState:
         return Progress(moved, self._propose_joining(replica_id))
 
     def record_log_start(self, replica_id: int, log_start_offset: int) -> bool:
-        """Note where the log of a follower starts, after its fetch; return whether that moved."""
+        """Note where a follower's log starts, after its fetch; return whether that changed."""
         follower = self.followers[replica_id]
         if follower.log_start_offset == log_start_offset:
             return False
@@ -205,8 +205,8 @@ class LeaderState:
     def low_watermark(self, log_start_offset: int) -> int:
         """Return the lowest log start of all replicas in service; the leader's is given.
 
-        What lies below comes back with no new leader. -1 while one of them has not fetched in this
-        leader epoch. One that fetches and does not tell is left out.
+        No new leader brings records below it back. -1 while one of the replicas has not fetched in
+        this leader epoch. A replica that fetches without sending its log start is left out.
         """
         lowest = log_start_offset
         for replica, follower in self.followers.items():
@@ -217,7 +217,7 @@ class LeaderState:
         return lowest
 
     def record_alive(self, replica_id: int, at_ms: int) -> None:
-        """Note that a follower asked again at `at_ms`, in a session that leaves this out."""
+        """Note that a follower fetched at `at_ms`, in a session that omits this partition."""
         follower = self.followers.get(replica_id)
         if follower is None or follower.end_offset == UNKNOWN_END_OFFSET:
             return
@@ -228,8 +228,8 @@ class LeaderState:
     def maybe_advance_high_watermark(self) -> bool:
         """High watermark = lowest log end offset of the maximal ISR (R6).
 
-        A replica that is about to join counts too, so that it can meet the high watermark at all
-        while producers keep the log moving.
+        A replica that is about to join counts, too: otherwise it could never reach the high
+        watermark while producers write.
         """
         if self._is_below_minimum:
             return False
@@ -242,7 +242,7 @@ class LeaderState:
         return True
 
     def tick(self, now_ms: int, max_lag_ms: int) -> IsrProposal | None:
-        """Let time pass: propose to let lagging replicas go, or fit ones in (R12)."""
+        """Let time pass: propose that lagging replicas leave, or that a fit one joins (R12)."""
         is_changed = False
         for replica, follower in self.followers.items():
             if follower.is_close and now_ms - follower.last_fetch_ms > max_lag_ms:
@@ -269,8 +269,8 @@ class LeaderState:
     def propose_joining(self) -> IsrProposal | None:
         """Return the first replica in assignment order that is fit to join, if there is one (R10).
 
-        To be asked when the image says something new of brokers or of this partition; a fetch
-        asks for its own replica. Only for those that have fetched since the ISR lost them.
+        Call this when the image has changed brokers or this partition; a fetch does it for its own
+        replica. Only replicas that have fetched since they left the ISR are fit.
         """
         for replica, follower in self.followers.items():
             if follower.last_fetch_ms <= follower.left_isr_ms:
@@ -281,9 +281,9 @@ class LeaderState:
         return None
 
     def brokers_changed(self) -> bool:
-        """Apply a new image of the brokers; return whether the high watermark moved.
+        """Apply a new image of the brokers; return whether the high watermark advanced.
 
-        A fenced broker doesn't hold the high watermark back any more unless it is in the ISR.
+        The high watermark no longer waits for a fenced broker that is not in the ISR.
         """
         self._note_isr()
         return self.maybe_advance_high_watermark()
@@ -291,10 +291,10 @@ class LeaderState:
     def isr_committed(
         self, isr: frozenset[int], *, partition_epoch: int, min_insync_replicas: int, now_ms: int
     ) -> bool:
-        """Adopt the controller's new record; return whether the high watermark moved.
+        """Adopt the controller's new record; return whether the high watermark advanced.
 
-        Whatever was pending is settled: a proposal for the older record cannot be accepted any
-        more, because its partition epoch is checked (R9).
+        A pending proposal is settled: the controller can no longer accept a proposal for the older
+        record, because it checks the partition epoch (R9).
         """
         if partition_epoch < self.partition_epoch:
             return False
@@ -314,9 +314,9 @@ class LeaderState:
         partition_epoch: int,
         now_ms: int,
     ) -> bool:
-        """Take the answer to `proposal`; adopt it only in this reign and forwards (R8).
+        """Take the answer to `proposal`; adopt it only in this reign, and only if it is newer (R8).
 
-        Mostly the image has told it already. Says whether the high watermark moved.
+        Mostly the image has had it before. Return whether the high watermark advanced.
         """
         if proposal is not self.proposal or leader_epoch != self.leader_epoch:
             return False
@@ -337,13 +337,13 @@ class LeaderState:
             self._note_isr()
             return Refusal.REVERTED
         if code in _OUTDATED:
-            # The record is another one; what is pending stays counted until the image tells it.
+            # The record has changed; the pending replicas count until the image has the new one.
             self.awaits_metadata = True
             return Refusal.AWAITS_METADATA
         return Refusal.RETRIED
 
     def take_over(self, before: "LeaderState") -> None:
-        """Go on with what an earlier state of the same leader epoch knew of the same followers."""
+        """Adopt what an earlier state of the same leader epoch knew of the same followers."""
         for replica, progress in before.followers.items():
             if replica in self.followers:
                 self.followers[replica] = progress
@@ -353,8 +353,8 @@ class LeaderState:
         for replica in self.isr_state.isr - isr:
             if replica in self.followers:
                 self.followers[replica].left_isr_ms = now_ms
-                # It may never ask again, as with a disk that failed: what it had when it joined
-                # would hold the high watermark back for the whole of `max_lag_ms`.
+                # It may never fetch again, as with a failed disk: the high watermark would then
+                # wait at its last offset for the whole `max_lag_ms`.
                 self.followers[replica].is_close = False
         self.proposal = None
         self.awaits_metadata = False
@@ -374,7 +374,7 @@ class LeaderState:
         return self._propose(isr | {replica})
 
     def _is_fit(self, replica: int) -> bool:
-        """R10: it has all that is committed and the start of this epoch, and may be counted on."""
+        """R10: it has all committed records and the start of this epoch, and may join."""
         follower = self.followers[replica]
         return (
             replica not in self.isr_state.isr
@@ -389,8 +389,9 @@ class LeaderState:
         for replica in self.replicas:
             if replica in isr:
                 follower = self.followers.get(replica)
-                # Of members the registered epoch: the controller takes an unclean start out of
-                # the ISR itself, and a clean one need not have fetched here yet.
+                # For members it is the registered epoch: the controller itself removes a broker
+                # from the ISR after an unclean start, and after a clean one it may not have fetched
+                # yet.
                 epoch = self.brokers.broker_epoch(replica)
                 if epoch == UNKNOWN_BROKER_EPOCH and follower is not None:
                     epoch = follower.broker_epoch
@@ -404,7 +405,7 @@ class LeaderState:
         return self.proposal
 
     def _note_isr(self) -> None:
-        """Work out who counts; asked at every append and fetch, it must cost nothing there."""
+        """Compute which replicas count, so that appends and fetches need not do it."""
         maximal_isr = self.isr_state.maximal_isr
         self._is_below_minimum = len(self.isr_state.isr) < self.effective_min_insync_replicas
         self._counted = tuple(

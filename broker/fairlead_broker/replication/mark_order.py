@@ -1,4 +1,4 @@
-"""The order of a replica's four marks, which each move of one of them has to keep (I1). Pure."""
+"""The order of a replica's four marks, which each change of a mark has to keep (I1). Pure."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Marks(Protocol):
-    """A replica, as far as its marks go; its text says in an error whose they are."""
+    """A replica with its marks; its text names the partition in an error."""
 
     @property
     def log(self) -> "EpochHistory": ...

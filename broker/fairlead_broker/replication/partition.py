@@ -1,12 +1,12 @@
 """One replica of a partition on this broker: its log, and its state as leader or as follower.
 
-Handlers append and read through it, `Broker.publish` makes it lead or follow, the fetcher of its
-leader feeds it. `LeaderState` decides what a leader does and `FollowerState` what a follower does;
-here their decisions are carried out on the log and the marks. What that takes lies beside it:
-`reign` begins to lead, `follower_log` appends and cuts, `refusals` are the errors, `committable`
-and `mark_order` are the rules of the marks. It does no I/O of its own but
-through its log (`replica_log.ReplicaLog` says what it needs of one) and knows no clients; the
-callbacks it is given tell the broker what somebody must act on.
+Handlers append and read through it, `Broker.publish` makes it lead or follow, and the replica
+fetcher passes the leader's answers to it. `LeaderState` decides what a leader does and
+`FollowerState` what a follower does; this module carries out their decisions on the log and the
+marks. Its parts are in modules beside it: `reign` begins to lead, `follower_log` appends and cuts,
+`refusals` are the errors, `committable` and `mark_order` are the rules of the marks. It does I/O
+only through its log (`replica_log.ReplicaLog` is the interface) and knows no clients. Its callbacks
+tell the broker what to act on.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ if TYPE_CHECKING:
 READ_COMMITTED: Final = 1
 NO_REPLICA: Final = -1
 HASTENED_MS: Final = 600_000
-"""Consumers ask the leader anew after `metadata.max.age.ms`, which is five minutes."""
+"""Consumers ask the leader again after `metadata.max.age.ms`, which is five minutes."""
 
 
 class Partition:
-    """A partition this broker holds a replica of.
+    """A partition of which this broker has a replica.
 
-    `leader_id`, `leader_epoch`, `partition_epoch`, `replicas` and `isr` are the controller's and
-    change in `lead`, `follow` and `proposal_accepted` only. `high_watermark` is moved by
-    `LeaderState` while leading, by `take` while following. At most one of `leader` and `follower`
-    is there. Order, asserted at each set (I1):
-    `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`.
+    `leader_id`, `leader_epoch`, `partition_epoch`, `replicas` and `isr` are the controller's, and
+    change only in `lead`, `follow` and `proposal_accepted`. `LeaderState` advances `high_watermark`
+    while this broker leads, `take` while it follows. At most one of `leader` and `follower` is set.
+    Order, asserted at each change (I1): `log_start_offset <= last_stable_offset <= high_watermark
+    <= log_end_offset`.
     """
 
     __slots__ = (
@@ -117,10 +117,10 @@ class Partition:
         brokers: BrokerEpochs | None = None,
         traffic: TopicTraffic | None = None,
     ) -> None:
-        """`high_watermark` is the checkpoint's hint; it is clamped into the log.
+        """`high_watermark` is that of the checkpoint; it is brought into the log.
 
-        `on_advanced` hears of everything that a parked request may wait for, `on_proposal` of
-        changes of the ISR to ask the controller for, `on_offline` of a disk that fails or is full.
+        `on_advanced` is called for everything that a parked request may wait for, `on_proposal` for
+        changes of the ISR to propose, `on_offline` for a disk that has failed or is full.
         """
         self.topic = topic
         self.index = index
@@ -129,19 +129,19 @@ class Partition:
         self.traffic = TopicTraffic() if traffic is None else traffic
         self.flow = PartitionFlow()
         self.passing_refusal: PassingRefusal | None = None
-        """The last one of a batch here; what its client sends next has a gap before it."""
+        """The last temporary refusal of a batch; its client's next batch has a gap before it."""
         self.leader_id = self.leader_epoch = self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.adding: tuple[int, ...] = ()
         self.has_outsiders = False
-        """Whether a replica is not in sync: only those are ever held back."""
+        """Whether a replica is not in sync: only such replicas are throttled."""
         self.hastens_followers = False
-        """Whether followers are told of a high watermark at once, because consumers read there."""
+        """Whether followers get each high watermark at once, because consumers read there."""
         self._hastened_ms = 0
         self.leader: LeaderState | None = None
         self.follower: FollowerState | None = None
-        self.resumed_epoch = -1  # In which the process before this one led, if it goes on (R34).
+        self.resumed_epoch = -1  # Leader epoch of the process before, if this one goes on (R34).
         self.is_advance_noted = False
         self._arrivals = AwaitedArrivals()
         self._broker_id = broker_id
@@ -158,18 +158,18 @@ class Partition:
 
     @property
     def is_in_sync_follower(self) -> bool:
-        """Whether consumers may read here though another broker leads (KIP-392)."""
+        """Whether consumers may read here although another broker leads (KIP-392)."""
         return self.follower is not None and self._broker_id in self.isr
 
     def awaits(self, offset: int) -> bool:
-        """Tell whether the leader has committed what this follower does not have yet."""
+        """Tell whether the leader has committed records that this follower does not have yet."""
         follower = self.follower
         return follower is not None and (
             self.log.log_end_offset < offset <= follower.leader_high_watermark
         )
 
     def hasten_followers(self, now_ms: int) -> None:
-        """Have followers told of each high watermark at once: a consumer was sent to one."""
+        """Send each high watermark to followers at once, because a consumer was sent to one."""
         self.hastens_followers = True
         self._hastened_ms = now_ms
 
@@ -181,16 +181,16 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive: what read_committed consumers may see.
+        """Exclusive end of what read_committed consumers may see.
 
-        It is the high watermark where no transaction is open, or ended above that. All that
-        read_committed consumers get, wait for, or are told goes by this property. Whoever moves it
-        otherwise than by the high watermark notes an advance, for fetches that wait.
+        It is the high watermark if no transaction is open or has ended above that. Everything that
+        read_committed consumers get, wait for or are told depends on this property. Code that
+        changes it other than by the high watermark has to note an advance, for waiting fetches.
         """
         log = self.log
         if log.producers.first_unstable_offset is None:
             return self.high_watermark
-        # A leader may have deleted what a follower still takes for the beginning of one.
+        # A leader may have deleted what a follower still considers the beginning of a transaction.
         return max(log.producers.last_stable_offset(self.high_watermark), log.log_start_offset)
 
     @property
@@ -199,7 +199,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """What all replicas in service have let go ends here, as far as the leader knows."""
+        """The lowest log start of all replicas in service, as far as the leader knows."""
         leader, log_start_offset = self.leader, self.log.log_start_offset
         return log_start_offset if leader is None else leader.low_watermark(log_start_offset)
 
@@ -213,7 +213,7 @@ class Partition:
         return self.leader is not None and self.leader.is_high_watermark_valid
 
     def lead(self, registration: PartitionRegistration, *, now_ms: int = 0) -> bool:
-        """Lead as the controller says; returns whether that began a new leader epoch.
+        """Lead by the controller's record; return whether that began a new leader epoch.
 
         The epoch's start is written to the epoch cache before any append, so that followers find
         even an epoch that stays without records (R4). `now_ms` is monotonic time, as in `tick`.
@@ -233,7 +233,7 @@ class Partition:
                 min_insync_replicas=registration.effective_min_isr,
                 now_ms=now_ms,
             )
-            # Producers that wait look again also where nothing moved: the ISR may be too small.
+            # Waiting producers check again even if nothing advanced: the ISR may be too small.
             if moved or not leader.has_enough_in_sync_replicas:
                 self._note_advance()
         self._take_over(registration)
@@ -242,9 +242,9 @@ class Partition:
         return is_new_epoch
 
     def follow(self, registration: PartitionRegistration) -> bool:
-        """Stop leading, if this broker did; returns whether it did.
+        """Stop leading, if this broker led; return whether it did.
 
-        Whoever waits on this partition is told, so that parked requests answer
+        Requests that are parked on this partition are checked, so that they answer
         NOT_LEADER_OR_FOLLOWER and never success (R13).
         """
         was_leading = self.leader is not None
@@ -268,7 +268,7 @@ class Partition:
         self._note_advance()
 
     def next_fetch(self) -> FetchPosition | None:
-        """Return what to ask the leader; None while this replica follows nobody or can't append."""
+        """Return what to fetch; None while this replica does not follow or can't append."""
         if self.follower is None or self.log.refusal is not None:
             return None
         if self.log.start_before_cut is not None:
@@ -277,16 +277,16 @@ class Partition:
         return self.follower.next_fetch(self.log)
 
     def _begin_anew(self, offset: int) -> None:
-        """Drop a log that may lack its beginning (I4); who has to lead keeps what there is."""
+        """Drop a log that may lack its beginning (I4); a replica that has to lead keeps it."""
         try:
             self._end_at(restart_at(self.log, offset, self._follower_high_watermark))
         except KafkaError:
             self._maybe_report_offline()
 
     def take(self, reply: FetchedPartition, *, now_ms: int) -> Action | None:
-        """Carry out what the leader's answer asks for; answers what that was.
+        """Carry out what the leader's answer asks for; return that action.
 
-        None: there is nobody to follow any more. `now_ms` is wall time, for the log.
+        None: this replica no longer follows. `now_ms` is wall time, for the log.
         """
         follower, log = self.follower, self.log
         if follower is None or log.refusal is not None:
@@ -307,7 +307,7 @@ class Partition:
             elif isinstance(action, RestartAt):
                 self._end_at(restart_at(log, action.offset, before))
         except KafkaError:
-            # Damaged on the way, or the disk: in either case nothing of it counts.
+            # The records were damaged on the way, or the disk failed: nothing of them counts.
             action = follower.retry()
         self._maybe_report_offline()
         return action
@@ -326,9 +326,9 @@ class Partition:
         *,
         supports_epoch_bump: bool,
     ) -> VerificationGuard | None:
-        """Return the guard to ask a transaction's coordinator under, before its first batch.
+        """Return the guard for asking a transaction's coordinator before its first batch.
 
-        None: a transaction of this producer and epoch is open here, nothing needs to be asked.
+        None: a transaction of this producer and epoch is open here, so there is nothing to ask.
         `supports_epoch_bump`: the client has an epoch for each transaction (KIP-890, version 2).
         KafkaError NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
         """
@@ -348,14 +348,14 @@ class Partition:
         guard: VerificationGuard | None = None,
         is_from_coordinator: bool = False,
     ) -> AppendResult:
-        """Append one batch; raises KafkaError where it is refused.
+        """Append one batch; KafkaError if it is refused.
 
-        A batch that `required_acks` cannot be met for is refused before it is in the log (R13).
-        `has_keys`: the caller has made the batch and gave each record a key, so compacted logs
-        need not look. `guard` is what `begin_verification` gave for this batch, once the
-        transaction's coordinator has agreed; without it a batch that would open a transaction is
-        refused with INVALID_TXN_STATE. `is_from_coordinator`: offsets that a group coordinator
-        writes in a producer's transaction, which have no sequences.
+        A batch whose `required_acks` cannot be met is refused before it is in the log (R13).
+        `has_keys`: the caller made the batch with a key in each record, so compacted logs need not
+        check. `guard` is that of `begin_verification` for this batch, once the transaction's
+        coordinator has agreed. Without it a batch that would open a transaction is refused with
+        INVALID_TXN_STATE. `is_from_coordinator`: offsets that a group coordinator writes in a
+        producer's transaction, which have no sequences.
         """
         leader = self.leader
         if leader is None or (
@@ -380,12 +380,12 @@ class Partition:
         return result
 
     def append_end_marker(self, marker: EndMarker, *, now_ms: int) -> AppendResult:
-        """Append what ends a producer's transaction here; raises KafkaError where it is refused.
+        """Append the marker that ends a producer's transaction here; KafkaError if it is refused.
 
-        Whether it is committed is then asked as for any append with acks=all. A repeated marker is
-        written again, and changes nothing. NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
-        KAFKA_STORAGE_ERROR: to be tried again. INVALID_PRODUCER_EPOCH,
-        TRANSACTION_COORDINATOR_FENCED: somebody newer owns the producer.
+        The caller then waits until it is committed, as after any append with acks=all. A repeated
+        marker is written again and changes nothing. NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        KAFKA_STORAGE_ERROR: the caller has to try again. INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED: a newer producer or coordinator has taken over.
         """
         leader = self.leader
         if leader is None or not leader.has_enough_in_sync_replicas:
@@ -398,19 +398,19 @@ class Partition:
             self._append_failed()
             raise
         leader.record_append(committable_offset(self.log))
-        # Also forgets ended transactions that are committed: nobody else may be asking.
+        # This also forgets ended transactions that are committed, even if no consumer asks.
         check_mark_order(self)
         self._note_advance()
         return result
 
     def _append_failed(self) -> None:
-        # Where the disk has failed, who waits for this log waits in vain; somebody has to look.
+        # If the disk has failed, requests wait for this log in vain and have to be checked.
         self._maybe_report_offline()
         if self.log.is_offline:
             self._note_advance()
 
     def flushed(self) -> None:
-        """Let all who wait look again: the recovery point has moved, or the disk has failed."""
+        """Have parked requests checked: the recovery point has advanced, or the disk has failed."""
         if self.leader is not None:
             self.leader.record_append(committable_offset(self.log))
         self._maybe_report_offline()
@@ -425,9 +425,9 @@ class Partition:
         *,
         log_start_offset: int = UNKNOWN_LOG_START,
     ) -> None:
-        """Take note that a follower has all below `fetch_offset`; KafkaError if it may not ask.
+        """Note that a follower has all below `fetch_offset`; KafkaError if it may not fetch.
 
-        Only after its log was found not to part from ours (R3). `log_start_offset` is its own.
+        Call this only after its log was found not to diverge (R3). `log_start_offset` is its own.
         """
         leader = self.leader
         if leader is None or replica_id not in leader.followers:
@@ -441,7 +441,7 @@ class Partition:
             self._propose(proposal)
 
     def tick(self, now_ms: int, max_lag_ms: int) -> None:
-        """Time has passed: propose what it changes about the ISR (R12)."""
+        """Propose what the passing of time changes about the ISR (R12)."""
         leader = self.leader
         if leader is None:
             return
@@ -455,11 +455,11 @@ class Partition:
             self._propose(proposal)
 
     def brokers_changed(self) -> None:
-        """Look at the ISR anew: a broker registered, was fenced or came back into service."""
+        """Check the ISR again: a broker registered, was fenced or came back into service."""
         leader = self.leader
         if leader is not None:
             start = self.log_start_offset
-            # Who waits for a follower to let records go need not wait for one that is fenced now.
+            # DeleteRecords does not wait for a follower that is fenced now.
             is_behind = any(each.log_start_offset < start for each in leader.followers.values())
             if leader.brokers_changed() or is_behind:
                 self._note_advance()
@@ -495,7 +495,7 @@ class Partition:
         self._propose_joining()
 
     def proposal_refused(self, proposal: IsrProposal, code: ErrorCode) -> Refusal:
-        """Return what becomes of a refused proposal; RETRIED is the caller's to do (R8)."""
+        """Return what becomes of a refused proposal; for RETRIED the caller sends it again (R8)."""
         leader = self.leader
         if leader is None:
             return Refusal.OBSOLETE
@@ -521,11 +521,11 @@ class Partition:
         replica_id: int = NO_REPLICA,
         minimum_one_batch: bool,
     ) -> ReadResult:
-        """Whole batches from the one that holds `offset`; KafkaError(OFFSET_OUT_OF_RANGE) outside.
+        """Return whole batches from the one with `offset`; KafkaError(OFFSET_OUT_OF_RANGE) outside.
 
         Between the reader's end and the end of the log the answer is empty, never out of range:
-        that would make consumers reset their position (R18). Of records that lie elsewhere the
-        answer is empty, too, and whoever waits for this partition looks again when they are here.
+        that would make consumers reset their position (R18). For records that are stored elsewhere
+        the answer is empty, too, and parked requests are checked again when they are here.
         """
         end_offset = self.end_offset_for_reader(
             isolation_level=isolation_level, replica_id=replica_id
@@ -538,9 +538,9 @@ class Partition:
         return result
 
     def delete_records(self, before_offset: int) -> int:
-        """Forget everything below `before_offset` (-1: all that may go); the new log start.
+        """Delete everything below `before_offset` (-1: all that may be deleted); the new log start.
 
-        What belongs to an open transaction stays (I1).
+        Records of an open transaction stay (I1).
         """
         last_stable_offset = self.last_stable_offset
         target = last_stable_offset if before_offset == -1 else before_offset
@@ -555,7 +555,7 @@ class Partition:
         return self.log.log_start_offset
 
     def start_moved(self) -> None:
-        """Tell followers, with their next answer, that the log starts later now."""
+        """Tell followers, with their next answer, that the log now starts later."""
         check_mark_order(self)
         self._note_advance()
 

@@ -1,8 +1,8 @@
-"""Which replica a consumer should read from, if it says in which rack it is (KIP-392). Pure.
+"""Which replica a consumer should read from, if it names its rack (KIP-392). Pure.
 
-Kafka's `RackAwareReplicaSelector`: the leader if it is in that rack, else the follower there that
-has most, else the leader. Only followers count that are in sync, in service, and have what the
-consumer asks for, as far as the leader knows.
+Kafka's `RackAwareReplicaSelector`: the leader if it is in that rack, else the follower there with
+the highest end offset, else the leader. Only followers count that are in sync, are in service, and
+have the records that the consumer asks for, as far as the leader knows.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 
 class Follower(NamedTuple):
-    """An in-sync follower that can be reached by the listener of the consumer."""
+    """An in-sync follower that has the consumer's listener."""
 
     broker_id: int
     rack: str | None
     end_offset: int
-    """What it has, as the leader knows from its last fetch."""
+    """Its log end, as the leader knows from its last fetch."""
 
 
 def preferred_follower(

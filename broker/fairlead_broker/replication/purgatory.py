@@ -1,9 +1,9 @@
 """Where requests wait for partitions to advance: parked produces and fetches.
 
-Pure: it knows operations, keys and deadlines. A key is `(topic, partition index)`. Three things
-end a wait: `check` after a partition moved (the broker calls it once per turn of the loop with all
-keys that moved), `expire` when time has passed, `cancel` when the client is gone. Each operation
-leaves exactly once.
+Pure: it knows operations, keys and deadlines. A key is `(topic, partition index)`. Three things end
+a wait: `check` after a partition has advanced (the broker calls it once a turn of the loop with all
+such keys), `expire` at the deadline, and `cancel` when the client is gone. Each operation leaves
+exactly once.
 
     operation.try_complete()   answers if its condition holds now, and says whether it did
     operation.on_expire()      answers with what there is
@@ -25,18 +25,18 @@ PARKED_FAULT: Final = "a request of it that waited has failed"
 
 
 class Operation(Protocol):
-    """What can be parked. Its methods are called by the purgatory only."""
+    """What can be parked. Only the purgatory calls its methods."""
 
     def try_complete(self) -> bool: ...
     def on_expire(self) -> None: ...
     def on_fault(self) -> None:
-        """End without an answer: one of the others has raised what it never should."""
+        """End without an answer, because one of the other methods has raised an exception."""
 
 
 class ParkedOperation:
     """A parked operation; `cancel` forgets it without an answer.
 
-    `moved` are the keys that it was asked to complete for, for an operation that wants to know, and
+    `moved` are the keys for which it was checked, if the operation asks for them; the operation
     empties it.
     """
 
@@ -63,16 +63,16 @@ class ParkedOperation:
 class Purgatory:
     """Parked operations by key and by deadline.
 
-    Bounded by `operations_max` and by `keys_max` over all operations: beyond either `park` refuses
-    and the caller answers at once. Deadlines are in whatever clock the caller uses throughout.
-    `on_earlier_deadline` is told when the next deadline has come closer, so that a shell can set
-    one timer for all. `on_fault` is told of an operation that raised what it never should, and is
-    out by then: others wait beside it, and somebody else's request is at work. Without it, the
-    exception goes on.
+    `operations_max` limits the operations and `keys_max` their keys: beyond either `park` refuses,
+    and the caller answers at once. Deadlines are times of any one clock of the caller.
+    `on_earlier_deadline` is called when the next deadline is earlier than before, so that a shell
+    can set one timer for all. `on_fault` is called with an operation that raised an exception and
+    was taken out: the others and the request that caused the check go on. Without `on_fault` the
+    exception is raised.
     """
 
     def __init__(self, *, operations_max: int, keys_max: int, tells_moves: bool = False) -> None:
-        """`tells_moves`: some operations have a set for the keys that moved."""
+        """`tells_moves`: some operations have a set for the keys that advanced."""
         self.tells_moves = tells_moves
         self.on_earlier_deadline: Callable[[int], None] | None = None
         self.on_fault: Callable[[Operation], None] | None = None
@@ -118,11 +118,11 @@ class Purgatory:
         return parked
 
     def check_all(self) -> int:
-        """Let everything try to complete, once each; how many did."""
+        """Let every operation try to complete, once each; return how many did."""
         return self.check(list(self._watchers))
 
     def check(self, keys: Iterable[PurgatoryKey]) -> int:
-        """Let everything that waits for `keys` try to complete, once each; how many did."""
+        """Let each operation that waits for `keys` try to complete once; return how many did."""
         concerned: dict[ParkedOperation, None] = {}
         for key in keys:
             watching = self._watchers.get(key)
@@ -146,13 +146,13 @@ class Purgatory:
         return completed
 
     def expire(self, now_ms: int) -> int:
-        """End every wait whose deadline has come; how many there were."""
+        """End every wait whose deadline has come; return how many there were."""
         expired = 0
         deadlines = self._deadlines
         while deadlines and (deadlines[0][0] <= now_ms or not deadlines[0][2].is_parked):
             parked = heapq.heappop(deadlines)[2]
             if parked.is_parked:
-                # Out first: answering may park the connection's next request here.
+                # Remove it first: the answer may park the connection's next request here.
                 self.forget(parked)
                 try:
                     parked.operation.on_expire()
@@ -162,7 +162,7 @@ class Purgatory:
         return expired
 
     def _give_up(self, parked: ParkedOperation) -> None:
-        """Hand on what an operation raised, or raise it: called while that is handled."""
+        """Report the exception of an operation, or raise it: called while it is handled."""
         self.forget(parked)
         if self.on_fault is None:
             raise  # noqa: PLE0704
@@ -176,7 +176,7 @@ class Purgatory:
         return deadlines[0][0] if deadlines else None
 
     def forget(self, parked: ParkedOperation) -> None:
-        """Take an operation out, if it is still in, without telling it."""
+        """Remove an operation, if it is still there, without a call to it."""
         if not parked.is_parked:
             return
         parked.is_parked = False
@@ -188,8 +188,8 @@ class Purgatory:
         self._size -= 1
         self._keys_count -= len(parked.keys)
         if len(self._deadlines) > 2 * self._size + _STALE_ENTRIES_MIN:
-            # Most fetches complete long before their deadline: their entries must not pile up.
-            # In place: `expire` may be walking it.
+            # Most fetches complete long before their deadline: their entries must not pile up. In
+            # place, because `expire` may iterate over it.
             self._deadlines[:] = [entry for entry in self._deadlines if entry[2].is_parked]
             heapq.heapify(self._deadlines)
 

@@ -1,6 +1,6 @@
-"""The errors that a replica answers with, and what each tells whoever asked. Pure.
+"""The errors that a replica answers with, and their messages. Pure.
 
-`replica` is the partition, as it is to be named.
+`replica` is the partition, as the message names it.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PassingRefusal(NamedTuple):
-    """A batch of a client was refused for something that passes."""
+    """A batch of a client was refused for a temporary reason."""
 
     code: ErrorCode
     at_ms: int
@@ -36,14 +36,14 @@ def append_refusal(replica: object, leader: "LeaderState | None", isr_size: int)
 
 
 def not_followed_by(replica: object, replica_id: int) -> KafkaError:
-    """Refuse a fetch of a broker that has no replica here, or that asks who does not lead."""
+    """Refuse a fetch of a broker without a replica, or a fetch from a broker that does not lead."""
     return KafkaError(
         ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica_id} does not follow {replica} here"
     )
 
 
 def fetch_of_earlier_start(replica: object, replica_id: int, broker_epoch: int) -> KafkaError:
-    """Refuse a fetch from before its broker was started again (R11)."""
+    """Refuse a fetch that is older than the latest start of its broker (R11)."""
     return KafkaError(
         ErrorCode.STALE_BROKER_EPOCH,
         f"broker {replica_id} fetches {replica} with the epoch {broker_epoch} of an earlier start",
@@ -53,7 +53,7 @@ def fetch_of_earlier_start(replica: object, replica_id: int, broker_epoch: int) 
 def beyond_last_stable_offset(
     replica: object, offset: int, last_stable_offset: int, high_watermark: int
 ) -> KafkaError:
-    """Refuse to delete records that are not decided yet."""
+    """Refuse to delete records of transactions that have not ended yet."""
     return KafkaError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"offset {offset} is beyond the last stable offset {last_stable_offset}"

@@ -25,10 +25,10 @@ def begin_reign(
     brokers: BrokerEpochs,
     now_ms: int,
 ) -> LeaderState:
-    """Return the state of a leader that `registration` names, whose log is in its epoch.
+    """Return the state of the leader in `registration`, whose log has entered its epoch.
 
-    `before` is the state of the same leader epoch, if there is one. `resumed_epoch` is that in
-    which the process before this one led, if this one goes on there (R34).
+    `before` is the state of the same leader epoch, if there is one. `resumed_epoch` is the epoch in
+    which the process before this one led, if this one goes on in it (R34).
     """
     leader = LeaderState(
         broker_id=broker_id,
@@ -44,7 +44,7 @@ def begin_reign(
         began_ms=now_ms,
     )
     if before is not None:
-        # Other replicas in the same epoch: those that stay need not say again what they have.
+        # Other replicas in the same epoch: the leader keeps what it knows of those that stay.
         leader.take_over(before)
     leader.maybe_advance_high_watermark()
     return leader

@@ -39,7 +39,7 @@ class EpochHistory(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> "EpochEndOffset":
-        """(largest epoch not above `epoch`, where it ends); both -1 if that can't be told."""
+        """(largest epoch not above `epoch`, where it ends); both -1 if that is unknown."""
         ...
 
 
@@ -57,12 +57,12 @@ class ReplicaLog(EpochHistory, Protocol):
     def unflushed_messages(self) -> int: ...
     @property
     def is_offline(self) -> bool:
-        """The disk failed this log: it takes nothing any more."""
+        """The log's disk has failed: it takes no more records."""
         ...
 
     @property
     def lacks_room(self) -> bool:
-        """The disk is full: the log can be read, and takes nothing until there is room."""
+        """The disk is full: the log can be read, and takes no records until there is room."""
         ...
 
     @property
@@ -96,30 +96,30 @@ class ReplicaLog(EpochHistory, Protocol):
     def append_end_marker(
         self, marker: "EndMarker", *, leader_epoch: int, now_ms: int
     ) -> "AppendResult":
-        """Append what ends a producer's transaction."""
+        """Append the marker that ends a producer's transaction."""
         ...
 
     def recall_unreplicated(self, high_watermark: int) -> None:
-        """Find transactions whose end the last process may have seen uncommitted."""
+        """Find transactions whose end may not have been committed when the last process ended."""
         ...
 
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int
     ) -> "list[AbortedTransaction]":
-        """Return what was aborted and may have records in a range of offsets."""
+        """Return aborted transactions that may have records in a range of offsets."""
         ...
 
     def append_as_follower(
         self, batches: memoryview, *, now_ms: int, leader_epoch: int | None = None
     ) -> None:
-        """Append whole batches as the leader sent them; the first starts at our end.
+        """Append whole batches as the leader sent them; the first one starts at this log's end.
 
-        A batch of an epoch above `leader_epoch` is not appended, nor what follows it.
+        A batch of an epoch above `leader_epoch` is not appended, nor are those after it.
         """
         ...
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
-        """Enter the epoch that this replica leads from its log end on (R4)."""
+        """Record the epoch in which this replica leads from its log end on (R4)."""
         ...
 
     def read(
@@ -129,7 +129,7 @@ class ReplicaLog(EpochHistory, Protocol):
         ...
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on, epochs too; an offset that epochs gave (R1)."""
+        """Drop everything from `offset` on, epochs included; the offset comes from epochs (R1)."""
         ...
 
     def restart_at(self, offset: int) -> None:

@@ -1,14 +1,14 @@
-"""A rate in bytes a second, held to within a tenth of a second. Pure."""
+"""A rate in bytes a second, kept to within a tenth of a second. Pure."""
 
 from typing import Final
 
 BURST_MS: Final = 100
-"""What was left unused for longer is lost. Kafka measures over eleven seconds and may send all of
-them at once; here others wait for the same loop."""
+"""Bytes that are not used for longer are lost. Kafka measures over eleven seconds and may send all
+of their bytes at once; here other work waits for the same event loop."""
 
 
 class TokenBucket:
-    """Bytes may go while there are any; what goes beyond them is made up for before the next."""
+    """Bytes may be sent while the bucket has any; what exceeds them delays the next bytes."""
 
     __slots__ = ("_bytes", "_filled_ms", "rate")
 
@@ -19,7 +19,7 @@ class TokenBucket:
         self._filled_ms = -1
 
     def delay_ms(self, now_ms: int) -> int:
-        """Return how long until bytes may go; 0 if they may now."""
+        """Return how long bytes have to wait; 0 if they may be sent now."""
         if self._filled_ms < 0:
             self._filled_ms = now_ms
         gained = (now_ms - self._filled_ms) * self.rate / 1000
@@ -30,5 +30,5 @@ class TokenBucket:
         return int(-self._bytes * 1000 / self.rate) + 1
 
     def take(self, size: int) -> None:
-        """Count bytes that go."""
+        """Count bytes that are sent."""
         self._bytes -= size

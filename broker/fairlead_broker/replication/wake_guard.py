@@ -1,18 +1,19 @@
-"""A leader that was stopped and woke: does it still lead?
+"""Whether a leader whose process stood still is still the leader.
 
-A process that SIGSTOP, a frozen VM or a starved host held up until its session was over may have
-been replaced without knowing. What it acknowledges with acks=all is safe by construction: the
-in-sync replicas follow somebody else now. With acks=0 or 1 it would acknowledge into a log that is
-about to be truncated. So after such a gap these wait until the controller has answered a question
-that was asked after waking, by when all that it decided meanwhile has arrived, or for a bounded
-time: a controller that is away must not stop the brokers. What coordinators are asked waits as
-long: they would answer out of memory that may be older than what their successors have written.
+SIGSTOP, a frozen VM or a starved host may stop a process until its session is over. It may then
+have been replaced without knowing it. Acknowledgements with acks=all stay safe: the in-sync
+replicas follow another leader now. With acks=0 or 1 the process would acknowledge records in a log
+that is about to be truncated. So after such a gap these requests wait until the controller has
+answered a question that was asked after the gap. By then all its decisions of the meantime have
+arrived. The wait is bounded, because a controller that is not reachable must not stop the brokers.
+Requests to coordinators wait as long: their state in memory may be older than what their successors
+have written.
 
-Coordinators also count time by when they could hear their clients. So `awake_ms` stands still from
-the last time that the process was seen running until a moment after the guard has opened, in which
-it reads what has come meanwhile: nobody is silent towards a process that does not listen.
+Coordinators also measure how long their clients are silent. So `awake_ms` stands still from the
+last time that the process was seen running until a moment after the guard has opened. In that
+moment the process reads what has arrived meanwhile.
 
-Pure: whoever has the time hands it in, most often with every produce request and from a timer.
+Pure: callers pass the time, mostly with every produce request and from a timer.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from __future__ import annotations
 from typing import Final
 
 PATIENCE_MS: Final = 1_000
-"""How long acknowledgements wait for a controller that may not be there."""
+"""How long acknowledgements wait for a controller that may not be reachable."""
 READING_MS: Final = 1_000
-"""What a process is given to read what came while it stood still."""
+"""How long a process may take to read what arrived while it stood still."""
 
 
 class WakeGuard:
     """Closed from the moment that a gap is noticed until `confirmed` or `PATIENCE_MS` later.
 
-    Two clocks are watched, because a suspended host stops the monotonic one. `question` numbers
-    the gaps: an answer to an older question confirms nothing. A gap counts from the last time that
-    the process was seen running, so `gap_max_ms` is the session's time-out less one heartbeat
-    interval: the controller may have heard nothing for that long when the process was stopped.
+    Two clocks are watched, because a suspended host stops the monotonic one. `question` numbers the
+    gaps: an answer to an older question confirms nothing. A gap is measured from the last time that
+    the process was seen running. At that time the controller may have heard nothing for one
+    heartbeat interval, so `gap_max_ms` is the session time-out less that interval.
     """
 
     def __init__(self, *, gap_max_ms: int, monotonic_ms: int, wall_ms: int) -> None:
@@ -41,7 +42,7 @@ class WakeGuard:
         self._wall_ms = wall_ms
         self._closed_until_ms: int | None = None
         self._stood_at_ms = 0
-        """What `awake_ms` has shown at least since the last gap."""
+        """Least value of `awake_ms` since the last gap."""
         self._lost_ms = 0
 
     def note_time(self, *, monotonic_ms: int, wall_ms: int) -> bool:
@@ -56,11 +57,11 @@ class WakeGuard:
         return True
 
     def close(self, monotonic_ms: int) -> None:
-        """Make all of it wait, as after a gap: nobody has said that this process leads."""
+        """Close as after a gap: no controller has confirmed that this process leads."""
         self._close(monotonic_ms, monotonic_ms)
 
     def is_closed(self, monotonic_ms: int) -> bool:
-        """Return True while acks=0, acks=1 and what coordinators are asked must wait."""
+        """Return True while acks=0, acks=1 and requests to coordinators have to wait."""
         closed_until_ms = self._closed_until_ms
         if closed_until_ms is None:
             return False
@@ -77,7 +78,7 @@ class WakeGuard:
         return True
 
     def awake_ms(self, monotonic_ms: int) -> int:
-        """Return the monotonic time without what passed while nobody was heard."""
+        """Return the monotonic time without the times in which no client could be heard."""
         if self._closed_until_ms is not None:
             return self._stood_at_ms
         return max(self._stood_at_ms, monotonic_ms - self._lost_ms)
