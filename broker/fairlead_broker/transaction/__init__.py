@@ -1,1 +1,1 @@
-"""Transactions: the coordinator of transactional ids, and what it asks other brokers for."""
+"""Transactions: the coordinator of transactional ids, and its requests to other brokers."""

@@ -1,4 +1,4 @@
-"""A transactional id as its coordinator holds it: the state machine, and what the shell keeps."""
+"""A transactional id of a coordinator: its state machine, and what the shell keeps beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatedTransaction:
-    """`scheduled_ms` is the deadline that the coordinator's timer knows of, None for none.
+    """`scheduled_ms` is the deadline that the coordinator's timer has for it, or None.
 
     `counted_bytes` is what the id took when that was counted last.
     `is_gone` once the id is forgotten or coordinated elsewhere: nothing is written for it then.
@@ -32,7 +32,7 @@ class CoordinatedTransaction:
         self.waiting: WaitingRequests | None = None
 
     def next_deadline_ms(self) -> int | None:
-        """Return when it has something to do at the earliest."""
+        """Return its next deadline."""
         deadline_ms = self.machine.next_deadline_ms()
         if self.waiting:
             waiting_ms = self.waiting.next_deadline_ms
@@ -40,7 +40,7 @@ class CoordinatedTransaction:
         return deadline_ms
 
     def wait(self, request: WaitingRequest) -> bool:
-        """Have a request wait behind the others; False if enough do."""
+        """Queue a request; return False if the queue is full."""
         if self.waiting is None:
             self.waiting = WaitingRequests()
         return self.waiting.add(request)

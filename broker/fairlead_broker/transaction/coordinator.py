@@ -1,7 +1,7 @@
 """The transactional ids that this broker coordinates: the shell around their state machines.
 
-Handlers ask for an id and tell it something; what that has as effects is appended to the partition
-of the id, sent as markers, and answered from here.
+Handlers look up an id and call it. This module carries out the effects: it appends to the partition
+of the id, has markers written, and answers.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TransactionCoordinator:
         return ShardTransactions(shard, self)
 
     def find(self, transactional_id: str) -> CoordinatedTransaction | None:
-        """Return an id; None if nobody uses it. KafkaError where this broker cannot tell."""
+        """Return an id; None if it is not in use. KafkaError if this broker cannot tell."""
         if not 0 < len(transactional_id.encode()) <= TRANSACTIONAL_ID_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -127,11 +127,11 @@ class TransactionCoordinator:
         may_wait: bool,
         answer: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
-        """Add partitions to a transaction, or tell which are in it.
+        """Add partitions to a transaction, or tell which of them are in it.
 
-        `answer` is called once, now or later, with a code for each partition. Adding succeeds for
-        all or for none. `transaction_version` is that of the client, 0 for one that asks by itself.
-        `may_wait` is false where others would have to wait for the answer, too.
+        `answer` is called once, now or later, with a code for each partition. Partitions are added
+        all or none. `transaction_version` is that of the client, 0 for a client that asks by
+        itself. `may_wait` is false if other requests would have to wait for the answer, too.
         """
         try:
             transaction = self._known(transactional_id)
@@ -177,7 +177,7 @@ class TransactionCoordinator:
         is_commit: bool,
         transaction_version: int,
     ) -> None:
-        """Commit or abort; the waiter hears when that is decided. KafkaError if it can't be."""
+        """Commit or abort; answer the waiter once that is decided. KafkaError if it can't be."""
         transaction = self._known(transactional_id)
         self._ensure_producer_id(transaction)
         effects = transaction.machine.end(
@@ -193,10 +193,10 @@ class TransactionCoordinator:
     def partitions_ended(
         self, ending: EndingTransaction, partitions: Collection[TopicPartition]
     ) -> None:
-        """Hear that these have their marker, or are of topics that are gone.
+        """Note that these partitions have their marker, or that their topics are deleted.
 
-        `ending` is the object that was given to `MarkerWriting.begin`: an earlier one, which may
-        have the same marker, is told apart by that.
+        `ending` is the object that was passed to `MarkerWriting.begin`. An earlier ending may have
+        the same marker; it is another object.
         """
         transaction = self._ending_transaction(ending)
         if transaction is not None:
@@ -206,9 +206,9 @@ class TransactionCoordinator:
             self.carry_out(transaction, effects)
 
     def ending_fenced(self, ending: EndingTransaction) -> None:
-        """Give an ending up, because a newer coordinator owns the transaction.
+        """Give an ending up, because a newer coordinator has the transaction.
 
-        The id stays as it is until that is read from the log, by this broker or another one.
+        The id stays as it is until this broker or another one reads the newer state from the log.
         """
         logger.warning(
             "the end of a transaction of %a is given up: there is a coordinator above epoch %d",
@@ -217,14 +217,14 @@ class TransactionCoordinator:
         )
 
     def _ending_transaction(self, ending: EndingTransaction) -> CoordinatedTransaction | None:
-        """Return whose ending it is, also while its shard is loading; None if it is given up."""
+        """Return the id of an ending, also while its shard is loading; None if it was given up."""
         shard = self.runtime.shards.get(ending.shard_index)
         if shard is None or shard.leader_epoch != ending.marker.coordinator_epoch:
             return None
         return shard.machine.by_id.get(ending.transactional_id)
 
     def abort_if_timed_out(self, transaction: CoordinatedTransaction) -> None:
-        """End the transaction of an id if its client has let its time pass."""
+        """End the transaction of an id if it has timed out."""
         self._ensure_producer_id(transaction)
         effects = transaction.machine.maybe_abort_timed_out(now_ms=self.clock.now_ms())
         if effects.transition is not None:
@@ -235,14 +235,14 @@ class TransactionCoordinator:
         self.carry_out(transaction, effects)
 
     def expire(self, transaction: CoordinatedTransaction, *, expiration_ms: int) -> None:
-        """Forget an id if nobody has used it for so long."""
+        """Forget an id that has not been in use for so long."""
         effects = transaction.machine.maybe_expire(
             now_ms=self.clock.now_ms(), expiration_ms=expiration_ms
         )
         self.carry_out(transaction, effects)
 
     def carry_out(self, transaction: CoordinatedTransaction, effects: Effects) -> None:
-        """Append, have markers written, and answer, as an id wants it."""
+        """Carry out the effects of an id: append, have markers written, and answer."""
         transition = effects.transition
         if not transaction.is_gone:
             self.memory.count(transaction)
@@ -261,7 +261,7 @@ class TransactionCoordinator:
     def _ask_or_wait(
         self, transaction: CoordinatedTransaction, ask: Callable[[], Effects], waiter: Waiter
     ) -> None:
-        """Ask an id, and once more when it is not busy any longer, if that is soon."""
+        """Call an id, and once more when it is no longer busy, if that is soon."""
         effects = ask()
         if transaction.machine.is_busy and effects.is_concurrent:
             deadline_ms = self.clock.monotonic_ms() + TRANSACTION_REQUEST_WAIT_MS
@@ -271,7 +271,7 @@ class TransactionCoordinator:
         self.carry_out(transaction, effects)
 
     def _ask_again(self, transaction: CoordinatedTransaction) -> None:
-        """Go on with what waits, in order, until the id is busy again, or forgotten."""
+        """Go on with waiting requests in order, until the id is busy again or forgotten."""
         waiting, transaction.waiting = transaction.waiting, None
         while waiting and not transaction.machine.is_busy and not transaction.is_gone:
             self.carry_out(transaction, waiting.take().ask())
@@ -282,7 +282,7 @@ class TransactionCoordinator:
             self.runtime.schedule(transaction)
 
     def on_shard_unloaded(self, shard_index: int) -> None:
-        """Stop what is under way for a partition: who leads it now begins again."""
+        """Stop everything under way for a partition: its new leader begins again."""
         self._broker.marker_writing.forget_shard(shard_index)
 
     def _known(self, transactional_id: str) -> CoordinatedTransaction:
@@ -316,7 +316,7 @@ class TransactionCoordinator:
         transaction.shard.machine.remove(transactional_id)
 
     def _ensure_producer_id(self, transaction: CoordinatedTransaction) -> None:
-        """Have another producer id at hand where one may be needed, or have some asked for."""
+        """Ensure that a spare producer id is there if one may be needed, or request some."""
         machine = transaction.machine
         if machine.needs_producer_id:
             machine.spare_producer_id = self._broker.producer_ids.take()
@@ -344,7 +344,7 @@ class TransactionCoordinator:
     def _settle(
         self, transaction: CoordinatedTransaction, transition: Transition, code: ErrorCode
     ) -> None:
-        """Tell an id how a transition has ended, and do what follows."""
+        """Tell an id how a transition has ended, and carry out what follows."""
         if code is ErrorCode.UNKNOWN_SERVER_ERROR and not transition.violation:
             logger.warning(
                 "the record of transactional id %a does not fit into %s: raise max.message.bytes",

@@ -1,4 +1,4 @@
-"""A transaction that is decided and must now be ended in each of its partitions."""
+"""A decided transaction, which now has to be ended in each of its partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TopicPartition = tuple[str, int]
 
 
 class EndingTransaction(NamedTuple):
-    """What a durable PrepareCommit or PrepareAbort asks for; sent again whole after a load.
+    """The markers for a durable PrepareCommit or PrepareAbort; all are sent again after a load.
 
     `shard_index` is the partition of `__transaction_state`; the marker's coordinator epoch is that
     partition's leader epoch.
@@ -26,22 +26,22 @@ class EndingTransaction(NamedTuple):
 
 
 class EndingProgress(Protocol):
-    """Who decided it, and waits: the transaction coordinator."""
+    """The transaction coordinator, which has decided and waits for the end."""
 
     def partitions_ended(
         self, ending: EndingTransaction, partitions: Collection[TopicPartition]
     ) -> None:
-        """Hear that these have their marker, or are of topics that are gone.
+        """Note that these partitions have their marker, or that their topics are deleted.
 
-        May be called for an ending that the coordinator gave up meanwhile, and more than once.
+        It may be called more than once, and for an ending that the coordinator has given up.
         """
 
     def ending_fenced(self, ending: EndingTransaction) -> None:
-        """Hear that a newer coordinator owns the transaction; it is given up here."""
+        """Give the ending up, because a newer coordinator has the transaction."""
 
 
 class MarkerWriting(Protocol):
-    """Who has the markers written, here and on other brokers, again and again until they are."""
+    """Has the markers written, here and on other brokers, and retries until they are."""
 
     def begin(self, ending: EndingTransaction) -> None:
         """Have a marker written to each partition."""

@@ -1,9 +1,9 @@
 """Writes markers to partitions that this broker leads, and tells when they are committed.
 
-For WriteTxnMarkers of other brokers and of tools, and for the coordinator of this very broker. As
-with a produce with acks=all, what is not committed at once waits in the purgatory: for a short time
-only, because all that came in one request are answered together. Whoever sent a marker that was not
-committed in time sends it again, and a repeated marker does no harm (KIP-890).
+It serves WriteTxnMarkers of other brokers and of tools, and this broker's own coordinator. As after
+a produce with acks=all, markers that are not committed at once wait in the purgatory, but only for
+a short time, because all markers of a request are answered together. The sender of a marker that
+was not committed in time sends it again, and a repeated marker does no harm (KIP-890).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COMMIT_WAIT_MS: Final = 250
 
 Codes = list[dict["TopicPartition", ErrorCode]]
-"""In the order of the markers: what became of each in its partitions."""
+"""In the order of the markers: the result of each in its partitions."""
 
 
 class LeadingBroker(Protocol):
@@ -54,8 +54,8 @@ def append_markers(
 ) -> ParkedOperation | None:
     """Write markers, each to its partitions; `done` is called once, in this call or later.
 
-    With a partition comes the leader epoch that is meant, or LATEST_KNOWN_EPOCH for any.
-    What is returned is there while that is not so, and can be cancelled.
+    Each partition has the leader epoch for which the marker is meant, or LATEST_KNOWN_EPOCH. The
+    returned operation exists until `done` is called, and can be cancelled.
     """
     appends = MarkerAppends(broker, done)
     for marker, partitions in markers:
@@ -85,8 +85,8 @@ class MarkerAppends:
     def append(self, marker: EndMarker, partitions: Mapping[TopicPartition, int]) -> None:
         """Write a marker to each of its partitions.
 
-        One that was meant for an earlier reign of this broker may be about a transaction that has
-        its end from another leader since: the next of its producer may have the same epoch (T8).
+        A marker for an earlier reign of this broker may be about a transaction that another leader
+        has ended since: the producer's next transaction may have the same epoch (T8).
         """
         codes: dict[TopicPartition, ErrorCode] = {}
         number = len(self._codes)
@@ -109,7 +109,7 @@ class MarkerAppends:
             )
 
     def park(self) -> ParkedOperation | None:
-        """Answer if all is known; else wait for that."""
+        """Answer if all results are known; otherwise wait for them."""
         if self.try_complete():
             return None
         broker = self._broker
@@ -136,7 +136,7 @@ class MarkerAppends:
         self._complete()
 
     def on_fault(self) -> None:
-        """Have the coordinator ask again for what is not known to be written."""
+        """Have the coordinator send again the markers that are not known to be written."""
         for each in self._uncommitted:
             each.codes[_key(each)] = ErrorCode.UNKNOWN_SERVER_ERROR
         for number, key in self._unanswered:
@@ -144,7 +144,7 @@ class MarkerAppends:
         self._complete()
 
     def _append_to_groups(self, marker: EndMarker, number: int, key: TopicPartition) -> None:
-        """Have the group coordinator write it, in order with what the groups there write."""
+        """Have the group coordinator write it, in order with the records of groups."""
 
         def settle(code: ErrorCode) -> None:
             self._unanswered.discard((number, key))

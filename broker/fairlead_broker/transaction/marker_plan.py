@@ -1,10 +1,10 @@
-"""Which markers go to which broker, and when: until each partition of each transaction has its own.
+"""Which markers are sent to which broker, and when, until each partition has its markers.
 
 Pure. Kafka's `TransactionMarkerChannelManager` with its queues, as one plan: facts come in (a
 transaction is decided, the image has changed, a broker has answered or has not, time), batches and
 outcomes go out. The shell around it is `tasks/marker_writer`.
 
-A partition's markers wait together, because whatever holds one up holds all of them up:
+A partition's markers wait together, because anything that delays one delays all of them:
 
     ready       its leader gets them with its next batch; one batch a broker is under way
     put off     the leader has answered with an error, and is asked again after a delay
@@ -37,21 +37,22 @@ RETRY_DELAY_MAX_MS: Final = 1_000
 _DONE: Final = frozenset(
     {
         ErrorCode.NONE,
-        # A log that cannot hold a marker holds no transaction that would need one.
+        # A log that cannot have markers has no transaction that needs one.
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         ErrorCode.UNSUPPORTED_VERSION,
-        # The producer goes on in a newer epoch there. A coordinator that is deposed cannot complete
-        # what it believes to be ended. One that reigns has lost decisions with the disks of
-        # `__transaction_state`; if it gave the end up, as Kafka's does, the id would hang for ever.
+        # The producer goes on in a newer epoch there. A coordinator that was replaced cannot
+        # complete the transaction that it believes to be ended. The present coordinator has lost
+        # decisions with the disks of `__transaction_state`; if it gave the end up, as Kafka's does,
+        # the id would hang for ever.
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
 _FENCED: Final = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""A newer coordinator owns the transaction. Whatever else a leader answers is tried again."""
+"""A newer coordinator has the transaction. After any other error the marker is sent again."""
 
 
 class Outcome(NamedTuple):
-    """News for whoever decided a transaction: partitions that are ended, or that it is deposed."""
+    """News for the coordinator of a transaction: ended partitions, or that it was replaced."""
 
     transaction: EndingTransaction
     partitions: tuple[TopicPartition, ...]
@@ -59,7 +60,7 @@ class Outcome(NamedTuple):
 
 
 class _Ending:
-    """A transaction and its partitions without a marker; `is_over` once nobody waits for it."""
+    """A transaction and its partitions without a marker; `is_over` once nothing waits for it."""
 
     __slots__ = ("is_over", "remaining", "transaction")
 
@@ -72,8 +73,8 @@ class _Ending:
 class _Partition:
     """A partition that needs markers: `waiting` are unsent ones, `sent` counts those under way.
 
-    `topic_id` is the topic's as long as any of them waits: a topic that is made anew under the
-    name is another one, and has nothing of these transactions.
+    `topic_id` is the topic's id while any of them waits: a new topic of the same name is another
+    topic, which has no part in these transactions.
     """
 
     __slots__ = (
@@ -101,7 +102,7 @@ class _Partition:
 
 
 class _Destination:
-    """A broker that leads some of them."""
+    """A broker that leads some of the partitions."""
 
     __slots__ = ("batch", "broker_id", "due_ms", "failures", "ready")
 
@@ -114,7 +115,7 @@ class _Destination:
 
 
 class MarkerBatch:
-    """What one request to a broker says: markers, each with its partitions."""
+    """The content of one request to a broker: markers, each with its partitions."""
 
     __slots__ = ("broker_id", "sent")
 
@@ -134,14 +135,14 @@ class MarkerBatch:
 
 
 Answers: TypeAlias = "Mapping[int, Mapping[TopicPartition, ErrorCode]]"
-"""By producer id and partition, what a broker said to a batch."""
+"""A broker's answer to a batch, by producer id and partition."""
 
 
 class MarkerPlan:
     """All markers that are not yet known to be written. Times are monotonic milliseconds.
 
-    What it holds is bounded by the transactional ids of the shards that are coordinated here: each
-    has one ending at most.
+    The transactional ids of the shards that are coordinated here limit its size: each has at most
+    one ending.
     """
 
     def __init__(self, image: ClusterImage, *, markers_per_batch: int) -> None:
@@ -161,14 +162,14 @@ class MarkerPlan:
 
     @property
     def leaderless_count(self) -> int:
-        """Markers for partitions that nobody leads."""
+        """Markers for partitions without a leader."""
         return sum(len(partition.waiting) for partition in self._leaderless)
 
     def begin(self, transaction: EndingTransaction, now_ms: int) -> None:
         """Have a marker written to each partition of a transaction.
 
-        One of the same transactional id that is there already is given up: its coordinator has
-        read its log anew.
+        An ending of the same transactional id that is there already is given up: its coordinator
+        has loaded its log again.
         """
         shard_index, transactional_id = transaction.shard_index, transaction.transactional_id
         before = self._shards.get(shard_index, {}).get(transactional_id)
@@ -177,7 +178,7 @@ class MarkerPlan:
         ending = _Ending(transaction)
         self._shards.setdefault(shard_index, {})[transactional_id] = ending
         gone = []
-        # In order: what is sent for equal transactions is equal, whatever the order of hashes.
+        # Sorted, so that equal transactions send equal requests, whatever the order of hashes is.
         for key in sorted(transaction.partitions):
             partition = self._ensure(key)
             if partition is None:
@@ -188,12 +189,12 @@ class MarkerPlan:
         self._end(ending, gone)
 
     def forget_shard(self, shard_index: int) -> None:
-        """Give up what was decided in a shard; what is under way to a broker may be written yet."""
+        """Give up the endings of a shard; markers under way to a broker may still be written."""
         for ending in list(self._shards.get(shard_index, {}).values()):
             self._give_up(ending)
 
     def publish(self, image: ClusterImage, changes: Iterable[Change], now_ms: int) -> None:
-        """Take over a new image: markers go to whoever leads now, at once."""
+        """Apply a new image: markers go to the new leaders at once."""
         self._image = image
         topics = set()
         for change in changes:
@@ -233,7 +234,7 @@ class MarkerPlan:
         return batches
 
     def next_due_ms(self) -> int | None:
-        """Return when `take` has more to give, though nothing else happens; None if never."""
+        """Return when `take` has more batches if nothing else happens; None if never."""
         due = [self._put_off[0][0]] if self._put_off else []
         due += [
             destination.due_ms
@@ -260,7 +261,7 @@ class MarkerPlan:
             self._end(ending, gone)
 
     def answered(self, batch: MarkerBatch, answers: Answers, now_ms: int) -> None:
-        """Take in what a broker says; what it does not speak of is sent again."""
+        """Apply a broker's answer; markers that it does not mention are sent again."""
         destination = self._destinations[batch.broker_id]
         destination.batch = None
         destination.failures = 0
@@ -286,7 +287,7 @@ class MarkerPlan:
                 self._outcomes.append(Outcome(ending.transaction, (), is_fenced=True))
 
     def take_outcomes(self) -> list[Outcome]:
-        """Return what has come about since the last time."""
+        """Return the outcomes since the last call."""
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
@@ -310,7 +311,7 @@ class MarkerPlan:
         )
 
     def _look_again(self, partition: _Partition, now_ms: int) -> None:
-        """Compare a partition with the image: it may be gone, or led by another broker."""
+        """Compare a partition with the image: it may be deleted, or have another leader."""
         if self._is_gone(partition):
             self._displace(partition)
             waiting, partition.waiting = partition.waiting, {}
@@ -326,7 +327,7 @@ class MarkerPlan:
             self._displace(partition)
             partition.leader = leader
             partition.failures = 0
-        # Another leader, or other replicas in sync: what it answered last may hold no longer.
+        # The leader or the in-sync replicas have changed: the last answer may not be true any more.
         partition.due_ms = min(partition.due_ms, now_ms)
         self._place(partition, now_ms)
 
@@ -337,7 +338,7 @@ class MarkerPlan:
             destination.ready.pop(partition, None)
 
     def _place(self, partition: _Partition, now_ms: int) -> None:
-        """Put a partition where what waits in it belongs; forget it if nothing does."""
+        """Put a partition into the queue of its leader, or forget it if nothing waits in it."""
         if not partition.waiting:
             self._leave(partition)
         elif partition.leader == NO_LEADER:
@@ -349,13 +350,13 @@ class MarkerPlan:
             destination.ready[partition] = None
 
     def _leave(self, partition: _Partition) -> None:
-        """Forget a partition in which nothing waits, once nothing of it is under way."""
+        """Forget a partition in which nothing waits, once no marker of it is under way."""
         self._displace(partition)
         if not partition.sent and self._partitions.get(partition.key) is partition:
             del self._partitions[partition.key]
 
     def _delay(self, partition: _Partition, broker_id: int, now_ms: int) -> None:
-        """Put a partition off that its leader does not take markers for, once for each answer."""
+        """Delay a partition whose leader does not accept markers, once for each answer."""
         if partition.leader != broker_id or partition.due_ms > now_ms:
             return
         self._displace(partition)
@@ -365,9 +366,9 @@ class MarkerPlan:
         heapq.heappush(self._put_off, (partition.due_ms, self._sequence, partition))
 
     def _fill(self, destination: _Destination) -> MarkerBatch:
-        """Take what fits into a batch.
+        """Fill a batch.
 
-        A partition that is not emptied is placed anew, last, when the batch is settled.
+        A partition with markers left is queued again, last, when the batch is settled.
         """
         batch = MarkerBatch(destination.broker_id)
         room = self._markers_per_batch
@@ -385,7 +386,7 @@ class MarkerPlan:
         return batch
 
     def _end(self, ending: _Ending, keys: list[TopicPartition]) -> None:
-        """Tell that partitions need no marker of this transaction any more."""
+        """Note that partitions need no marker of this transaction any more."""
         if ending.is_over or (not keys and ending.remaining):
             return
         ending.remaining.difference_update(keys)

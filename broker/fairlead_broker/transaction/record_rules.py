@@ -1,7 +1,7 @@
 """Rules that every record of a transactional id keeps; checked before it is written. Pure.
 
-A record that breaks one is a fault of the state machine. Written, it could let two producers work
-with one epoch, or undo what was decided, so it is not written, and its operation fails.
+A record that breaks a rule is a defect in the state machine. It could let two producers work with
+one epoch, or undo a decision. So it is not written, and its operation fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAY_FOLLOW: Final = {
     _State.COMPLETE_COMMIT: frozenset({_State.PREPARE_COMMIT}),
     _State.COMPLETE_ABORT: frozenset({_State.PREPARE_ABORT}),
 }
-"""States before each state, as in Kafka's `TransactionState`."""
+"""The states that may precede each state, as in Kafka's `TransactionState`."""
 
 
 def require_transaction_record(
@@ -39,8 +39,8 @@ def require_transaction_record(
 ) -> None:
     """Require of an id's next record that it may follow the one before it.
 
-    The state may follow (T1), and no producer epoch is given twice (T2). None, a tombstone, is for
-    an id without a transaction.
+    The state may follow (T1), and no producer epoch is given twice (T2). None, a tombstone, may
+    follow only without an open transaction.
     """
     if record is None:
         if before.state not in IDLE:
@@ -66,7 +66,7 @@ def _require_partitions(record: TransactionMetadata, before: TransactionMetadata
 
 
 def _require_epoch(record: TransactionMetadata, before: TransactionMetadata) -> None:
-    """Require that the epoch rises by one at most, and that another producer id begins at 0."""
+    """Require that the epoch rises by at most one, and that another producer id begins at 0."""
     state = record.state
     if record.producer_id == before.producer_id:
         if not 0 <= record.producer_epoch - before.producer_epoch <= 1:

@@ -1,7 +1,7 @@
-"""Codec of `__transaction_state`: what a coordinator remembers of each transactional id.
+"""Codec of `__transaction_state`: the state that a coordinator keeps of each transactional id.
 
 Pure. The bytes are Kafka's (its schemas TransactionLogKey and TransactionLogValue), so that Kafka's
-tools read our log. Values are written in version 1, which Kafka writes where the feature
+tools can read the log. Values are written in version 1, which Kafka writes if the feature
 `transaction.version` is 1 or higher; version 0 has no tagged fields. Whatever the bytes are,
 decoders raise ValueError and nothing else.
 """
@@ -35,7 +35,7 @@ VALUE_VERSION: Final = 1
 STRING_BYTES_MAX: Final = 32_767
 """The key has two bytes for the length of the id."""
 END_GROWTH_BYTES: Final = 14
-"""What the value of a decided transaction may have more than that of the open one: two tags."""
+"""Bytes by which the value may grow when the transaction is decided: two tags."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -49,7 +49,7 @@ _TAGGED: Final = {
     1: ("next_producer_id", _INT64),
     2: ("client_transaction_version", _INT16),
 }
-"""Fields of version 1 by tag; tag 3, next_producer_epoch, is of KIP-939 and nobody's yet."""
+"""Fields of version 1 by tag; tag 3, next_producer_epoch, is of KIP-939 and not in use yet."""
 _NEVER_WRITTEN: Final = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
 _DECODE_ERRORS: Final = (struct_error, IndexError, UnicodeDecodeError, RemoteProtocolError)
 

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BYTES_PER_STEP: Final = 16 * KIB
-"""Of records that are decoded at once: of ids without partitions they are some 200."""
+"""Bytes of records that are decoded at once: some 200 ids without partitions."""
 _PARTITIONS_PER_STEP: Final = 200
-"""Partitions to have markers written to at once, and ids."""
+"""Partitions, and ids, for which markers are requested at once."""
 
 
 class TransactionsHost(Protocol):
-    """What the ids of a partition need of the coordinator of all ids.
+    """What the ids of a shard need of the coordinator.
 
-    `transactions` are those of all partitions that are served, by transactional id.
+    `transactions` are those of all loaded shards, by transactional id.
     """
 
     clock: Clock
@@ -44,7 +44,7 @@ class TransactionsHost(Protocol):
 
 
 class ShardTransactions:
-    """The state machine of a shard; `by_id` are its transactional ids, of `id_bytes` in all."""
+    """The transactional ids of a shard, `by_id`; their names have `id_bytes` in sum."""
 
     def __init__(self, shard: Shard[Any], host: TransactionsHost) -> None:
         self.shard = shard
@@ -60,7 +60,7 @@ class ShardTransactions:
     def add(
         self, transactional_id: str, metadata: TransactionMetadata = NOTHING_YET
     ) -> CoordinatedTransaction:
-        """Begin to keep an id: a new one, or as a record says."""
+        """Add an id: a new one, or one from a record."""
         machine = TransactionalId(
             transactional_id,
             metadata,
@@ -73,7 +73,7 @@ class ShardTransactions:
         return transaction
 
     def remove(self, transactional_id: str) -> None:
-        """Keep an id no longer."""
+        """Remove an id."""
         del self.by_id[transactional_id]
         self.id_bytes -= len(transactional_id.encode())
 
@@ -88,7 +88,7 @@ class ShardTransactions:
                 yield
 
     def replay_undecided(self, records: Iterator[UndecidedRecord]) -> Iterator[None]:
-        """Pass over what somebody staged here: no coordinator writes its own state so."""
+        """Skip records of a transaction here: no coordinator writes its own state in one."""
         return iter(())
 
     def _replay_one(self, key: bytes, value: bytes) -> None:
@@ -103,11 +103,12 @@ class ShardTransactions:
             self.add(transactional_id, metadata)
 
     def begin(self) -> Iterator[None]:
-        """Have the markers of what is decided written, all of them again (T7).
+        """Have all markers of decided transactions written again (T7).
 
-        Not in the epoch of a killed process: its own markers may still be on their way, and would
-        end the next transaction as well, which in version 1 has the same producer epoch. Who leads
-        in the next epoch has them written, and partitions refuse the late ones by that epoch.
+        A process that goes on in the epoch of a killed process does not: markers of that process
+        may still be under way, and would also end the next transaction, which in version 1 has the
+        same producer epoch. The leader of the next epoch has them written, and partitions refuse
+        late markers by that epoch.
         """
         host = self._host
         count = 0
@@ -130,7 +131,7 @@ class ShardTransactions:
         self._host.transactions.update(self.by_id)
 
     def on_unloaded(self) -> None:
-        """Nobody here knows these ids any more; who waits for a write hears it from that."""
+        """Forget these ids; requests that wait for a write are answered when it fails."""
         host = self._host
         for transactional_id, transaction in self.by_id.items():
             transaction.is_gone = True

@@ -18,7 +18,7 @@ _STATES: Final = {state.title: state for state in TransactionState}
 
 
 class TransactionFilter:
-    """Empty filters let everything through; `unknown_states` are names of no state."""
+    """Empty filters accept everything; `unknown_states` are names that are no states."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class TransactionFilter:
         duration_ms: int,
         pattern: str | None,
     ) -> None:
-        """KafkaError where the pattern is none."""
+        """KafkaError if the pattern is not valid."""
         self.unknown_states = [name for name in state_names if name not in _STATES]
         self._has_states = bool(state_names)
         self._states = {_STATES[name] for name in state_names if name in _STATES}
@@ -47,7 +47,7 @@ class TransactionFilter:
     ) -> bool:
         """Tell whether an id passes all filters.
 
-        One that has never had a transaction counts as very old, as in Kafka.
+        An id that has never had a transaction counts as very old, as in Kafka.
         """
         if self._has_states and metadata.state not in self._states:
             return False

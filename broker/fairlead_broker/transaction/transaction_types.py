@@ -1,4 +1,4 @@
-"""What is kept of a transactional id, what is asked of it, and what follows.
+"""The state of a transactional id, the requests for it, and their effects.
 
 Pure values, shared by the state machine (`transactional_id`), the shell that owns the log
 (`coordinator`) and the handlers. Times are wall-clock milliseconds unless a name says otherwise.
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from fairlead_broker.transaction.ending import EndingTransaction, TopicPartition
 
 CLIENT_EPOCH_MAX: Final = 32_766
-"""The highest epoch that a producer is given (KIP-360); at it the producer id is changed next."""
+"""The highest epoch that a producer gets (KIP-360); after it the producer id changes."""
 FENCING_EPOCH: Final = 32_767
-"""Only markers carry it: the coordinator can fence the holder of the highest epoch (KIP-890)."""
+"""Only markers have it: with it the coordinator can fence the producer with the highest epoch
+(KIP-890)."""
 NEVER_TIMES_OUT_MS: Final = 2**31 - 1
-"""A transaction with this time-out is ended by its client alone (KIP-939)."""
+"""Only its client ends a transaction with this time-out (KIP-939)."""
 NO_TIME: Final = -1
 
 
 class TransactionState(IntEnum):
     """States by Kafka's numbers in the log.
 
-    Dead and PrepareEpochFence are in no log; clients may name them in filters.
+    Dead and PrepareEpochFence are never written; clients may name them in filters.
     """
 
     EMPTY = 0
@@ -43,20 +44,20 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """As admin clients call it: PrepareCommit."""
+        """The name that admin clients use, such as PrepareCommit."""
         return self.name.title().replace("_", "")
 
 
 _State = TransactionState
 PREPARED: Final = frozenset({_State.PREPARE_COMMIT, _State.PREPARE_ABORT})
-"""Decided; markers are being written."""
+"""The transaction is decided; markers are being written."""
 COMPLETED: Final = frozenset({_State.COMPLETE_COMMIT, _State.COMPLETE_ABORT})
 IDLE: Final = COMPLETED | {_State.EMPTY}
-"""No transaction: the next one may begin, and the id may expire."""
+"""No transaction is open: the next one may begin, and the id may expire."""
 
 
 class TransactionMetadata(NamedTuple):
-    """A transactional id as a record of `__transaction_state` keeps it."""
+    """A transactional id as in a record of `__transaction_state`."""
 
     state: TransactionState
     producer_id: int
@@ -66,25 +67,25 @@ class TransactionMetadata(NamedTuple):
     start_ms: int = NO_TIME
     update_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID
-    """That of the record before; another one than `producer_id` only where that was changed."""
+    """The producer id of the record before; it differs from `producer_id` only after a change."""
     next_producer_id: int = NO_PRODUCER_ID
-    """What takes its place when the end of this transaction is complete."""
+    """The producer id that replaces it when the end of this transaction is complete."""
     client_transaction_version: int = 0
 
 
 NOTHING_YET: Final = TransactionMetadata(_State.EMPTY, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, 0)
-"""Of an id whose first record is not committed."""
+"""State of an id whose first record is not committed."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a producer is known by."""
+    """The identity of a producer."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionAnswer(NamedTuple):
-    """Answer to any request; the producer's new id and epoch where it gets some."""
+    """Answer to any request, with the producer's new id and epoch if it gets them."""
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
@@ -93,15 +94,15 @@ class TransactionAnswer(NamedTuple):
 
 SUCCESS: Final = TransactionAnswer()
 Waiter: TypeAlias = Callable[[TransactionAnswer], None]
-"""Who asked; called at most once."""
+"""The caller that waits; called at most once."""
 
 
 @dataclass(slots=True, eq=False)
 class Transition:
-    """A record that must be committed before the state that it says counts.
+    """A record that has to be committed before its state counts.
 
-    The shell appends it and calls `written` of the id with this very object once the outcome is
-    known. With a `violation`, the rule that it would break, it is not appended but has failed.
+    The shell appends it and calls `written` of the id with this object once the outcome is known.
+    With a `violation`, the rule that it would break, it is not appended and has failed.
     """
 
     key: bytes
@@ -111,7 +112,7 @@ class Transition:
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     waiter: Waiter | None = None
     answer: TransactionAnswer = SUCCESS
-    """What the waiter hears once it is committed."""
+    """The answer to the waiter once it is committed."""
     violation: str = ""
 
 
@@ -120,14 +121,14 @@ class Effects:
     """What a step of the state machine asks of the shell, in this order."""
 
     transition: Transition | None = None
-    """To be appended."""
+    """The record to append."""
     ending: EndingTransaction | None = None
-    """To have markers written for."""
+    """The transaction to write markers for."""
     answers: list[tuple[Waiter, TransactionAnswer]] = field(default_factory=list)
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether nothing follows but the answer that something else has to be over first."""
+        """Whether the only effect is the answer CONCURRENT_TRANSACTIONS."""
         if self.transition is not None or len(self.answers) != 1:
             return False
         return self.answers[0][1].error is ErrorCode.CONCURRENT_TRANSACTIONS

@@ -1,13 +1,13 @@
-"""The state machine of one transactional id: what its producers ask, and what follows.
+"""The state machine of one transactional id: requests of its producers, and their effects.
 
 Pure. One transition is in flight at a time, and memory changes when its record is committed (T3),
 so a fence that could not be written leaves nothing behind. Sources: KIP-98, KIP-360 (resuming),
 KIP-890 (version 2); Kafka's `TransactionCoordinator` and `TransactionMetadata`.
 
 Version 1 ends a transaction and keeps the epoch; only InitProducerId raises it. Version 2 raises it
-with each end, and its markers carry the new one. What the coordinator ends by itself (a transaction
-that timed out, or that a newer producer found open) it always ends in version 2: the epoch rises,
-whatever its producer speaks. At the highest epoch the producer id is changed.
+with each end, and its markers carry the new one. A transaction that the coordinator ends by itself
+(because it timed out, or a newer producer found it open) always ends in version 2: the epoch rises,
+whatever version its producer uses. After the highest epoch the producer id changes.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def memory_of_id(transactional_id: str) -> int:
 
 
 class TransactionalId:
-    """`metadata` is what the last committed record says; `pending` the transition in flight.
+    """`metadata` is the last committed record; `pending` is the transition in flight.
 
-    `unended` are partitions of a decided transaction that have no marker yet: no record tells them
-    apart, and after a load none has one. `spare_producer_id` is given by the shell in advance
-    where one may be needed, and kept until it is used.
+    `unended` are partitions of a decided transaction that have no marker yet. No record has this,
+    so after a load these are all partitions. The shell sets `spare_producer_id` in advance if one
+    may be needed; it stays until it is used.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class TransactionalId:
         )
         self.spare_producer_id: int | None = None
         self._last_producer_epoch = NO_PRODUCER_EPOCH
-        """What the epoch was before InitProducerId or an end raised it; in no record."""
+        """The epoch before InitProducerId or an end raised it; no record has it."""
         self._ending: EndingTransaction | None = None
         self._retry_ms: int | None = None
 
@@ -109,7 +109,7 @@ class TransactionalId:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has no record and none is on its way."""
+        """Whether it has no record and none is in flight."""
         return self.metadata is NOTHING_YET and self.pending is None
 
     @property
@@ -119,7 +119,7 @@ class TransactionalId:
 
     @property
     def needs_markers(self) -> bool:
-        """Whether it is decided, and partitions have to be told."""
+        """Whether the transaction is decided and partitions need markers."""
         return self.metadata.state in PREPARED and bool(self.metadata.partitions)
 
     @property
@@ -131,7 +131,7 @@ class TransactionalId:
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """Those of the open transaction, or of the decided one those without a marker yet."""
+        """Partitions of the open transaction, or those of the decided one without a marker yet."""
         return self.unended if self.metadata.state in PREPARED else self.metadata.partitions
 
     @property
@@ -166,7 +166,7 @@ class TransactionalId:
     ) -> Effects:
         """Give a producer its id and a new epoch, which fences all before it.
 
-        `expected` is what a producer that goes on after an error believes to have (KIP-360).
+        `expected` is the id and epoch that a producer has when it goes on after an error (KIP-360).
         """
         metadata = self.metadata
         if self.pending is not None:
@@ -177,10 +177,11 @@ class TransactionalId:
             return _answered(waiter, ErrorCode.CONCURRENT_TRANSACTIONS)
         if metadata.state is _State.ONGOING:
             if expected is not None and expected.producer_epoch != metadata.producer_epoch:
-                # Who has not begun this transaction was fenced. (Kafka compares the ids only, and
-                # lets a zombie that recovers abort the transaction of the newer producer.)
+                # A producer that has not begun this transaction was fenced. (Kafka compares only
+                # the ids, and lets a zombie that recovers abort the transaction of the newer
+                # producer.)
                 return _answered(waiter, ErrorCode.PRODUCER_FENCED)
-            # The producer asks again and gets its epoch when the old transaction's end is complete.
+            # The producer retries, and gets its epoch when the old transaction's end is complete.
             return self._prepare(
                 waiter,
                 is_commit=False,
@@ -207,7 +208,7 @@ class TransactionalId:
         elif expected_epoch == epoch:
             empty = empty._replace(producer_epoch=epoch + 1)
         elif expected_epoch == self._last_producer_epoch:
-            # The answer to the same request got lost, and may get lost again.
+            # This is a retry: the answer to the first request was lost, and may be lost again.
             last_epoch = self._last_producer_epoch
             empty = empty._replace(previous_producer_id=metadata.previous_producer_id)
         else:
@@ -267,8 +268,8 @@ class TransactionalId:
     ) -> dict[TopicPartition, ErrorCode]:
         """Tell which partitions are part of the open transaction (KIP-890).
 
-        A transition in flight does not matter: the leader that asks has a guard of its own, which
-        the marker of an end takes away.
+        A transition in flight does not matter: the leader that asks has its own guard, which the
+        marker of an end removes.
         """
         refusal = self._refusal(producer_id, producer_epoch)
         if refusal is not ErrorCode.NONE:
@@ -293,7 +294,7 @@ class TransactionalId:
         return ErrorCode.NONE
 
     def _is_next(self, producer_id: int) -> bool:
-        """Whether this producer id was promised, and counts when the end is complete."""
+        """Whether the producer gets this id when the end is complete."""
         return producer_id == self.metadata.next_producer_id != NO_PRODUCER_ID
 
     def end(
@@ -306,7 +307,7 @@ class TransactionalId:
         transaction_version: int,
         now_ms: int,
     ) -> Effects:
-        """Commit or abort as a producer asks; it hears when that is decided for good (T4)."""
+        """Commit or abort as a producer asks; answer it when the decision is durable (T4)."""
         if transaction_version >= TRANSACTION_VERSION_2:
             return self._end_raising_epoch(
                 waiter, producer_id, producer_epoch, is_commit=is_commit, now_ms=now_ms
@@ -340,7 +341,7 @@ class TransactionalId:
         is_commit: bool,
         now_ms: int,
     ) -> Effects:
-        """End in version 2, where a producer that asks again comes with the epoch before."""
+        """End in version 2, in which a retry of a producer has the previous epoch."""
         metadata = self.metadata
         if self.pending is not None or self._is_next(producer_id):
             # Before id and epoch: after an overflow the producer knows newer ones (KAFKA-18660).
@@ -354,13 +355,14 @@ class TransactionalId:
         )
         if producer_id != metadata.producer_id and not is_after_overflow:
             return _answered(waiter, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        # Where the last end kept the epoch, the one before was another producer's: to that nothing
-        # may be given. (Kafka does not ask, and gives a fenced producer the pair of the newer one.)
+        # If the last end kept the epoch, the previous epoch was another producer's, which must get
+        # nothing. (Kafka does not check this, and gives a fenced producer the pair of the newer
+        # one.)
         has_raised_epoch = metadata.client_transaction_version >= TRANSACTION_VERSION_2
         is_repeated = is_after_overflow or (has_raised_epoch and 0 <= producer_epoch == epoch - 1)
         is_current = producer_epoch == epoch
         if is_current and state in PREPARED:
-            # Its last end was answered, and it ends the next one before it could begin.
+            # Its last end was answered, and it ends the next transaction before that could begin.
             return _answered(waiter, ErrorCode.CONCURRENT_TRANSACTIONS)
         may_repeat = state in PREPARED or state in COMPLETED
         if not (is_current or (is_repeated and may_repeat)):
@@ -381,14 +383,14 @@ class TransactionalId:
         )
 
     def _repeated(self, *, is_commit: bool) -> ErrorCode:
-        """Answer an end that may have been asked for before: what is decided stays (T5)."""
+        """Answer an end that may be a retry: a decision stays (T5)."""
         state = self.metadata.state
         if state is _State.EMPTY or (state in _COMMITS) != is_commit:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE if state in COMPLETED else ErrorCode.CONCURRENT_TRANSACTIONS
 
     def maybe_abort_timed_out(self, *, now_ms: int) -> Effects:
-        """Abort a transaction that is open for too long, and fence its producer (T6)."""
+        """Abort a transaction that has been open for too long, and fence its producer (T6)."""
         metadata = self.metadata
         if (
             metadata.state is not _State.ONGOING
@@ -406,7 +408,7 @@ class TransactionalId:
         )
 
     def maybe_expire(self, *, now_ms: int, expiration_ms: int) -> Effects:
-        """Forget an id that nobody has used for so long."""
+        """Forget an id that has not been in use for so long."""
         metadata = self.metadata
         if (
             metadata.state not in IDLE
@@ -426,7 +428,7 @@ class TransactionalId:
     ) -> Effects:
         """Note partitions that have their marker; the end is complete with the last one (T4)."""
         if ending is not self._ending:
-            # Of an earlier transaction; in version 1 its marker looks like this one's.
+            # These are of an earlier transaction, whose marker is the same in version 1.
             return Effects()
         self.unended.difference_update(partitions)
         if self.unended:
@@ -435,28 +437,29 @@ class TransactionalId:
         return self._complete(now_ms=now_ms)
 
     def tick(self) -> Effects:
-        """Write again that an end is complete, which could not be written."""
+        """Write the completion of an end again if that failed."""
         if self._retry_ms is None:
             return Effects()
         self._retry_ms = None
         return Effects(self.pending)
 
     def timed_out(self, transition: Transition) -> Effects:
-        """Tell who waits that it takes too long; what is in the log may yet be committed."""
+        """Answer the waiter that the write takes too long; the record may still be committed."""
         waiter, transition.waiter = transition.waiter, None
         return _answered(waiter, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def written(
         self, transition: Transition, code: ErrorCode, *, now_ms: int, now_monotonic_ms: int
     ) -> Effects:
-        """Take over what is committed, and go on from there; else `code` says why it is not."""
+        """Apply a committed record and go on from there; otherwise `code` says why it failed."""
         waiter, transition.waiter = transition.waiter, None
         metadata = transition.metadata
         if code is not ErrorCode.NONE:
             if metadata is None or metadata.state not in COMPLETED:
                 self.pending = None
             elif not transition.violation:
-                # Pending it stays: all partitions have their marker, so nothing else may come.
+                # It stays pending: all partitions have their marker, so no other step may come
+                # first.
                 self._retry_ms = now_monotonic_ms + TRANSACTION_COMPLETION_RETRY_MS
             return _answered(waiter, code)
         self.pending = None
@@ -478,7 +481,7 @@ class TransactionalId:
     ) -> Effects:
         """Decide the transaction, or end one that may have been begun without our knowing.
 
-        In version 2 the waiter hears the pair that counts once the end is complete.
+        In version 2 the answer has the id and epoch that are valid once the end is complete.
         """
         metadata = self.metadata
         producer_id, epoch = metadata.producer_id, metadata.producer_epoch
@@ -490,7 +493,7 @@ class TransactionalId:
                 if self.spare_producer_id is None:
                     return _answered(waiter, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 next_producer_id = self.spare_producer_id
-            # Already at the highest of all it stays there (KAFKA-20090).
+            # At the highest epoch of all it stays there (KAFKA-20090).
             epoch = min(epoch + 1, FENCING_EPOCH)
             if code is ErrorCode.NONE:
                 answer = (
@@ -553,7 +556,7 @@ class TransactionalId:
         *,
         last_producer_epoch: int | None = None,
     ) -> Effects:
-        """Put a record into flight; None for a tombstone."""
+        """Begin to write a record; None for a tombstone."""
         transition = Transition(
             encode_key(self.transactional_id),
             None if metadata is None else encode_value(metadata),

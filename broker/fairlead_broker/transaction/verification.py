@@ -1,4 +1,4 @@
-"""Whether a coordinator knows of a partition's transaction (KIP-890), as its leader asks."""
+"""How a leader asks the coordinator of a partition's transaction about it (KIP-890)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from fairlead_wire.errors import ErrorCode
 
 Verdicts: TypeAlias = "Mapping[TopicPartition, ErrorCode]"
-"""By partition what the coordinator said, or why nobody could be asked."""
+"""By partition: the coordinator's answer, or why it could not be asked."""
 OnVerdicts: TypeAlias = "Callable[[Verdicts], None]"
 
 
 class TransactionVerification(Protocol):
-    """Who asks the coordinator of a transactional id, here or on another broker."""
+    """Asks the coordinator of a transactional id, here or on another broker."""
 
     def verify(
         self,
@@ -32,7 +32,7 @@ class TransactionVerification(Protocol):
 
         A client that supports the epoch bump of version 2 has its partitions added to the
         transaction; for others the coordinator is only asked whether they are in it. Verdicts are
-        the coordinator's own codes; NETWORK_EXCEPTION where the answer did not arrive,
-        COORDINATOR_NOT_AVAILABLE where there is nobody to ask. What each means to a client is for
-        the handler to say.
+        the coordinator's own codes; NETWORK_EXCEPTION if the answer did not arrive,
+        COORDINATOR_NOT_AVAILABLE if there is no coordinator. What each means to a client is for the
+        handler to say.
         """
