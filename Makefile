@@ -55,7 +55,7 @@ down: $(BIN)/fairlead ## stop the local cluster; its data stays
 	@$(BIN)/fairlead down
 
 .PHONY: test
-test: $(VENV)/.dev ## the tests that need no Kubernetes, but for those that run long
+test: $(VENV)/.dev ## the tests that need no Kubernetes, without those that run long
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
@@ -66,18 +66,18 @@ else
 endif
 
 .PHONY: test-all
-test-all: ## those that run long, too, as in every run of .ci/run (some 35 minutes)
+test-all: ## as test, with the tests that run long, as in every run of .ci/run (some 35 minutes)
 	@FAIRLEAD_PROOFS=ci $(MAKE) --no-print-directory test
 
 .PHONY: proofs
 proofs: proofs-live proofs-simulated ## the long proofs whole: hundreds of seeds, more kills and drills (some 20 minutes)
 
 .PHONY: proofs-live
-proofs-live: $(VENV)/.dev ## of these, kills and drills of real processes; they measure time
+proofs-live: $(VENV)/.dev ## the proofs that kill and drill real processes; they measure time
 	@FAIRLEAD_PROOFS=1 $(PYTEST) $(PROOFS_LIVE) --durations=5 $(ARGS)
 
 .PHONY: proofs-simulated
-proofs-simulated: $(VENV)/.dev ## of these, what only computes
+proofs-simulated: $(VENV)/.dev ## the proofs that only compute
 	@FAIRLEAD_PROOFS=1 $(PYTEST) $(PROOFS_SIMULATED) --durations=5 $(ARGS)
 
 .PHONY: check
@@ -89,7 +89,7 @@ lint: $(VENV)/.dev ## ruff: rules and formatting
 	@$(BIN)/ruff format --check .
 
 .PHONY: fmt
-fmt: $(VENV)/.dev ## format and fix what ruff can
+fmt: $(VENV)/.dev ## format the code, and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -98,7 +98,7 @@ types: $(VENV)/.dev ## mypy, strict
 	@$(BIN)/mypy
 
 .PHONY: imports
-imports: $(VENV)/.dev ## who may import whom (ARCHITECTURE.md)
+imports: $(VENV)/.dev ## check which package may import which (ARCHITECTURE.md)
 	@$(BIN)/lint-imports
 
 $(KAFKA_CLIENTS_JAR):
@@ -112,12 +112,12 @@ generate: $(VENV)/.dev $(KAFKA_CLIENTS_JAR) ## regenerate fairlead_wire.messages
 	@cd broker && ../$(BIN)/python -m codegen --kafka-clients ../$(KAFKA_CLIENTS_JAR)
 
 .PHONY: check-generated
-check-generated: $(VENV)/.dev $(KAFKA_CLIENTS_JAR) ## fail when a generated file is not what its generator makes
+check-generated: $(VENV)/.dev $(KAFKA_CLIENTS_JAR) ## fail if a generated file is not up to date
 	@$(BIN)/python -m fairlead_operator.resources --check
 	@cd broker && ../$(BIN)/python -m codegen --kafka-clients ../$(KAFKA_CLIENTS_JAR) --check
 
 .PHONY: simulate
-simulate: $(VENV)/.dev ## the cluster, storage and power losses simulated over many seeds (SEEDS=…); SEED=… replays one
+simulate: $(VENV)/.dev ## simulate cluster, storage and power losses over many seeds (SEEDS=…); SEED=… replays one
 ifdef SEED
 	@FAIRLEAD_SEED=$(SEED) $(PYTEST) tests/simulation/test_seeds.py tests/simulation/test_group_seeds.py tests/simulation/test_transaction_seeds.py tests/simulation/test_zookeeper_seeds.py tests/simulation/test_moving_seeds.py -k promise $(ARGS)
 else
@@ -125,45 +125,45 @@ else
 endif
 
 .PHONY: drills
-drills: $(VENV)/.dev ## break real clusters at load RUNS=… times; writes the table of docs/failover.md
+drills: $(VENV)/.dev ## break real clusters at load RUNS=… times; this writes the table of docs/failover.md
 	@FAIRLEAD_RUNS=$(or $(RUNS),100) $(PYTEST) tests/failover tests/crash/test_kill_minus_nine.py --timeout 36000 $(ARGS)
 
 .PHONY: drills-kubernetes
-drills-kubernetes: $(VENV)/.dev ## the same on Kubernetes, RUNS=… times each, where there is a cluster as for e2e
+drills-kubernetes: $(VENV)/.dev ## drills on Kubernetes, RUNS=… times each; needs a cluster as e2e does
 	@CLUSTER_TOOL="$(CLUSTER_TOOL)" FAIRLEAD_RUNS=$(or $(RUNS),30) $(BIN)/python tests/e2e/run.py tests/e2e/test_drills.py $(ARGS)
 
 .PHONY: exactly-once
-exactly-once: $(VENV)/.dev ## applications that consume, transform and produce among faults, RUNS=… times (SEED=… the first)
+exactly-once: $(VENV)/.dev ## run consume-transform-produce applications among faults, RUNS=… times (SEED=… the first)
 	@$(BIN)/python tests/exactly_once/run.py --runs $(or $(RUNS),20) --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: reshape
-reshape: $(VENV)/.dev ## three brokers become five and three again at load among kills, RUNS=… times (SEED=… the first)
+reshape: $(VENV)/.dev ## scale three brokers to five and back at load among kills, RUNS=… times (SEED=… the first)
 	@$(BIN)/python tests/reshape/run.py --runs $(or $(RUNS),20) --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: reshape-kubernetes
-reshape-kubernetes: $(VENV)/.dev ## the same once on Kubernetes by `kubectl scale`, where there is a cluster as for e2e
+reshape-kubernetes: $(VENV)/.dev ## reshape once on Kubernetes by `kubectl scale`; needs a cluster as e2e does
 	@CLUSTER_TOOL="$(CLUSTER_TOOL)" FAIRLEAD_PROOFS=1 $(BIN)/python tests/e2e/run.py tests/reshape/test_on_kubernetes.py -s $(ARGS)
 
 .PHONY: bench
-bench: $(VENV)/.dev ## measure against Apache Kafka in one run (table, JSON and a chart in benchmarks/results)
+bench: $(VENV)/.dev ## measure Fairlead beside Apache Kafka (table, JSON and a chart in benchmarks/results)
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 .PHONY: pipeline
-pipeline: $(VENV)/.dev ## ten million records through Spark among kills, counted by others (some ten minutes)
+pipeline: $(VENV)/.dev ## send ten million records through Spark among kills, and count them (some ten minutes)
 	@$(BIN)/python benchmarks/pipeline.py $(ARGS)
 
 .PHONY: scale
-scale: $(VENV)/.dev ## times and memory with 1,000 and with 10,000 partitions on three brokers
+scale: $(VENV)/.dev ## measure times and memory with 1,000 and 10,000 partitions on three brokers
 	@$(BIN)/python benchmarks/scale.py $(ARGS)
 
 .PHONY: e2e
-e2e: $(VENV)/.dev ## everything that needs Kubernetes, on a kind cluster made for it or on FAIRLEAD_E2E_CONTEXT
+e2e: $(VENV)/.dev ## run the tests that need Kubernetes, on a new kind cluster or on FAIRLEAD_E2E_CONTEXT
 	@CLUSTER_TOOL="$(CLUSTER_TOOL)" $(BIN)/python tests/e2e/run.py $(ARGS)
 
 RELEASE := PYTHONPATH=release PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m
 RELEASE_IMAGE ?=
 .PHONY: release
-release: $(VENV)/.dev ## all that is released, into dist/ (RELEASE_IMAGE=… is what its manifests name)
+release: $(VENV)/.dev ## build everything that is released in dist/ (RELEASE_IMAGE=… is the image in its manifests)
 	@$(RELEASE) fairlead_release --image "$(RELEASE_IMAGE)"
 
 .PHONY: smoke
@@ -171,7 +171,7 @@ smoke: release ## install from dist/ alone, start a cluster, send a record throu
 	@$(RELEASE) fairlead_release.smoke dist
 
 .PHONY: lock
-lock: $(VENV)/.dev ## write images/locks anew from the package index (ARGS=--upgrade: newest versions)
+lock: $(VENV)/.dev ## write images/locks again from the package index (ARGS=--upgrade: newest versions)
 	@$(RELEASE) fairlead_release.locks $(ARGS)
 
 IMAGE ?= localhost/fairlead:dev
@@ -181,7 +181,7 @@ PLATFORM ?=
 BUILD_ARGS = --build-arg VERSION=$(VERSION) $(if $(PLATFORM),--platform $(PLATFORM))
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 .PHONY: images
-images: ## the container image (IMAGE=… names it, BASE_IMAGE=… is what it stands on; PLATFORM=linux/arm64)
+images: ## build the container image (IMAGE=… is its name, BASE_IMAGE=… its base; PLATFORM=linux/arm64)
 	@command -v docker >/dev/null || { echo "building images needs docker (https://docs.docker.com/engine/install)"; exit 1; }
 	@if [ -z "$(BASE_IMAGE)" ] && [ -x "$(CLUSTER_TOOL)" ]; then \
 	    "$(CLUSTER_TOOL)" image-build -- -q $(BUILD_ARGS) -t $(IMAGE) -f images/Dockerfile .; \
@@ -197,7 +197,7 @@ spark-connector: $(VENV)/.dev ## fetch Spark's Kafka connector from Maven into .
 	@$(BIN)/python benchmarks/spark_connector.py
 
 .PHONY: images-spark
-images-spark: spark-connector ## the image of StreamJobs (SPARK_IMAGE=…; SPARK_BASE_IMAGE=… has Python and Java)
+images-spark: spark-connector ## build the image of StreamJobs (SPARK_IMAGE=…; SPARK_BASE_IMAGE=… has Python and Java)
 	@command -v docker >/dev/null || { echo "building images needs docker (https://docs.docker.com/engine/install)"; exit 1; }
 	@if [ -n "$(SPARK_BASE_IMAGE)" ]; then \
 	    docker build -q $(BUILD_ARGS) --build-arg BASE_IMAGE=$(SPARK_BASE_IMAGE) -t $(SPARK_IMAGE) -f images/spark/Dockerfile .; \
@@ -209,12 +209,12 @@ images-spark: spark-connector ## the image of StreamJobs (SPARK_IMAGE=…; SPARK
 	@docker image inspect -f '{{index .RepoTags 0}}: {{.Size}} bytes' $(SPARK_IMAGE)
 
 .PHONY: spark-demo
-spark-demo: $(VENV)/.dev ## a Spark job over the sample flights, on the local cluster of `make up`
+spark-demo: $(VENV)/.dev ## run a Spark job over the sample flights, on the local cluster of `make up`
 	@$(BIN)/python examples/flights/load.py --replace
 	@$(BIN)/fairlead topic create late-flights --if-not-exists
 	@$(BIN)/fairlead spark run examples/spark/late_flights.yaml --available-now --fresh
 	@$(BIN)/fairlead group describe late-flights
 
 .PHONY: clean
-clean: ## remove what the targets above made, a local cluster's data aside
+clean: ## remove everything that the targets above made, except the data of a local cluster
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build

@@ -39,7 +39,7 @@ def config() -> None:
 )
 @output_option("table", "json", "markdown")
 def list_configs(word: str | None, scope: str, output: str) -> None:
-    """List settings whose name or meaning holds WORD: type, default, limits, meaning."""
+    """List settings whose name or meaning contains WORD: type, default, limits, meaning."""
     from fairlead_cli.output import print_json
     from fairlead_model.configs.config_values import BROKER_CONFIGS, TOPIC_CONFIGS
 

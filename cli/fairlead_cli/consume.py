@@ -42,11 +42,12 @@ Examples:
   fairlead consume orders --group billing --group-protocol consumer
   fairlead consume orders --group billing --commit never --until-end
 
-It ends after --count records, after --timeout-ms without a record, at the end with --until-end,
-or with Ctrl-C. Fewer than --count records before the time-out is a failure (exit code 1).
+The command ends after --count records, after --timeout-ms without a record, at the end with
+--until-end, or with Ctrl-C. Fewer than --count records before the time-out are a failure (exit
+code 1).
 
-In a group it begins where the group has committed, and commits what it has written, every second
-and in the end: after a crash some records come again, none is missed.
+In a group it begins at the group's committed offsets, and commits the offsets of printed records
+every second and at its end: after a crash some records may come again, but none is missed.
 """
 
 
@@ -64,13 +65,13 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--assignor",
             type=click.Choice([*CLASSIC_ASSIGNORS, "uniform"]),
-            help="How the group divides partitions; the same in all members of a classic group. "
-            "[default: cooperative-sticky, uniform]",
+            help="How the group assigns partitions; all members of a classic group need the "
+            "same. [default: cooperative-sticky, uniform]",
         ),
         click.option(
             "--group-protocol",
             type=click.Choice(["classic", "consumer"]),
-            help="consumer: that of KIP-848, in which the broker divides partitions, by "
+            help="consumer: the protocol of KIP-848, in which the broker assigns partitions, by "
             "--assignor uniform or range.  [default: classic]",
         ),
         click.option(
@@ -82,7 +83,10 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--commit",
             type=click.Choice(["always", "never"]),
-            help="Commit what was written, or leave the group's offsets alone. [default: always]",
+            help=(
+                "Commit the offsets of printed records, or do not change the group's offsets. "
+                "[default: always]"
+            ),
         ),
     )
     for option in reversed(options):
@@ -144,26 +148,35 @@ class GroupOptions:
     default="beginning",
     show_default=True,
     metavar="beginning|end|OFFSET|TIMESTAMP",
-    help="Where to start: also a time (2013-06-01T12:00), @MILLISECONDS, or an age (15m, 2h, 7d).",
+    help=(
+        "Where to start; also a time (2013-06-01T12:00), @MILLISECONDS, or an age (15m, 2h, 7d)."
+    ),
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Only this one.  [default: all]")
+@click.option(
+    "--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all]"
+)
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option(
-    "--timeout-ms", type=click.IntRange(min=1), help="Stop when no record came for so long."
+    "--timeout-ms", type=click.IntRange(min=1), help="Stop when no record has come for this time."
 )
 @click.option("--until-end", is_flag=True, help="Stop at the end of every partition.")
 @click.option("-k", "--keys", is_flag=True, help="Print the key before the value.")
 @click.option("--offsets", is_flag=True, help="Print partition:offset.")
 @click.option("--timestamps", is_flag=True, help="Print the timestamp (UTC).")
 @click.option("--headers", is_flag=True, help="Print the headers.")
-@click.option("--key-separator", default="\t", help="Between what is printed.  [default: TAB]")
-@click.option("--separator", default="\n", help="After each record.  [default: newline]")
+@click.option(
+    "--key-separator", default="\t", help="Text between the printed fields.  [default: TAB]"
+)
+@click.option("--separator", default="\n", help="Text after each record.  [default: newline]")
 @click.option(
     "--isolation",
     type=click.Choice([READ_COMMITTED, READ_UNCOMMITTED]),
     default=READ_COMMITTED,
     show_default=True,
-    help="Read up to the first open transaction, without aborted records; or everything.",
+    help=(
+        "read_committed: up to the first open transaction, without aborted records; "
+        "read_uncommitted: all."
+    ),
 )
 @group_options
 @data_option

@@ -11,10 +11,10 @@ Examples:
   fairlead controller --config /etc/fairlead/controller.properties
   fairlead controller --config controller.properties --set fairlead.log.level=DEBUG
 
-Several may run, on different hosts: one decides, and another takes over when it dies. A controller
-logs to stderr, and prints one line that begins with `ready` once it listens. SIGTERM stops it. Exit
-codes: 0 stopped on request, 1 it cannot start, 2 wrong settings, 3 another one has taken over or it
-cannot be sure: start it again, and it stands by.
+Several controllers may run on different hosts: one is active, and another takes over when it dies.
+A controller logs to stderr, and prints one line that begins with `ready` once it listens. SIGTERM
+stops it. Exit codes: 0 stopped on request, 1 it cannot start, 2 wrong settings, 3 another
+controller has taken over, or may have: start it again, and it stands by.
 """
 
 

@@ -35,7 +35,10 @@ Examples:
     type=FiniteRange(min=0),
     default=60.0,
     show_default=True,
-    help="How long a process may take; then it is killed and will recover at the next start.",
+    help=(
+        "How long a process may take to stop; then it is killed, and recovers its logs at the "
+        "next start."
+    ),
 )
 def down(data: Path, timeout_s: float) -> None:
     """Stop a local cluster; its data stays.

@@ -51,22 +51,22 @@ Examples:
   fairlead log dump .fairlead --verify
   fairlead log dump .fairlead/broker-0/orders-0 -o json | jq 'select(.records > 100)'
 
-A DIR is one partition, the log directory of a broker, or a local cluster's data directory. With
--o json every row is a line. Exits with 1 when something in a file is wrong.
+DIR is the folder of a partition, the log directory of a broker, or a local cluster's data
+directory. With -o json every row is a line. Exits with 1 if a file is damaged.
 """
 
 
 @click.group(cls=VerbGroup, epilog=EPILOG)
 def log() -> None:
-    """Look into segment files, indexes and checkpoints."""
+    """Show segment files, indexes and checkpoints."""
 
 
 @log.command("dump", epilog=EPILOG)
 @click.argument("path", metavar="SEGMENT|DIR", type=click.Path(path_type=Path))
+@click.option("--verify", is_flag=True, help="Print only errors: in CRCs, offsets and indexes.")
 @click.option(
-    "--verify", is_flag=True, help="Print only what does not fit: CRCs, offsets, indexes."
+    "--records", is_flag=True, help="Decompress batches and print one row for each record."
 )
-@click.option("--records", is_flag=True, help="Unpack batches: a row a record.")
 @output_option("table", "json")
 def dump(path: Path, verify: bool, records: bool, output: str) -> int:
     """Show the batches of a segment, or every file of a partition or a log directory."""

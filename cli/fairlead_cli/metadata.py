@@ -39,9 +39,9 @@ Examples:
   fairlead metadata export -            to stdout
   fairlead metadata export s3://backups/fairlead/metadata.json
 
-It may be done while the cluster runs. The document is what was committed last. A user for
-ZooKeeper stands in the file that FAIRLEAD_ZOOKEEPER_DIGEST_FILE names. For s3:// the variables of
-AWS's tools say where and as whom: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ...
+The cluster may run meanwhile. The document has the metadata that was committed last. The user for
+ZooKeeper is in the file that FAIRLEAD_ZOOKEEPER_DIGEST_FILE names. For s3:// set the variables of
+AWS's tools for endpoint and credentials: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ...
 """
 RESTORE_EPILOG = """\b
 Examples:
@@ -50,9 +50,9 @@ Examples:
   fairlead metadata restore metadata.json
   fairlead up
 
-With --store the metadata goes into ZooKeeper, where there must be none. The brokers' folders must
-be those of the same cluster. What changed after the export is not
-known any more: topics made since then keep their files, as -stray folders.
+With --store the metadata goes into ZooKeeper, which must have no metadata there. The brokers'
+folders must be those of the same cluster. Changes after the export are lost: topics created since
+then keep their files, as -stray folders.
 """
 
 
@@ -62,10 +62,9 @@ Examples:
   fairlead metadata confirm
   fairlead up
 
-For metadata that "went back in time", because somebody put an old copy back, when there is nothing
-newer. What changed after the copy is not known any more: topics made since then keep their files,
-as -stray folders. Each partition has a leader again when all its replicas are back, the one whose
-log goes furthest.
+Use it for metadata that "went back in time" because somebody put back an old copy, if there is no
+newer copy. Changes after the copy are lost: topics created since then keep their files, as -stray
+folders. When all replicas of a partition are back, the one with the longest log becomes leader.
 """
 
 
@@ -119,10 +118,10 @@ def read_metadata(layout: Layout, store: str | None) -> dict[str, Any]:
 @data_option
 @store_option
 def restore(file: str, data: Path, store: str | None) -> None:
-    """Rebuild the metadata from FILE (a path, - or s3://BUCKET/KEY) in a place that has none.
+    """Rebuild metadata from FILE (a path, - or s3://BUCKET/KEY) where there is none.
 
-    The cluster must be stopped. Epochs and producer ids start far above those that brokers may
-    have seen since the export, so that nothing of the time after it is taken for current.
+    The cluster must be stopped. Epochs and producer ids start far above those that brokers may have
+    seen since the export, so that nothing from that time is mistaken for current.
     """
     document = read_document(file)
     if store is not None:
@@ -138,7 +137,7 @@ def restore(file: str, data: Path, store: str | None) -> None:
 
 
 @metadata.command("confirm", epilog=CONFIRM_EPILOG)
-@click.option("--force", is_flag=True, help="Also where nobody has found anything wrong.")
+@click.option("--force", is_flag=True, help="Confirm even if nothing wrong was found.")
 @data_option
 @store_option
 def confirm(*, force: bool, data: Path, store: str | None) -> None:

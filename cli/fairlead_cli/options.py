@@ -43,7 +43,9 @@ def bootstrap_option(command: Command) -> Command:
         envvar="FAIRLEAD_CLIENT_CONFIG",
         expose_value=False,
         callback=_read_client_config,
-        help="librdkafka's settings, to log in to a secure cluster; those of --data are known.",
+        help=(
+            "File of librdkafka settings, to log in to a secure cluster; not needed with --data."
+        ),
     )(command)
     return click.option(
         "--bootstrap",

@@ -46,9 +46,9 @@ Examples:
   fairlead produce events --retries 0 < lines.txt
   fairlead produce events --transactional-id import-1 --commit-every 10000 < lines.txt
 
-CSV rows become JSON objects by the names in the first line; an empty cell is null. JSON lines are
-sent as they are. A key goes to the same partition as with Java's clients, unless --partitioner
-says otherwise: a function of yours is called with (key, value, partitions) and returns a number.
+CSV rows become JSON objects with the names in the first line; an empty cell is null. JSON lines are
+sent as they are. A key goes to the same partition as with Java clients, unless --partitioner says
+otherwise: your own function is called with (key, value, partitions) and returns a number.
 """
 
 
@@ -66,7 +66,7 @@ says otherwise: a function of yours is called with (key, value, partitions) and 
 @click.option(
     "--key-separator", metavar="TEXT", callback=require_name, help="Lines are KEY<TEXT>VALUE."
 )
-@click.option("--key-field", metavar="NAME", help="CSV or JSON field that is the key.")
+@click.option("--key-field", metavar="NAME", help="CSV or JSON field to use as the key.")
 @click.option(
     "-H",
     "--header",
@@ -85,13 +85,13 @@ says otherwise: a function of yours is called with (key, value, partitions) and 
 @click.option(
     "--timestamp-field",
     metavar="NAME",
-    help="CSV or JSON field that is the record's time: ISO 8601 or milliseconds since 1970.",
+    help="CSV or JSON field to use as the timestamp: ISO 8601 or milliseconds since 1970.",
 )
 @click.option("--null-marker", metavar="TEXT", help="A key, value or CSV cell that means null.")
-@click.option("--numbers", is_flag=True, help="CSV cells that are numbers become JSON numbers.")
+@click.option("--numbers", is_flag=True, help="Convert CSV cells that are numbers to JSON numbers.")
 @sending_options
 @transaction_options
-@click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
+@click.option("--quiet", is_flag=True, help="Show no progress bar and no summary.")
 @data_option
 @bootstrap_option
 @output_option("text", "json")

@@ -28,33 +28,37 @@ BATCH_RECORDS_MAX = 1_000_000
 def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that are collected into SendingOptions."""
     options = (
-        click.option("--partition", type=click.IntRange(min=0), help="Send everything there."),
+        click.option(
+            "--partition", type=click.IntRange(min=0), help="Send all records to this partition."
+        ),
         click.option(
             "--partitioner",
             metavar="NAME",
-            help="murmur2: keys as Java's clients do, the rest in batches to any; round-robin and "
-            "sticky (batch by batch) ignore keys; or your own PACKAGE:FUNCTION.  "
-            "[default: murmur2]",
+            help="murmur2: by key as Java clients do, and records without a key in batches to "
+            "any partition; round-robin and sticky (batch by batch) ignore keys; or your "
+            "own PACKAGE:FUNCTION.  [default: murmur2]",
         ),
         click.option(
             "--acks",
             type=click.Choice(["0", "1", "all"]),
             default="all",
             show_default=True,
-            help="Which brokers must have a record before it counts.",
+            help="Which replicas have to have a record before it counts as written.",
         ),
         click.option(
             "--idempotent/--no-idempotent",
             "idempotent",
             default=None,
-            help="Whether retries never double or reorder.  [default: with --acks all]",
+            help=(
+                "Whether retries never duplicate or reorder records.  [default: with --acks all]"
+            ),
         ),
         click.option(
             "--compression",
             type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
             default="none",
             show_default=True,
-            help="How batches are packed.",
+            help="Codec with which batches are compressed.",
         ),
         click.option(
             "--batch-size",
@@ -67,20 +71,21 @@ def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.IntRange(0, LINGER_MS_MAX),
             default=5,
             show_default=True,
-            help="Send a batch after so long even if it is not full.",
+            help="Send a batch after this time even if it is not full.",
         ),
         click.option(
             "--retries",
             type=click.IntRange(0, RETRIES_MAX),
             metavar="N",
-            help="Send a batch again so often. 0: each record is written at most once, and what "
-            "got no answer may be lost.  [default: until it is written, for a minute]",
+            help="Number of retries of a batch. 0: each record is written at most once, and a "
+            "record without an answer may be lost.  [default: until it is written, for a "
+            "minute]",
         ),
         click.option(
             "--rate",
             type=FiniteRange(min=0, min_open=True),
             metavar="N",
-            help="At most N records a second.  [default: as fast as it goes]",
+            help="Send at most N records a second.  [default: as fast as possible]",
         ),
     )
     for option in reversed(options):
@@ -96,13 +101,16 @@ def transaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="ID",
             callback=require_name,
             help="Write in a transaction: readers with read_committed see all of it or nothing. "
-            "Another producer with this id is shut out.",
+            "Another producer with this id is fenced.",
         ),
         click.option(
             "--commit-every",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Commit after N records and begin anew.  [default: once, at the end]",
+            help=(
+                "Commit after N records and begin the next transaction.  [default: once, at "
+                "the end]"
+            ),
         ),
     )
     for option in reversed(options):

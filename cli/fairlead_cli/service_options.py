@@ -22,7 +22,7 @@ def service_options(file: str) -> Callable[[Command], Command]:
             multiple=True,
             metavar="NAME=VALUE",
             shell_complete=complete_broker_settings,
-            help="One setting; stronger than the environment (FAIRLEAD_LOG_LEVEL …) and the file.",
+            help="One setting; it overrides the environment (FAIRLEAD_LOG_LEVEL …) and the file.",
         )(command)
         return click.option(
             "--config",

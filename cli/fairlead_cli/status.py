@@ -33,7 +33,7 @@ Examples:
   fairlead status -o json | jq '.topics[] | select(.offline > 0)'
   fairlead status --bootstrap broker.example:9092
 
-Exits with 1 when the cluster is not running, or no broker answers.
+Exits with 1 if the cluster does not run, or no broker answers.
 """
 
 

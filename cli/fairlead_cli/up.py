@@ -45,8 +45,8 @@ Examples:
   fairlead up --detach && fairlead status && fairlead down
 
 Broker i listens at port P+i (and P+100+i for other brokers), the controller at P+99; HTTP is at
-H+i and H+90. With --secure clients come over TLS, at P+50+i. The next `up` on the same directory
-finds the data of the last one, and serves it at the same ports.
+H+i and H+90. With --secure clients connect over TLS, at P+50+i. The next `up` with the same
+directory uses the data and the ports of the last one.
 """
 
 
@@ -107,14 +107,14 @@ def read_host(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option(
     "--store",
     metavar="ADDRESS",
-    help="Keep the metadata in ZooKeeper, at zookeeper://HOST:PORT[,HOST:PORT…]/CHROOT, instead of "
-    "in files; the next start remembers it.",
+    help="Keep the metadata in ZooKeeper, at zookeeper://HOST:PORT[,HOST:PORT…]/CHROOT, instead "
+    "of in files; later starts use it, too.",
 )
 @click.option(
     "--secure",
     is_flag=True,
-    help="TLS and logins for clients, who may do nothing without an ACL; DIR/clients has the super "
-    "user's settings. A cluster that was secure stays so.",
+    help="TLS and logins for clients, which may do nothing without an ACL. DIR/clients has the "
+    "settings of the super user. A secure cluster stays secure at later starts.",
 )
 @click.option(
     "--fault-proxy",
@@ -124,9 +124,11 @@ def read_host(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option(
     "--every-partition",
     is_flag=True,
-    help="Live log: a line for each partition that changes, instead of one for many.",
+    help="Live log: print a line for each partition that changes, instead of one for many.",
 )
-@click.option("--detach", is_flag=True, help="Return when ready; `fairlead down` stops it.")
+@click.option(
+    "--detach", is_flag=True, help="Return when the cluster is ready; `fairlead down` stops it."
+)
 def up(
     *,
     manifests: tuple[Path, ...],

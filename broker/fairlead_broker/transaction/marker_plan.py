@@ -71,7 +71,7 @@ class _Ending:
 
 
 class _Partition:
-    """A partition that needs markers: `waiting` are unsent ones, `sent` counts those under way.
+    """A partition that needs markers: `waiting` are not sent yet, `sent` counts those under way.
 
     `topic_id` is the topic's id while any of them waits: a new topic of the same name is another
     topic, which has no part in these transactions.
@@ -124,7 +124,7 @@ class MarkerBatch:
         self.sent: dict[_Ending, list[_Partition]] = {}
 
     def markers(self) -> list[tuple[EndMarker, dict[TopicPartition, int]]]:
-        """Return what has to be written, and in which leader epochs; no producer is named twice."""
+        """Return the markers, with the leader epoch of each partition; each producer once."""
         return [
             (
                 ending.transaction.marker,
@@ -244,7 +244,7 @@ class MarkerPlan:
         return min(due, default=None)
 
     def failed(self, batch: MarkerBatch, now_ms: int) -> None:
-        """Take note that a broker did not answer: all of the batch goes to the leaders of then."""
+        """Note that a broker did not answer: the whole batch is sent again, to the leaders then."""
         destination = self._destinations[batch.broker_id]
         destination.batch = None
         destination.due_ms = now_ms + _delay_ms(destination.failures)

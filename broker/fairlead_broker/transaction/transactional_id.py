@@ -114,7 +114,7 @@ class TransactionalId:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a record is in flight or markers are being written: most has to come later."""
+        """Whether a record is in flight or markers are being written: most requests wait."""
         return self.pending is not None or self.metadata.state in PREPARED
 
     @property
@@ -219,7 +219,7 @@ class TransactionalId:
         return self._begin(empty, waiter, answer, last_producer_epoch=last_epoch)
 
     def _is_own(self, expected: ProducerIdAndEpoch) -> bool:
-        """Whether it may be of the present producer, also around a change of the producer id."""
+        """Whether these may be the present producer's, also around a change of the producer id."""
         metadata = self.metadata
         return (
             metadata.producer_epoch == NO_PRODUCER_EPOCH
@@ -420,7 +420,7 @@ class TransactionalId:
         return self._begin(None, None, SUCCESS)
 
     def resume(self, *, now_ms: int) -> Effects:
-        """Go on after a load: all partitions of what was decided get their marker again (T7)."""
+        """Go on after a load: write the markers of a decided transaction to all partitions (T7)."""
         return self._end_decided(now_ms=now_ms)
 
     def partitions_ended(
@@ -479,7 +479,7 @@ class TransactionalId:
     def _prepare(
         self, waiter: Waiter | None, *, is_commit: bool, version: int, now_ms: int, code: ErrorCode
     ) -> Effects:
-        """Decide the transaction, or end one that may have been begun without our knowing.
+        """Decide the transaction, or end one that may have begun unknown to the coordinator.
 
         In version 2 the answer has the id and epoch that are valid once the end is complete.
         """

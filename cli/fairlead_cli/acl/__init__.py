@@ -24,4 +24,4 @@ Examples:
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def acl() -> None:
-    """Say who may do what, and see why somebody may or may not."""
+    """Manage access rules, and see why a user may or may not do something."""

@@ -24,10 +24,12 @@ Examples:
     required=True,
     callback=require_name,
     metavar="NAME",
-    help="Whom the rules are for; * is everybody.",
+    help="The user that the rules are for; * is every user.",
 )
-@click.option("--host", default="*", show_default=True, help="Address that the rules are for.")
-@click.option("--deny", is_flag=True, help="Rules that deny, which count more than all that allow.")
+@click.option("--host", default="*", show_default=True, help="Address from which the rules apply.")
+@click.option(
+    "--deny", is_flag=True, help="Make rules that deny; they override all rules that allow."
+)
 @data_option
 @bootstrap_option
 def command(  # noqa: PLR0917
@@ -38,7 +40,7 @@ def command(  # noqa: PLR0917
     data: Path,
     bootstrap: str | None,
 ) -> int:
-    """Remove access rules of a user: these, and not those that mean the same otherwise.
+    """Remove exactly these access rules of a user.
 
     A RIGHT is OPERATION[,OPERATION...] TYPE:NAME. Types are topic, group, transactional-id and
     cluster; a name that ends in * is a prefix.

@@ -24,13 +24,13 @@ Exit codes: 0 allowed, 1 denied.
 
 
 @click.command("test", epilog=EPILOG)
-@click.option("--user", required=True, callback=require_name, metavar="NAME", help="Who asks.")
-@click.option("--operation", required=True, metavar="NAME", help="What for: READ, WRITE, ….")
+@click.option("--user", required=True, callback=require_name, metavar="NAME", help="The user.")
+@click.option("--operation", required=True, metavar="NAME", help="The operation: READ, WRITE, ….")
 @click.option("--topic", metavar="NAME", help="A topic.")
 @click.option("--group", metavar="ID", help="A consumer group.")
 @click.option("--transactional-id", metavar="ID", help="A transactional id.")
 @click.option("--cluster", is_flag=True, help="The cluster.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of who asks.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the user.")
 @data_option
 @bootstrap_option
 @table_or_json
@@ -46,7 +46,7 @@ def command(  # noqa: PLR0917
     bootstrap: str | None,
     output: str,
 ) -> int:
-    """Tell whether a user may do something, and what each rule has to do with it."""
+    """Show whether a user may do something, and the effect of each rule."""
     from fairlead_cli.acl.rule_text import parse_operation, principal_of
     from fairlead_cli.client.acls import fetch_authorizer_settings, fetch_rules
     from fairlead_cli.client.connection import build_admin

@@ -43,10 +43,10 @@ Examples:
   fairlead broker list
   fairlead broker restart 1          its leaders move first: clients notice nothing
   fairlead broker kill 1             as `kill -9`; the supervisor starts it again
-  fairlead broker drain 3 --wait     all that it holds moves to other brokers
-  fairlead broker fence 3            out of service, with all its data, until `unfence`
-  fairlead broker disks 2            what it has in each of its folders
-  fairlead broker unregister 3       it is drained and stopped, and does not come back
+  fairlead broker drain 3 --wait     move all its replicas to other brokers
+  fairlead broker fence 3            keep it out of service, with its data, until `unfence`
+  fairlead broker disks 2            show the replicas in each of its folders
+  fairlead broker unregister 3       remove a broker that is drained and stopped for good
   fairlead broker pause 1 && sleep 5 && fairlead broker resume 1
 
 A broker that runs with --config logs to stderr, and prints one line that begins with `ready` once

@@ -35,16 +35,16 @@ Examples:
   fairlead broker disks 2 --drain /disk1/fairlead --wait
   fairlead broker disks 2 --undrain /disk1/fairlead
 
---move moves replicas of this broker to another of the folders in its `log.dirs`, while it serves
-them. The folder where a replica is calls its move back. Without --wait it ends when the moves are
-noted, and `fairlead broker disks 2` shows how far they are. How fast:
-replica.alter.log.dirs.io.max.bytes.per.second of the broker.
+--move moves replicas of this broker to another folder of its `log.dirs`, while it serves them. To
+cancel a move, name the folder where the replica still is. Without --wait the command ends when the
+broker has accepted the moves, and `fairlead broker disks 2` shows their progress. The broker's
+setting replica.alter.log.dirs.io.max.bytes.per.second limits their speed.
 
---drain empties a folder, so that its disk can be taken away: nothing new comes to it any more
-(cordoned.log.dirs), and all that it holds moves to the others. It ends with what to do next. With
---wait it goes on through restarts of the broker. Exit codes: 0 it is empty, or without --wait on
-its way; 1 it is not empty after --timeout, or a replica cannot move; 2 it is no folder of this
-broker. --undrain takes that back, and lets a folder be forgotten that was taken away.
+--drain empties a folder, so that its disk can be removed: the folder gets no new replicas
+(cordoned.log.dirs), and its replicas move to the other folders. At its end the command prints what
+to do next. With --wait it goes on through restarts of the broker. Exit codes: 0 the folder is
+empty, or, without --wait, being emptied; 1 it is not empty after --timeout, or a replica cannot
+move; 2 the broker has no such folder. --undrain cancels this; it also works for a removed folder.
 """
 
 
@@ -52,11 +52,22 @@ broker. --undrain takes that back, and lets a folder be forgotten that was taken
 @click.argument(
     "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
 )
-@click.option("--move", "moved", multiple=True, metavar="TOPIC:PARTITION", help="What moves.")
-@click.option("--to", "target", metavar="FOLDER", help="Where to, as written in `log.dirs`.")
-@click.option("--drain", "drained", metavar="FOLDER", help="Move all off it, to the others.")
-@click.option("--undrain", "undrained", metavar="FOLDER", help="Let it take replicas again.")
-@click.option("--wait", "is_waiting", is_flag=True, help="End when all is there.")
+@click.option(
+    "--move", "moved", multiple=True, metavar="TOPIC:PARTITION", help="The partitions to move."
+)
+@click.option(
+    "--to", "target", metavar="FOLDER", help="The target directory, as written in `log.dirs`."
+)
+@click.option(
+    "--drain",
+    "drained",
+    metavar="FOLDER",
+    help="Move all replicas from this directory to the others.",
+)
+@click.option(
+    "--undrain", "undrained", metavar="FOLDER", help="Let this directory get replicas again."
+)
+@click.option("--wait", "is_waiting", is_flag=True, help="Return when all replicas have moved.")
 @click.option(
     "--timeout",
     "timeout_s",

@@ -21,19 +21,19 @@ ALTER_VERSION: Final = 1
 
 DRAIN_EPILOG = """\b
 Examples:
-  fairlead broker drain 3                    returns at once; moving goes on
-  fairlead broker drain 3 --wait             returns when broker 3 holds nothing any more
+  fairlead broker drain 3                    return at once; replicas go on moving
+  fairlead broker drain 3 --wait             return when broker 3 has no replicas any more
   fairlead broker drain 3 -o json | jq .replicas
 
-Its leaders move first, then its replicas, few at a time; what has moved it deletes. Nothing new is
-placed on it until `fairlead broker undrain 3`, not after a restart either. Exits with 1 if the
-other brokers cannot take what it holds, and says why; then nothing has begun.
+The broker's leaders move first, then its replicas, few at a time; it deletes replicas that have
+moved. It gets no new replicas until `fairlead broker undrain 3`, even after a restart. The command
+exits with 1 if the other brokers cannot take its replicas, and says why; then nothing has begun.
 """
 UNDRAIN_EPILOG = """\b
 Examples:
   fairlead broker undrain 3
 
-What is on its way from the broker is called back; what has left it stays where it is.
+Moves that have not ended are cancelled; replicas that have moved stay where they are.
 """
 
 
@@ -61,7 +61,7 @@ def drain(
     bootstrap: str | None,
     output: str,
 ) -> None:
-    """Move all leaders and replicas off a broker, and place nothing on it."""
+    """Move all leaders and replicas to other brokers, and place no new ones here."""
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import note_if_interrupted
 

@@ -21,16 +21,16 @@ Examples:
   fairlead broker fence 3
   fairlead broker fence 3 --reason "its disk reports errors"
 
-Its leaders move at once, it is in no in-sync set any more, and gets nothing new, until
-`fairlead broker unfence 3`: not after a restart, nor with another controller. Its process goes on,
-and copies what it holds. Exits with 1, and names partitions, if these would have too few replicas
-in sync; then nothing has changed.
+The broker's leaders move at once, it leaves all in-sync sets, and it gets no new replicas. This
+lasts until `fairlead broker unfence 3`, also after a restart and with another controller. Its
+process goes on and keeps its replicas up to date. If partitions would then have too few in-sync
+replicas, the command names them and exits with 1; then nothing has changed.
 """
 UNFENCE_EPILOG = """\b
 Examples:
   fairlead broker unfence 3
 
-It is in service as soon as it says that it is ready, and in sync once it has what it missed.
+The broker is in service as soon as it reports that it is ready, and in sync once it has caught up.
 """
 
 
@@ -38,7 +38,9 @@ It is in service as soon as it says that it is ready, and in sync once it has wh
 @click.argument(
     "broker_id", metavar="ID", type=click.IntRange(min=0), shell_complete=complete_brokers
 )
-@click.option("--reason", default=BY_HAND, metavar="TEXT", help="Who or why; kept with the order.")
+@click.option(
+    "--reason", default=BY_HAND, metavar="TEXT", help="A reason; kept and shown with the fence."
+)
 @data_option
 @bootstrap_option
 @table_or_json

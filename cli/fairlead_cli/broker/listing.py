@@ -25,7 +25,7 @@ Examples:
 @data_option
 @table_or_json
 def command(data: Path, output: str) -> None:
-    """List the brokers of a local cluster, with what they lead and replicate."""
+    """List the brokers of a local cluster, with the partitions that they lead and have."""
     from fairlead_cli.local.control import require_cluster
     from fairlead_cli.output import print_json, print_table
 

@@ -17,14 +17,14 @@ UNREGISTER_VERSION: Final = 0
 
 EPILOG = """\b
 Examples:
-  fairlead broker drain 3 --wait          then stop it for good
+  fairlead broker drain 3 --wait          then stop the broker for good
   fairlead broker unregister 3
   fairlead broker unregister 3 -o json
 
-The broker has to be out of service and to hold no replica: drain it, then stop it. A broker that is
-dead can be drained too, as long as others hold its partitions. Exits with 1, and says why, while
-anything speaks against it; a broker that is not registered is unregistered. Started again, it joins
-as a new broker.
+The broker has to be out of service and to have no replicas: drain it, then stop it. A broker that
+is dead can be drained, too, as long as others have its partitions. If the broker cannot be
+unregistered, the command says why and exits with 1. A broker that is not registered is no error. A
+broker that is started again joins as a new broker.
 """
 
 
@@ -36,7 +36,7 @@ as a new broker.
 @bootstrap_option
 @table_or_json
 def command(*, broker_id: int, data: Path, bootstrap: str | None, output: str) -> None:
-    """Forget a broker that is gone for good, with its configs."""
+    """Remove the registration and the configs of a broker that is gone for good."""
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import print_json
 

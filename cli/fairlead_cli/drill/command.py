@@ -31,12 +31,12 @@ Examples:
   fairlead drill -f drill.yaml
   fairlead up --fault-proxy --detach && fairlead drill --target broker:0 --fault isolate
 
-The records go to a topic of the drill's own. What was broken is healed in the end, after Ctrl-C
-too. Exits with 1 when a record was lost, doubled or reordered, when the application saw an error,
-or when a limit was exceeded: to the first new acknowledgement, at the 99th percentile, 250 ms
-after kill, 2 s after pause, isolate and disk-full, 4.5 s if the controller is hit too; after a
-clean stop nobody waits longer than 100 ms, during roll than 250 ms, with a slow broker than 2 s.
-A drill of a file has limits of its own.
+The drill writes to its own topic. At its end, also after Ctrl-C, it undoes the fault. It exits
+with 1 if a record was lost, duplicated or reordered, if the application saw an error, or if a
+limit was exceeded. The limits up to the first new acknowledgement, at the 99th percentile, are
+250 ms after kill, 2 s after pause, isolate and disk-full, and 4.5 s if the controller is hit, too.
+No producer may wait longer than 100 ms after a clean stop, 250 ms during roll and 2 s with a slow
+broker. A manifest has its own limits.
 """
 
 
@@ -72,7 +72,7 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
     "-f",
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A FailoverDrill manifest, the same as for a cluster; instead of the options below.",
+    help="A FailoverDrill manifest, as for Kubernetes; instead of the options below.",
 )
 @click.option("--target", "targets", multiple=True, help=f"{FORMS}; several fail at once.")
 @click.option("--fault", type=click.Choice([kind.value for kind in FaultKind]))
@@ -89,7 +89,7 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
     type=click.IntRange(32, 1_000_000),
     default=256,
     show_default=True,
-    help="Bytes a record.",
+    help="Bytes in each record.",
 )
 @click.option(
     "--hold-s",
@@ -103,28 +103,32 @@ async def run_until_signalled(drill: Drill) -> DrillOutcome:
     type=click.IntRange(1, 10_000),
     default=200,
     show_default=True,
-    help="How long a slow process stands still each time.",
+    help="How long a slow process stops each time.",
 )
 @click.option(
     "--run-ms",
     type=click.IntRange(1, 10_000),
     default=50,
     show_default=True,
-    help="How long it runs in between.",
+    help="How long it runs between two stops.",
 )
 @click.option(
     "--allow-unsafe",
     is_flag=True,
-    help="Break several brokers at once even if partitions lose leader, minimum or last copy.",
+    help=(
+        "Break several brokers at once even if partitions lose leader, minimum ISR or last replica."
+    ),
 )
 @click.option(
-    "--limit-ms", type=click.IntRange(min=1), help="Instead of the limit for this fault (below)."
+    "--limit-ms",
+    type=click.IntRange(min=1),
+    help="Longest recovery that passes, instead of the limit for this fault (below).",
 )
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     callback=require_place,
-    help="Write a document of the game day there, in Markdown.",
+    help="Write a report of the game day to this file, in Markdown.",
 )
 @data_option
 @table_or_json

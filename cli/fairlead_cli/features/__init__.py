@@ -27,4 +27,4 @@ The last step of an upgrade to another release, and the only one without a way b
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def features() -> None:
-    """Show and raise what the brokers of a cluster may do since all of them can."""
+    """Show and raise the feature levels of a cluster, which all its brokers support."""

@@ -20,8 +20,8 @@ Examples:
   fairlead features describe
   fairlead features describe -o json | jq '.features[] | select(.canBeRaisedTo)'
 
-`next` is the level that could be raised to now, or why it cannot be: also brokers that are out of
-service have to support a level before it is raised.
+`next` is the level to which a feature can be raised now, or the reason why it cannot. All brokers,
+even those out of service, have to support a level before it can be raised.
 """
 
 

@@ -25,18 +25,19 @@ Examples:
   fairlead features upgrade group.version=1 transaction.version=2
 
 Without NAME=LEVEL every feature is raised to the highest level that all brokers support.
-Once fairlead.version is raised, releases that do not support it are refused: it never falls.
+Once fairlead.version is raised, it can never be lowered, and brokers of releases that do not
+support it cannot join.
 """
 DOWNGRADE_EPILOG = """\b
 Examples:
   fairlead features downgrade transaction.version=1
   fairlead features downgrade group.version=0
 
-Level 0 turns a feature off. fairlead.version never falls.
+Level 0 turns a feature off. fairlead.version can never be lowered.
 """
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Only say whether the controller would do it."
+    "--dry-run", is_flag=True, help="Only show whether the controller would do it."
 )
 
 

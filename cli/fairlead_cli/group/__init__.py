@@ -40,4 +40,4 @@ Examples:
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def group() -> None:
-    """Look at consumer groups, move their offsets, delete them, take them from ZooKeeper."""
+    """Show consumer groups, set their offsets, delete them, import them from ZooKeeper."""

@@ -25,8 +25,8 @@ Examples:
   fairlead group delete billing --topic orders
   fairlead group delete billing --topic orders:3,4
 
-A group that has members is not deleted. With --topic the group stays and only forgets its offsets
-of that topic; members may read other topics meanwhile.
+A group that has members is not deleted. With --topic only the group's offsets of that topic are
+deleted, and the group stays; members may read other topics meanwhile.
 """
 
 
@@ -47,7 +47,7 @@ of that topic; members may read other topics meanwhile.
     shell_complete=complete_topics,
     help="Only the offsets of this topic, or of some of its partitions; may be repeated.",
 )
-@click.option("--if-exists", is_flag=True, help="A group that is not there is no error.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if the group does not exist.")
 @data_option
 @bootstrap_option
 def command(

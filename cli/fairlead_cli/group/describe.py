@@ -27,8 +27,8 @@ Examples:
   fairlead group describe billing audit --state
   fairlead group describe billing -o json | jq '.[0].offsets[] | select(.lag > 1000)'
 
-The lag of a partition is its log end less the committed offset. A partition without a committed
-offset begins where the application's auto.offset.reset says.
+The lag of a partition is its log end offset minus the committed offset. In a partition without a
+committed offset the application begins as its auto.offset.reset says.
 """
 
 

@@ -41,9 +41,9 @@ Examples:
   fairlead group export --zookeeper zk1:2181/kafka billing audit
   fairlead group export --zookeeper zk1:2181/kafka
 
-The way back, for applications that return to consumers which keep their positions in ZooKeeper.
-The log's ends are those here: the old cluster must hold the same records under the same offsets.
-A position never goes back: where ZooKeeper holds a larger one, that one is kept.
+Use it for applications that return to old consumers, which keep their positions in ZooKeeper. The
+command compares positions with the logs of this cluster, so the old cluster must have the same
+records at the same offsets. A position never goes back: a larger one in ZooKeeper is kept.
 """
 
 
@@ -69,7 +69,7 @@ def command(
     output: str,
     **options: Any,
 ) -> int:
-    """Write committed offsets to where old consumers look for them; all groups, or these."""
+    """Write committed offsets of all groups, or these, to ZooKeeper for old consumers."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.zookeeper.old_groups import CONSUMERS

@@ -38,9 +38,9 @@ Examples:
   fairlead group import --zookeeper zk1:2181/kafka billing audit
   fairlead group import --zookeeper zk1:2181/kafka billing --out-of-range clamp
 
-A position means something here only if the records have the same offsets as in the old cluster.
-It never goes back: where the group has committed a larger offset here, that one is kept.
-What is left out is named on stderr by its znode. A group is moved as a whole or not at all.
+A position is right here only if the records have the same offsets as in the old cluster. A
+position never goes back: a larger committed offset here is kept. The command names each znode that
+it leaves out on stderr. It moves a group as a whole or not at all.
 """
 
 
@@ -60,7 +60,7 @@ def command(
     output: str,
     **options: Any,
 ) -> int:
-    """Commit what old consumers kept below /consumers in ZooKeeper; all groups, or these."""
+    """Commit positions of old consumers in ZooKeeper (/consumers); all groups, or these."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
 

@@ -27,7 +27,7 @@ Examples:
   fairlead group list --state Empty
   fairlead group list -o json | jq -r '.[] | select(.members == 0) | .group'
 
-Exits with 1 when a broker did not answer, so that groups may be missing.
+Exits with 1 if a broker did not answer, because groups may then be missing.
 """
 
 
@@ -39,7 +39,9 @@ Exits with 1 when a broker did not answer, so that groups may be missing.
     type=click.Choice(STATES, case_sensitive=False),
     help="Only groups in this state; may be repeated.",
 )
-@click.option("--lag", "with_lag", is_flag=True, help="The total lag too: reads every offset.")
+@click.option(
+    "--lag", "with_lag", is_flag=True, help="Also show the total lag: reads every offset."
+)
 @data_option
 @bootstrap_option
 @table_or_json
@@ -51,10 +53,11 @@ def command(
     bootstrap: str | None,
     output: str,
 ) -> int:
-    """List consumer groups, by both protocols.
+    """List consumer groups of both protocols.
 
-    Type `simple`: only offsets, nobody ever joined. `consumer`: the protocol of KIP-848, in which
-    the broker assigns partitions; Assigning and Reconciling are states of it alone.
+    Type `simple`: the group has only offsets and never had members. Type `consumer`: the protocol
+    of KIP-848, in which the broker assigns partitions; only it has the states Assigning and
+    Reconciling.
     """
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.group_listing import list_groups

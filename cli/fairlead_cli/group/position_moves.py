@@ -73,13 +73,13 @@ def move_options(command: Command) -> Command:
             type=click.Choice([each.value for each in OutOfRange]),
             default=OutOfRange.REFUSE.value,
             show_default=True,
-            help="What becomes of a position outside of the log here: the group is refused, or "
-            "the position moves to the log's nearer end.",
+            help="What to do with a position outside of the log here: refuse the group, or move "
+            "the position to the log's nearer end.",
         ),
         click.option(
             "--allow-running",
             is_flag=True,
-            help="Also groups that have members, there or here.",
+            help="Include groups that have members, in the old cluster or here.",
         ),
     )
     for option in reversed(options):

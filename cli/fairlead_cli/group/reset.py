@@ -44,25 +44,35 @@ Examples:
   fairlead group reset billing --all-topics --by-duration 2h --execute
   fairlead group reset new-group --topic orders --to-latest --execute
 
-Without --execute it only shows the plan. The group must have no members: stop its applications
-first. Offsets that a log does not hold become its nearer end. A group that does not exist is made.
+Without --execute the command only shows the plan. The group must have no members: stop its
+applications first. An offset outside the log moves to the log's nearer end. A group that does not
+exist is created.
 """
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the seven options for the target."""
     options = (
-        click.option("--to-earliest", is_flag=True, help="To the oldest record that is there."),
-        click.option("--to-latest", is_flag=True, help="To the log end: skip what is there."),
+        click.option("--to-earliest", is_flag=True, help="To the oldest record."),
+        click.option("--to-latest", is_flag=True, help="To the log end: skip all present records."),
         click.option(
             "--to-datetime",
             metavar="ISO",
-            help="To the first record not older: 2026-03-01T03:00, local unless it has a zone.",
+            help=(
+                "To the first record of that time or later: 2026-03-01T03:00, local time "
+                "unless it has a zone."
+            ),
         ),
         click.option("--to-offset", type=click.IntRange(min=0), help="To this offset."),
-        click.option("--shift-by", type=int, metavar="N", help="N records on; negative: back."),
-        click.option("--to-current", is_flag=True, help="Where it is, moved into the log."),
-        click.option("--by-duration", metavar="AGE", help="To that long ago: 15m, 2h, P1DT2H."),
+        click.option(
+            "--shift-by", type=int, metavar="N", help="N records forward; negative: back."
+        ),
+        click.option(
+            "--to-current", is_flag=True, help="To the present offset, moved into the log."
+        ),
+        click.option(
+            "--by-duration", metavar="AGE", help="To the time so long ago: 15m, 2h, P1DT2H."
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -79,7 +89,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=complete_topics,
     help="This topic, or some of its partitions; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="Every topic of which it has offsets.")
+@click.option("--all-topics", is_flag=True, help="All topics for which the group has offsets.")
 @target_options
 @click.option("--dry-run", is_flag=True, help="Only show the plan. This is the default.")
 @click.option("--execute", is_flag=True, help="Do it.")

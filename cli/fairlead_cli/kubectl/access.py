@@ -98,7 +98,7 @@ def access_options(command: Command) -> Command:
     @click.option(
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Instead of $KUBECONFIG and ~/.kube/config.",
+        help="Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config.",
     )
     @wraps(command)
     def with_access(

@@ -10,7 +10,7 @@ EPILOG = """\b
 Examples:
   eval "$(kubectl fairlead completion bash)"     in ~/.bashrc, for kubectl-fairlead itself
 
-`kubectl fairlead <TAB>` needs nothing: kubectl (1.26 or later) finds kubectl_complete-fairlead.
+`kubectl fairlead <TAB>` needs no script: kubectl (1.26 or later) finds kubectl_complete-fairlead.
 """
 PROGRAM = "kubectl-fairlead"
 COMPLETE_VARIABLE = "_KUBECTL_FAIRLEAD_COMPLETE"

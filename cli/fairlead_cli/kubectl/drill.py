@@ -52,13 +52,23 @@ POLL_S = 1.0
 @click.option("--cluster", help="LogCluster to test.")
 @click.option("--target", type=click.Choice(get_args(TargetType)))
 @click.option("--topic", help="Break the leader or follower of this topic.")
-@click.option("--partition", type=click.IntRange(min=0), help="Of that topic; default 0.")
-@click.option("--broker-id", type=click.IntRange(min=0), help="For --target Broker.")
+@click.option("--partition", type=click.IntRange(min=0), help="Partition of that topic; default 0.")
+@click.option(
+    "--broker-id", type=click.IntRange(min=0), help="Id of the broker, for --target Broker."
+)
 @click.option("--fault", type=click.Choice(get_args(FaultType)))
-@click.option("--node", help="For --target Node.")
-@click.option("--zone", help="For --target Zone.")
-@click.option("--cut", type=click.Choice(get_args(CutFrom)), help="Of Isolate; default All.")
-@click.option("--allow-unsafe", is_flag=True, help="Break several whatever partitions lose.")
+@click.option("--node", help="Name of the node, for --target Node.")
+@click.option("--zone", help="Name of the zone, for --target Zone.")
+@click.option(
+    "--cut",
+    type=click.Choice(get_args(CutFrom)),
+    help="Peers that Isolate cuts off; default All.",
+)
+@click.option(
+    "--allow-unsafe",
+    is_flag=True,
+    help="Break several brokers, even if partitions lose their leader or last replica.",
+)
 @click.option(
     "--duration-s",
     type=click.IntRange(min=1),
@@ -66,16 +76,16 @@ POLL_S = 1.0
 )
 @click.option("--runs", type=click.IntRange(min=1), show_default="1")
 @click.option("--limit-ms", type=click.IntRange(min=1), help="Longest recovery that passes.")
-@click.option("--report", "reported", metavar="NAME", help="Print the document of a drill.")
-@click.option("--name", help="Of the FailoverDrill; default: a new one.")
-@click.option("--wait/--no-wait", default=True, help="Follow it to its end (default).")
+@click.option("--report", "reported", metavar="NAME", help="Print the report of a drill.")
+@click.option("--name", help="Name of the FailoverDrill; default: a new name.")
+@click.option("--wait/--no-wait", default=True, help="Follow the drill to its end (default).")
 @click.option("--timeout-s", type=click.IntRange(min=1), default=1800, show_default=True)
 @access_options
 @table_or_json
 def drill(
     *, file: Path | None, wait: bool, timeout_s: int, access: Access, output: str, **flags: Any
 ) -> int:
-    """Break something under a verified workload, and see what it costs."""
+    """Cause a fault under a verified workload, and measure its effect."""
     from fairlead_cli.output import note, print_json
 
     reported = flags.pop("reported")

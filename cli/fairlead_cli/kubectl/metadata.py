@@ -36,7 +36,7 @@ Examples:
   kubectl fairlead metadata backup s3://backups/events --keep 168
 
 Files are called CLUSTER-TIME.json. The chart fairlead-cluster runs this as a CronJob
-(metadataBackup.enabled). For s3:// the variables of AWS's tools say where and as whom:
+(metadataBackup.enabled). For s3:// set the variables of AWS's tools for endpoint and credentials:
 AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ...
 """
 IMPORT_EPILOG = """\b
@@ -44,27 +44,27 @@ Examples:
   kubectl fairlead metadata import metadata.json --cluster events
   kubectl fairlead metadata import s3://backups/events/events-20260101T001700.000000Z.json
 
-Brokers and operator may go on. Everything that the cluster's ClusterState and PartitionTables say
-is replaced. Each partition has a leader again when all its replicas are there, the one whose log
-goes furthest. Topics that the export does not know keep their files, as -stray folders.
+Brokers and operator may go on. The import replaces everything in the cluster's ClusterState and
+PartitionTables. When all replicas of a partition are back, the one with the longest log becomes
+leader. Topics that are not in the export keep their files, as -stray folders.
 """
 CONFIRM_EPILOG = """\b
 Examples:
   kubectl fairlead metadata confirm --cluster events
 
-For a LogCluster that says StoreRolledBack, when there is no newer export to import. What changed
-after the copy is not known any more: topics made since then keep their files, as -stray folders.
+Use it for a LogCluster with the reason StoreRolledBack if there is no newer export to import.
+Changes after the copy are lost: topics created since then keep their files, as -stray folders.
 """
 
 cluster_option = click.option(
-    "--cluster", help="LogCluster; may be left out where the namespace has only one."
+    "--cluster", help="LogCluster; not needed if the namespace has only one."
 )
 file_argument = click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 
 
 @click.group("metadata", cls=VerbGroup, epilog=EPILOG)
 def metadata() -> None:
-    """Back up the metadata of a cluster, bring it back, or confirm an old copy."""
+    """Back up the metadata of a cluster, restore it, or confirm an old copy."""
 
 
 @metadata.command("export", epilog=EXPORT_EPILOG)
@@ -80,7 +80,11 @@ def export(*, file: str, cluster: str | None, access: Access) -> None:
 @metadata.command("backup", epilog=BACKUP_EPILOG)
 @click.argument("directory", type=FolderType())
 @click.option(
-    "--keep", type=click.IntRange(1), default=168, show_default=True, help="Files to keep."
+    "--keep",
+    type=click.IntRange(1),
+    default=168,
+    show_default=True,
+    help="Number of files to keep.",
 )
 @cluster_option
 @access_options
@@ -103,7 +107,7 @@ def backup(*, directory: str, keep: int, cluster: str | None, access: Access) ->
 @cluster_option
 @access_options
 def import_metadata(*, file: str, cluster: str | None, access: Access) -> None:
-    """Put the metadata in FILE in the place of what a cluster has.
+    """Replace the metadata of a cluster by that in FILE.
 
     FILE is a path, - for stdin, or s3://BUCKET/KEY.
     Epochs and producer ids start far above those that brokers may have seen.
@@ -125,7 +129,7 @@ def import_metadata(*, file: str, cluster: str | None, access: Access) -> None:
 
 
 @metadata.command("confirm", epilog=CONFIRM_EPILOG)
-@click.option("--force", is_flag=True, help="Also where nobody has found anything wrong.")
+@click.option("--force", is_flag=True, help="Confirm even if nothing wrong was found.")
 @cluster_option
 @access_options
 def confirm(*, force: bool, cluster: str | None, access: Access) -> None:

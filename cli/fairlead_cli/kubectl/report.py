@@ -27,9 +27,9 @@ Examples:
   kubectl fairlead report
   kubectl fairlead report -n streaming --operator-namespace fairlead --file bundle.tar.gz
 
-In the bundle: resources with their statuses, Events, logs of brokers, drills and operator, and what
-the controller says. Never in it: Secrets, records. Values that look like secrets are masked; look
-through it all the same before you give it away.
+The bundle contains resources with their statuses, Events, logs of brokers, drills and operator, and
+the controller's state. It never contains Secrets or records. Values that look like secrets are
+masked; check the bundle nevertheless before you give it to others.
 """
 LOG_LINES = 20_000
 OPERATOR_SELECTOR = "app.kubernetes.io/component=operator,app.kubernetes.io/name=fairlead"
@@ -42,9 +42,9 @@ CONTROLLER_PORT = 8080
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
     callback=require_place,
-    help="Default: fairlead-report-….tar.gz",
+    help="File to write; default: fairlead-report-….tar.gz",
 )
-@click.option("--operator-namespace", help="Default: wherever an operator is found.")
+@click.option("--operator-namespace", help="Namespace of the operator; default: all that have one.")
 @click.option("--since-s", type=click.IntRange(min=1), default=86_400, show_default=True)
 @access_options
 @table_or_json
@@ -56,7 +56,7 @@ def report(
     access: Access,
     output: str,
 ) -> None:
-    """Write a bundle for those who help: resources, Events, logs, statuses."""
+    """Write a support bundle: resources, Events, logs, statuses."""
     from fairlead_cli.output import print_json
 
     async def collect(client: KubeClient, namespace: str) -> Bundle:

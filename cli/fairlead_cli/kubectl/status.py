@@ -35,7 +35,7 @@ Exits with 1 when something is wrong.
 @access_options
 @table_or_json
 def status(*, cluster: str | None, access: Access, output: str) -> int:
-    """Show clusters, and what is wrong with them."""
+    """Show clusters and their problems."""
     from fairlead_cli.output import print_json
 
     async def read(client: KubeClient, namespace: str) -> tuple[list[Snapshot], str]:

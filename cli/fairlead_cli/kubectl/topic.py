@@ -24,16 +24,16 @@ Examples:
 
 @click.group("topic", cls=VerbGroup, epilog=EPILOG)
 def topic() -> None:
-    """Look into topics."""
+    """Show topics."""
 
 
 @topic.command("describe", epilog=EPILOG)
 @click.argument("name")
-@click.option("--cluster", help="LogCluster, where several have a topic of this name.")
+@click.option("--cluster", help="LogCluster, if several have a topic of this name.")
 @access_options
 @table_or_json
 def describe(*, name: str, cluster: str | None, access: Access, output: str) -> None:
-    """Show a topic, by the name of its resource or its own."""
+    """Show a topic, by the name of its resource or its name in Kafka."""
     from fairlead_cli.output import print_json
 
     async def read(client: KubeClient, namespace: str) -> dict[str, Any]:

@@ -32,18 +32,18 @@ Examples:
   kubectl fairlead whatif pool/small -o json | jq .withoutLeader
   kubectl fairlead whatif node/worker-2 && kubectl drain worker-2 --ignore-daemonsets
 
-Nothing is changed. Exits with 0 if the brokers there can be taken away now: every partition keeps
-a leader, its min.insync.replicas and a copy elsewhere, as far as it has these now. Else with 1.
+The command changes nothing. It exits with 0 if these brokers can be removed now: every partition
+keeps a leader, its min.insync.replicas and a replica elsewhere, if it has these now. Otherwise 1.
 """
 
 
 @click.command("whatif", epilog=EPILOG)
 @click.argument("target", metavar="node/X|zone/X|pool/X|broker/ID[,ID]")
-@click.option("--cluster", help="LogCluster; may be left out where the namespace has only one.")
+@click.option("--cluster", help="LogCluster; not needed if the namespace has only one.")
 @access_options
 @table_or_json
 def whatif(*, target: str, cluster: str | None, access: Access, output: str) -> int:
-    """Tell what the loss of brokers would do, and whether it is safe now."""
+    """Show the effect of losing brokers, and whether it is safe now."""
     from fairlead_cli.kubectl.readers import build_rows, read_readers
     from fairlead_cli.output import note, print_json
     from fairlead_cli.whatif.report import build_document, print_document

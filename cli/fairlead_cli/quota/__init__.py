@@ -23,4 +23,4 @@ Examples:
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def quota() -> None:
-    """Say how much of the cluster clients may use."""
+    """Limit how much of the cluster clients may use."""

@@ -22,15 +22,17 @@ def entity_options(command: Command) -> Command:
     for option in reversed(
         (
             click.option("--user", metavar="NAME", help="A user."),
+            click.option("--default-user", is_flag=True, help="Every user without its own quotas."),
             click.option(
-                "--default-user", is_flag=True, help="Each user without quotas of his own."
+                "--client-id", metavar="ID", help="A client id, for all users or one user."
             ),
-            click.option("--client-id", metavar="ID", help="A client id, alone or of a user."),
             click.option(
-                "--default-client-id", is_flag=True, help="Each client id without own quotas."
+                "--default-client-id", is_flag=True, help="Every client id without its own quotas."
             ),
             click.option("--ip", metavar="ADDRESS", help="An address that connections come from."),
-            click.option("--default-ip", is_flag=True, help="Each address without own quotas."),
+            click.option(
+                "--default-ip", is_flag=True, help="Every address without its own quotas."
+            ),
         )
     ):
         command = option(command)

@@ -27,7 +27,7 @@ Examples:
 @data_option
 @bootstrap_option
 def command(quotas: tuple[str, ...], data: Path, bootstrap: str | None, **options: Any) -> None:
-    """Set quotas of a user, a client id, both, or an address. Others that it has stay.
+    """Set quotas of a user, a client id, both, or an address. Its other quotas stay.
 
     Keys are producer_byte_rate, consumer_byte_rate (bytes a second), request_percentage (of a
     broker's event loop), controller_mutation_rate (partitions a second), and for an address

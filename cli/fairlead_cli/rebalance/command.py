@@ -26,9 +26,10 @@ Examples:
   fairlead rebalance --status 3f0c1a2b4d5e
   fairlead rebalance --cancel 3f0c1a2b4d5e       back to where it was, if it has not moved
 
-Goals, the first ones first: racks, disks, replicas, leaders, bytes in, bytes out. A plan is carried
-out as it was shown or not at all: it is refused where brokers, replicas or leader epochs are others
-by then. Exits with 1 if it or a partition is refused, or if --wait ends before all has moved.
+Goals, the most important first: racks, disks, replicas, leaders, bytes in, bytes out. A plan is
+carried out as it was shown or not at all: it is refused if brokers, replicas or leader epochs have
+changed since. Exits with 1 if the plan or a partition is refused, or if --wait ends before
+everything has moved.
 """
 
 
@@ -46,12 +47,10 @@ def complete_plan(_ctx: click.Context, _parameter: click.Parameter, incomplete: 
     shell_complete=complete_plan,
     help="Carry out a plan that was shown.",
 )
-@click.option("--status", metavar="PLAN", shell_complete=complete_plan, help="Show how far it is.")
+@click.option("--status", metavar="PLAN", shell_complete=complete_plan, help="Show the progress.")
+@click.option("--cancel", metavar="PLAN", shell_complete=complete_plan, help="Cancel what moves.")
 @click.option(
-    "--cancel", metavar="PLAN", shell_complete=complete_plan, help="Call back what moves."
-)
-@click.option(
-    "--wait", "is_waiting", is_flag=True, help="Return when nothing of it moves any more."
+    "--wait", "is_waiting", is_flag=True, help="Return when nothing of the plan moves any more."
 )
 @click.option(
     "--timeout-s",
@@ -74,7 +73,7 @@ def command(
     bootstrap: str | None,
     output: str,
 ) -> int:
-    """Plan how to make brokers even; carry a plan out only when asked."""
+    """Plan how to balance the brokers; carry a plan out only when asked."""
     from fairlead_cli.client.access import configured_bootstrap
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import format_count, note, note_if_interrupted, print_json

@@ -13,9 +13,13 @@ from fairlead_cli.options import bootstrap_option, data_option, parse_assignment
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--name", metavar="NAME", help="Name of job and group. Default: the file's.")
 @click.option(
-    "--available-now", is_flag=True, help="Take what is there now and end, whatever the file says."
+    "--name", metavar="NAME", help="Name of the job and its group. Default: that in the file."
+)
+@click.option(
+    "--available-now",
+    is_flag=True,
+    help="Read the records that are there now and end, whatever the file says.",
 )
 @click.option(
     "--checkpoint",
@@ -23,7 +27,6 @@ from fairlead_cli.options import bootstrap_option, data_option, parse_assignment
     help="Where the job remembers how far it is. Default: checkpoint.uri of a manifest, or "
     "spark/NAME in the data directory.",
 )
-@click.option("--fresh", is_flag=True, help="Forget the checkpoint first: begin anew.")
 @click.option(
     "--master",
     default="local[*]",
@@ -32,7 +35,7 @@ from fairlead_cli.options import bootstrap_option, data_option, parse_assignment
     help="Where Spark runs: local[N] is N threads of this machine.",
 )
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @bootstrap_option
 @data_option
 def run(

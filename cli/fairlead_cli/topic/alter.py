@@ -29,9 +29,9 @@ Examples:
   fairlead topic alter orders --config retention.ms=3600000
   fairlead topic alter orders --delete-config retention.ms
 
-Replicas are added and removed while the topic is used; `fairlead topic reassign orders --wait`
-returns when that is done. Keys move to other partitions when their number grows; records that are
-there stay where they are.
+Replicas are added and removed while the topic is in use; `fairlead topic reassign orders --wait`
+returns when that is done. With more partitions, new records of a key may go to another partition;
+existing records stay where they are.
 """
 
 
@@ -59,7 +59,7 @@ there stay where they are.
     multiple=True,
     metavar="KEY",
     shell_complete=complete_topic_settings,
-    help="Back to the cluster's default; may be repeated.",
+    help="Set a config back to the cluster's default; may be repeated.",
 )
 @data_option
 @bootstrap_option

@@ -54,7 +54,7 @@ Examples:
     shell_complete=complete_topic_settings,
     help="A topic setting (`fairlead config list`); may be repeated.",
 )
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists.")
 @data_option
 @bootstrap_option
 def command(

@@ -24,7 +24,7 @@ Examples:
 
 @click.command("describe", epilog=EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
-@click.option("--all-configs", is_flag=True, help="Settings at their default, too.")
+@click.option("--all-configs", is_flag=True, help="Also show settings that have their default.")
 @data_option
 @bootstrap_option
 @table_or_json

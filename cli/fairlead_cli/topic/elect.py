@@ -27,7 +27,7 @@ Examples:
   fairlead topic elect orders --partition 0 --partition 3
   fairlead topic elect orders --partition 0 --unclean    accept that records are lost
 
-Exits with 1 when a partition could not get the leader that was asked for.
+Exits with 1 if a partition could not get the requested leader.
 """
 
 
@@ -38,12 +38,12 @@ Exits with 1 when a partition could not get the leader that was asked for.
     "partitions",
     multiple=True,
     type=click.IntRange(min=0),
-    help="Only this one; may be repeated.",
+    help="Only this partition; may be repeated.",
 )
 @click.option(
     "--unclean",
     is_flag=True,
-    help="For partitions without a leader: any live replica, even if it misses records.",
+    help="For partitions without a leader: elect any live replica, even if it lacks records.",
 )
 @data_option
 @bootstrap_option
@@ -57,10 +57,10 @@ def command(
     bootstrap: str | None,
     output: str,
 ) -> int:
-    """Let the preferred replica (the first of each partition) lead again.
+    """Make the preferred replica (the first of each partition) leader again.
 
-    After a broker was away its partitions are led by others until the controller balances them;
-    this does it now. The preferred replica must be in sync.
+    After a broker was away, other brokers lead its partitions until the controller balances them.
+    This command does it now. The preferred replica must be in sync.
     """
     from fairlead_cli.client.connection import build_admin, require_topic
     from fairlead_cli.client.target import resolve_bootstrap

@@ -23,8 +23,9 @@ Examples:
   fairlead up -f topics.yaml
   kubectl apply -f topics.yaml
 
-It only reads, there and here: nothing is made before a manifest is applied. Records are not moved.
-What is left out is named on stderr by its znode, and the exit code is 1 if somebody may miss it.
+The command only reads, in both clusters: nothing is created before you apply a manifest. Records
+are not moved. The command names each znode that it leaves out on stderr, and exits with 1 if that
+may matter.
 """
 
 
@@ -32,7 +33,7 @@ What is left out is named on stderr by its znode, and the exit code is 1 if some
 @zookeeper_option
 @output_option("table", "json", "manifests")
 def command(*, ensemble: ZooKeeperAccess, output: str) -> int:
-    """Read the topics of a Kafka on ZooKeeper (0.8 to 3.x), to be made here as they are there."""
+    """Read the topics of a Kafka on ZooKeeper (0.8 to 3.x), to create the same topics here."""
     from fairlead_cli.output import format_count, note
     from fairlead_cli.zookeeper.old_topics import VERSION_0_7, read_topics
     from fairlead_cli.zookeeper.topic_specs import build_topic_specs

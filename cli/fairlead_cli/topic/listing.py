@@ -24,7 +24,7 @@ Examples:
 @bootstrap_option
 @table_or_json
 def command(data: Path, bootstrap: str | None, output: str) -> None:
-    """List topics, with partitions that miss replicas or have no leader."""
+    """List topics, with partitions that are under-replicated or have no leader."""
     from fairlead_cli.client.connection import build_admin, fetch_metadata
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import note, print_json

@@ -30,14 +30,14 @@ NOT_NEEDED: Final = "NO_REASSIGNMENT_IN_PROGRESS"
 
 EPILOG = """\b
 Examples:
-  fairlead topic reassign orders                           what moves now
-  fairlead topic reassign orders --to 1 --to 2 --to 4      on these brokers alone
+  fairlead topic reassign orders                           show what moves now
+  fairlead topic reassign orders --to 1 --to 2 --to 4      place it on these brokers only
   fairlead topic reassign orders --to 4 --to 2 --to 1 --partition 0 --wait
-  fairlead topic reassign orders --cancel                  back to where it was
+  fairlead topic reassign orders --cancel                  keep the old replicas
 
-Replicas that are on these brokers stay. Records are copied, few partitions at a time; a replica
-goes away once its successor is in sync. Exits with 1 when a partition is refused, or when --wait
-ends before all has moved.
+Replicas that are on these brokers stay. Records are copied, few partitions at a time; an old
+replica is removed once the new one is in sync. Exits with 1 if a partition is refused, or if --wait
+ends before everything has moved.
 """
 
 
@@ -57,9 +57,9 @@ ends before all has moved.
     "partitions",
     multiple=True,
     type=click.IntRange(min=0),
-    help="Only this one; may be repeated.",
+    help="Only this partition; may be repeated.",
 )
-@click.option("--cancel", "is_cancelling", is_flag=True, help="Call back what moves.")
+@click.option("--cancel", "is_cancelling", is_flag=True, help="Cancel what moves.")
 @click.option("--wait", "is_waiting", is_flag=True, help="Return when nothing moves any more.")
 @click.option(
     "--timeout-s",

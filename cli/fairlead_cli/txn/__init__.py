@@ -31,4 +31,4 @@ Examples:
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def txn() -> None:
-    """Look at transactions, find those that block readers, end them."""
+    """Show transactions, find those that block readers, end them."""

@@ -22,9 +22,10 @@ Examples:
   fairlead txn abort billing-7
   fairlead txn abort --topic orders:3 --start-offset 1200
 
-By id the coordinator aborts what is open, and the producer that has the id is shut out: it must be
-made anew. By partition and start offset, as `txn find-hanging` prints them, the partition's leader
-ends a transaction that no coordinator knows; never do that to one whose producer still lives.
+With an id the coordinator aborts its open transaction and fences the producer: the application has
+to create a new producer. With a partition and a start offset, as `txn find-hanging` prints them,
+the partition's leader ends a transaction that no coordinator knows. Never do this to a transaction
+whose producer still runs.
 """
 
 
@@ -42,7 +43,7 @@ ends a transaction that no coordinator knows; never do that to one whose produce
     shell_complete=complete_topics,
     help="The partition of a hanging transaction.",
 )
-@click.option("--start-offset", type=click.IntRange(min=0), help="Where it began there.")
+@click.option("--start-offset", type=click.IntRange(min=0), help="Offset at which it began there.")
 @data_option
 @bootstrap_option
 def command(

@@ -21,7 +21,7 @@ Examples:
   fairlead txn describe billing-7
   fairlead txn describe billing-7 -o json | jq '.[0].partitions'
 
-Shown are the partitions that have no marker yet: those whose readers wait for the end.
+The partitions are those that have no marker yet: their readers wait for the end.
 """
 
 

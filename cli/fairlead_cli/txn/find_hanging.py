@@ -23,9 +23,9 @@ Examples:
   fairlead txn find-hanging --topic orders --topic payments:0,1
   fairlead txn find-hanging --longer-than 1h -o json
 
-A transaction hangs when a partition holds it open and no coordinator knows of it: nobody will ever
-end it, readers with read_committed stop there, and compaction too. End it with the `txn abort` that
-is printed. Exits with 1 when there is one, or when a broker did not answer.
+A transaction hangs if it is open in a partition and no coordinator knows it: no coordinator will
+ever end it, and readers with read_committed and compaction stop there. End it with the command
+`txn abort` that is printed. Exits with 1 if there is one, or if a broker did not answer.
 """
 
 
@@ -43,8 +43,8 @@ is printed. Exits with 1 when there is one, or when a broker did not answer.
     "longer_than_ms",
     type=Duration(),
     default=MAX_TRANSACTION_TIMEOUT_MS,
-    help="Only transactions without a record for so long; at least the largest time-out that "
-    "producers may ask for.  [default: 15m]",
+    help="Only transactions without a record for this time; at least "
+    "transaction.max.timeout.ms.  [default: 15m]",
 )
 @data_option
 @bootstrap_option

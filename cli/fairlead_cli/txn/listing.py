@@ -28,7 +28,7 @@ Examples:
   fairlead txn list --producer-id 4000
   fairlead txn list --id-pattern 'billing-.*' -o json
 
-Exits with 1 when a broker did not answer, so that ids may be missing.
+Exits with 1 if a broker did not answer, because ids may then be missing.
 """
 
 
@@ -81,7 +81,7 @@ def check_pattern(
     "pattern",
     metavar="REGEX",
     callback=check_pattern,
-    help="Only ids that match it from end to end (RE2).",
+    help="Only ids that match this expression as a whole (RE2).",
 )
 @data_option
 @bootstrap_option
@@ -96,7 +96,7 @@ def command(
     bootstrap: str | None,
     output: str,
 ) -> int:
-    """List transactional ids, their states and who coordinates them."""
+    """List transactional ids, their states and their coordinators."""
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.client.transactions import TransactionFilter, list_transactions

@@ -22,4 +22,4 @@ Examples:
 
 @click.group(cls=VerbGroup, verbs=VERBS, epilog=EPILOG)
 def user() -> None:
-    """Make users of a secure cluster, and what their clients log in with."""
+    """Create users of a secure cluster, and files with which their clients log in."""

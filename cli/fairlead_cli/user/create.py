@@ -50,7 +50,7 @@ def check_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> 
 @click.option(
     "--password-stdin",
     is_flag=True,
-    help="Read the password from standard input, one line, instead of making one up.",
+    help="Read the password from standard input, one line, instead of generating one.",
 )
 @data_option
 @bootstrap_option
@@ -61,7 +61,7 @@ def command(
     data: Path,
     bootstrap: str | None,
 ) -> None:
-    """Make a user who logs in by SCRAM-SHA-512, and the files that clients log in with.
+    """Create a user that logs in by SCRAM-SHA-512, and files with which clients log in.
 
     DATA/clients/NAME.properties is for Java's clients, DATA/clients/NAME.librdkafka for others,
     DATA/clients/NAME.curl for curl -K and the HTTP API.

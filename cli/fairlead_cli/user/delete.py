@@ -21,7 +21,7 @@ Examples:
 
 @click.command("delete", epilog=EPILOG)
 @click.argument("name", metavar="NAME", callback=check_name)
-@click.option("--yes", is_flag=True, help="Do it: the user's clients are cut off at once.")
+@click.option("--yes", is_flag=True, help="Confirm: the user's clients are disconnected at once.")
 @data_option
 @bootstrap_option
 def command(name: str, yes: bool, data: Path, bootstrap: str | None) -> None:

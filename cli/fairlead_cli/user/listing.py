@@ -23,7 +23,7 @@ Examples:
 @bootstrap_option
 @table_or_json
 def command(data: Path, bootstrap: str | None, output: str) -> None:
-    """List users who log in by SCRAM, and what they may do."""
+    """List users that log in by SCRAM, and what they may do."""
     from fairlead_cli.acl.rule_text import principal_of, resource_text
     from fairlead_cli.client.acls import fetch_rules
     from fairlead_cli.client.connection import build_admin

@@ -27,8 +27,8 @@ Examples:
   fairlead whatif broker/1 --add-brokers 2     the loss, once they are filled
   fairlead whatif broker/1 && fairlead broker restart 1
 
-Nothing is changed. Exits with 0 if the brokers can be taken away now: every partition keeps a
-leader, its min.insync.replicas and a copy elsewhere, as far as it has these now. Else with 1.
+The command changes nothing. It exits with 0 if the brokers can be removed now: every partition
+keeps a leader, its min.insync.replicas and a replica elsewhere, if it has these now. Otherwise 1.
 """
 
 
@@ -52,7 +52,7 @@ def complete_target(ctx: click.Context, parameter: click.Parameter, incomplete: 
     metavar="COUNT",
     type=click.IntRange(0, ADDED_MAX),
     default=0,
-    help="With so many more brokers, filled by a rebalance.",
+    help="Forecast with N more brokers, filled by a rebalance.",
 )
 @data_option
 @bootstrap_option
@@ -60,7 +60,7 @@ def complete_target(ctx: click.Context, parameter: click.Parameter, incomplete: 
 def command(
     *, target: str | None, added_count: int, data: Path, bootstrap: str | None, output: str
 ) -> int:
-    """Tell what the loss of brokers would do, and whether it is safe now."""
+    """Show the effect of losing brokers, and whether it is safe now."""
     from fairlead_cli.client.access import configured_bootstrap
     from fairlead_cli.client.cluster_state import read_cluster
     from fairlead_cli.client.target import resolve_bootstrap

@@ -32,5 +32,7 @@ def zookeeper_option(command: Command) -> Command:
         required=True,
         metavar="HOST:PORT[,...][/CHROOT]",
         callback=read_option,
-        help="The old cluster's ZooKeeper: its servers, and the chroot of its zookeeper.connect.",
+        help=(
+            "ZooKeeper of the old cluster: its servers, and the chroot of its zookeeper.connect."
+        ),
     )(command)
