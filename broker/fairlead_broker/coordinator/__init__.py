@@ -1,1 +1,1 @@
-"""What groups, and later transactions, stand on: state kept in a partition of an internal topic."""
+"""The base of group and transaction coordinators: state in a partition of an internal topic."""

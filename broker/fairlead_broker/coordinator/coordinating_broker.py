@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class CoordinatingBroker(Protocol):
     """`Broker`, as far as coordinators know it: `image` is replaced while they run.
 
-    Deadlines of clients count by `awake_clock`.
+    Deadlines of clients use `awake_clock`.
     """
 
     settings: Settings
@@ -24,4 +24,4 @@ class CoordinatingBroker(Protocol):
     metrics: BrokerMetrics
 
     def on_unreadable(self, path: str, error: OSError) -> None:
-        """Take a log offline of which the disk does not read a file, so that others lead."""
+        """Take a log offline because the disk cannot read a file of it, so that others lead."""

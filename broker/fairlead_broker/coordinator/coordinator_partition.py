@@ -1,7 +1,7 @@
 """Which partition of the internal topic keeps a group, and so which broker coordinates it.
 
-Pure. Clients never compute this; but brokers of any make must agree on it, because the records
-of a group live in that one partition.
+Pure. Clients never compute this. But all brokers, Kafka's too, have to agree on it, because the
+records of a group are in that one partition.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 
 _UTF_16: Final = f"utf-16-{sys.byteorder[0]}e"
 _POWERS: Final = [1]
-"""Of 31, as int32 has them; as many as the longest text so far has code units."""
+"""Powers of 31 as int32, as many as the longest text so far has code units."""
 
 
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: 31-polynomial over UTF-16 code units, as a signed int32.
 
-    Names may be 32 KiB long, and thousands stand in one request, so that no loop of Python's own
-    goes over them.
+    A request may contain thousands of names of up to 32 KiB, so no Python loop runs over their
+    characters.
     """
     units = array("H", text.encode(_UTF_16, "surrogatepass"))
     units.reverse()

@@ -1,6 +1,6 @@
-"""One timer for the deadlines of everything that a coordinator holds, and of its appends.
+"""One timer for all deadlines of a coordinator, and of its appends.
 
-A heartbeat or a commit sets no timer: it moves a deadline away, which is found out when the old one
+A heartbeat or a commit sets no timer: it only moves a deadline, which is noticed when the old one
 comes.
 """
 
@@ -30,25 +30,25 @@ _STALE_ENTRIES_MIN: Final = 64
 class Timed(Protocol):
     """Something with deadlines, as a group is, or a transaction.
 
-    `scheduled_ms` is the deadline that the timer knows of, None for none; the timer alone sets it.
-    `is_gone` once nothing is to happen to it any more.
+    `scheduled_ms` is the deadline that the timer has for it, or None; only the timer sets it.
+    `is_gone` is true once its deadlines do not matter any more.
     """
 
     scheduled_ms: int | None
     is_gone: bool
 
     def next_deadline_ms(self) -> int | None:
-        """When it has something to do at the earliest."""
+        """Return its next deadline."""
 
 
 TimedT = TypeVar("TimedT", bound=Timed)
 
 
 class DeadlineTimer(Generic[TimedT]):
-    """Calls `tick` with each thing whose deadline has come, and `expire` with the time.
+    """Calls `tick` with each object whose deadline has come, and `expire` with the time.
 
-    `expire` answers when it wants to be called again. An entry of the heap counts only while its
-    thing has that very deadline as `scheduled_ms`.
+    `expire` returns when it has to be called again. An entry of the heap counts only while its
+    object has the same deadline as `scheduled_ms`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DeadlineTimer(Generic[TimedT]):
         self._timer_ms = 0
 
     def schedule(self, timed: TimedT) -> None:
-        """See to it that `tick` is called when the next deadline has come."""
+        """Have `tick` called when the next deadline has come."""
         deadline_ms = timed.next_deadline_ms()
         scheduled_ms = timed.scheduled_ms
         if deadline_ms is None or (scheduled_ms is not None and scheduled_ms <= deadline_ms):
@@ -81,7 +81,7 @@ class DeadlineTimer(Generic[TimedT]):
         self.set(deadline_ms)
 
     def set(self, deadline_ms: int) -> None:
-        """Look again at this time, or earlier."""
+        """Have `expire` called at this time or earlier."""
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
                 return
@@ -109,7 +109,7 @@ class DeadlineTimer(Generic[TimedT]):
                 try:
                     self._tick(timed)
                 except Exception:
-                    # A fault with one of them is not to stop the deadlines of all others.
+                    # A defect in one of them must not stop the deadlines of all others.
                     logger.exception("the deadline of %s could not be met", timed)
                     self._look_again(timed, now_ms + FAILED_DEADLINE_MS)
                 now_ms = self._clock.monotonic_ms()
@@ -125,7 +125,7 @@ class DeadlineTimer(Generic[TimedT]):
         heapq.heappush(self._deadlines, (deadline_ms, self._sequence, timed))
 
     def _forget_stale(self) -> None:
-        """Drop entries of things that are gone or have an earlier one: they would pile up."""
+        """Drop entries of objects that are gone or have an earlier entry: they would pile up."""
         self._deadlines = [
             entry
             for entry in self._deadlines

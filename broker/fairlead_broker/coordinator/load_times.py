@@ -14,7 +14,7 @@ class LoadTimes:
     max_ms: int = 0
 
     def add(self, took_ms: int) -> None:
-        """Count a partition that was read and is served now."""
+        """Count a partition that was loaded."""
         self.loads += 1
         self.sum_ms += took_ms
         self.max_ms = max(self.max_ms, took_ms)

@@ -1,8 +1,8 @@
-"""Reading a shard's partition from start to end before what lives in it is served.
+"""Reads a shard's partition from start to end before its groups or ids are served.
 
-Pieces of the log are read in a thread, because they are cold as a rule, and looked at in slices of
-a few milliseconds, because the loop serves everybody else meanwhile. What was read counts once the
-high watermark is known to be behind it (R22); deadlines begin then.
+A thread reads pieces of the log, because they are mostly not in the page cache. The loop decodes
+them in slices of a few milliseconds, so that it serves other requests meanwhile. The result counts
+once the high watermark is known to be at its end (R22); then deadlines begin.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AnyShard: TypeAlias = Shard[Any]
 class ShardLoader:
     """One task for each shard that is being loaded; few of them read at a time.
 
-    `on_loaded` is told of a shard that may be served, and how many milliseconds it took.
+    `on_loaded` is called with a shard that may be served, and how many milliseconds that took.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class ShardLoader:
         task.add_done_callback(lambda _: self._tasks.pop(shard, None))
 
     def end(self, shard: _AnyShard) -> None:
-        """Note that the shard is not wanted any more."""
+        """Note that the shard is not needed any more."""
         task = self._tasks.pop(shard, None)
         if task is not None:
             task.cancel()
 
     def advanced(self, shard: _AnyShard) -> None:
-        """Look again: the partition has moved, and its high watermark may be known now."""
+        """Check again: the partition has advanced, and its high watermark may be known now."""
         waiter = self._committed.get(shard)
         if waiter is not None and not waiter.done() and shard.partition.is_high_watermark_valid:
             waiter.set_result(None)
@@ -79,7 +79,7 @@ class ShardLoader:
             await self._until_committed(shard)
             await in_slices(shard.machine.begin(), clock)
         except Exception:
-            # Whatever it is: a partition that is being read for ever helps nobody.
+            # Whatever the error is: the shard must not stay in the state of loading for ever.
             shard.state = ShardState.FAILED
             self._broker.metrics.task_failures += 1
             logger.exception("%s cannot be read: what it keeps is not served", shard.partition)
@@ -109,12 +109,13 @@ class ShardLoader:
                 continue
             piece = found.records
             if piece is None:
-                # A hole up to the end: what it held was cut, or compacted away.
+                # No batch up to the end: the last ones were truncated or compacted away.
                 break
             try:
                 data = await asyncio.to_thread(_read_slice, piece)
             except OSError as error:
-                # What this disk does not read others have: one of them is to coordinate.
+                # This disk cannot read it, but other replicas have it: one of them has to
+                # coordinate.
                 self._broker.on_unreadable(piece.file.path, error)
                 raise
             await in_slices(replay.read(data), self._broker.clock)
@@ -151,7 +152,7 @@ async def _until_here(arrival: Arrival) -> None:
 
 
 def _read_slice(piece: FileSlice) -> bytes:
-    """In a thread: the whole of a piece of a segment."""
+    """Read a whole piece of a segment; in a thread."""
     fd = piece.file.read_fd
     parts = []
     position, left = piece.position, piece.length

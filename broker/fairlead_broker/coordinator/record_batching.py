@@ -1,7 +1,7 @@
 """Batches of the offsets topic as its coordinator writes them. Pure.
 
-Many small records with a key, a value or none, no headers, one timestamp. `records.encode_batch` of
-the wire package is the slow obvious version; tests compare the two.
+They have many small records with a key, a value or none, no headers, and one timestamp.
+`records.encode_batch` of the wire package is the slow obvious version; tests compare the two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CRC: Final = Struct(">I")
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_AND_TIMESTAMP: Final = b"\0\0"
 RECORD_OVERHEAD_MAX: Final = 12
-"""Bytes that a record needs in a batch beyond what `encode_body` gives, at most."""
+"""Most bytes that a record needs in a batch beside those of `encode_body`."""
 
 
 def encode_body(key: bytes, value: bytes | None) -> bytes:
@@ -56,9 +56,9 @@ def build_batch(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """One uncompressed batch, its base offset 0, from bodies of `encode_body`; at least one.
+    """Build an uncompressed batch with base offset 0 from bodies of `encode_body`; at least one.
 
-    A coordinator has no sequences, also where it writes for a producer.
+    A coordinator has no sequences, even if it writes for a producer.
     """
     batch = bytearray(BATCH_HEADER_SIZE)
     count = 0

@@ -1,10 +1,10 @@
-"""What the log of a coordinator's partition says: the newest value of each key.
+"""Replays the log of a coordinator's partition: the newest value of each key.
 
-Pure, and fast: a million records must not take longer than a failover may. Each record's key is the
-key of a dictionary as it stands, so that only what is left at the end is ever decoded, by the state
-machine. The steps are generators which give way every so often; they hold nothing but what the log
-holds under different keys. A batch that is damaged is an error. Records of a transaction count once
-it is committed (`replayed_transactions`); control batches of other kinds are passed over.
+Pure, and fast: a million records must not take longer than a failover may. Each record's key is
+used as a dictionary key without decoding, so that the state machine only decodes what is left at
+the end. The steps are generators that yield to other work; their memory grows only with the number
+of different keys. A batch that is damaged is an error. Records of a transaction count once it is
+committed (`replayed_transactions`); control batches of other kinds are skipped.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ RECORDS_PER_STEP: Final = 1_000
 _OF_A_TRANSACTION: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 _MARKER_KEY: Final = b"\0\x08\0\0\0"
 _MARKER_TAIL_SIZE: Final = 14
-"""How the only record of a marker ends: no other offset than the batch's, a key of 4 bytes in
-version 0 whose last is the lower byte of the type, a value of 6 bytes, no headers."""
+"""The end of the only record of a marker: offset delta 0, a key of 4 bytes in version 0 whose last
+one is the lower byte of the type, a value of 6 bytes, no headers."""
 _MARKER_SIZES: Final = range(78, 88)
-"""Of the batch: the time delta is 0, or longer once compaction has noted a delete horizon."""
+"""Sizes of its batch: the time delta is 0, or longer once compaction has set a delete horizon."""
 _MARKER_TYPES: Final = {int(each): each for each in ControlType}
 
 
 class Replay:
-    """`read` every piece of the log in order, in steps; `newest` has then what is left."""
+    """`read` takes every piece of the log in order, in steps; then `newest` has the result."""
 
     def __init__(self) -> None:
         self.records_count = 0
         self.next_offset = 0
-        """Behind the last batch read."""
+        """Offset after the last batch read."""
         self.newest: dict[bytes, bytes] = {}
         """By key; a record without a key counts as one with an empty key."""
         self.transactions = ReplayedTransactions()
 
     def read(self, data: bytes) -> Iterator[None]:
-        """Yield whole batches, as the log has them. RemoteProtocolError where one is damaged."""
+        """Read whole batches of the log in steps. RemoteProtocolError if one is damaged."""
         for position, header in iter_batches(data):
             try:
                 check_batch(data, position, header, remaining=len(data) - position)
@@ -67,9 +67,9 @@ class Replay:
     def _read_among_transactions(
         self, data: bytes, position: int, header: BatchHeader
     ) -> Iterator[None]:
-        """Read a batch of a transaction, or one that comes while any is open.
+        """Read a batch of a transaction, or any batch while a transaction is open.
 
-        What compaction has emptied opens nothing: its marker may be gone.
+        A batch that compaction has emptied opens no transaction: its marker may be gone.
         """
         if header.is_control:
             end = _end_type(data, position, header.size)
@@ -96,7 +96,7 @@ class Replay:
         newest: dict[bytes, bytes],
         removed: set[bytes] | None,
     ) -> Iterator[None]:
-        """Take the records of a batch into `newest`; note the tombstones, where that is asked."""
+        """Take the records of a batch into `newest`; note tombstones if that is requested."""
         start, end = position + BATCH_HEADER_SIZE, position + header.size
         body = data
         if header.codec:
@@ -124,7 +124,7 @@ class Replay:
         *,
         removed: set[bytes] | None,
     ) -> int:
-        """`count` records from `position`; where the next one starts.
+        """Take `count` records from `position`; return where the next one starts.
 
         The numbers of a record are varints, nearly always of one or two bytes: those are read in
         place, anything longer by `read_varint`.
@@ -182,7 +182,7 @@ class Replay:
 def _end_type(data: bytes, position: int, size: int) -> ControlType | None:
     """Return how the control batch at `position` ends a transaction; None if it ends none.
 
-    A log of transactions is half markers, so those as everybody writes them are read in place.
+    Half of a log of transactions are markers, so markers in the usual form are read in place.
     """
     key = position + size - _MARKER_TAIL_SIZE
     if size in _MARKER_SIZES and data.startswith(_MARKER_KEY, key):

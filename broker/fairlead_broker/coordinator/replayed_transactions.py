@@ -1,10 +1,9 @@
 """Which records of producers' transactions count, as a log is replayed.
 
-Pure. Records of a transaction are *staged* until its marker: a commit makes them records like any
-others, an abort makes them nothing. Of several records of one key the one with the highest offset
-of its own counts, wherever the markers are, because that is the one that compaction keeps (R22). So
-while a transaction is open, it is noted where each key changed last; a log without transactions
-pays nothing for this.
+Pure. Records of a transaction are *staged* until its marker: a commit makes them count like other
+records, an abort drops them. Of several records of a key the one with the highest offset counts,
+wherever the markers are, because compaction keeps that one (R22). So while a transaction is open,
+the offset of each key's last change is noted; this costs nothing in a log without transactions.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 class UndecidedRecord(NamedTuple):
     """A record of a transaction that is open where the log ends.
 
-    `batch_offset`, the base offset of its batch, orders it among the records of others. `value` is
-    None if a commit would change nothing: a later record of its key counts already.
+    `batch_offset`, the base offset of its batch, is its order among other records. `value` is None
+    if a commit would change nothing: a later record of its key counts already.
     """
 
     producer_id: int
@@ -34,9 +33,9 @@ class ReplayedTransactions:
     def __init__(self) -> None:
         self.open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
         self._changed_at: dict[bytes, int] = {}
-        """While there is an open transaction: by key, where it has changed since."""
+        """While a transaction is open: by key, the offset of its last change since."""
         self._removed_at: dict[bytes, int] = {}
-        """Of these changes the last that were tombstones."""
+        """Of these changes, those that were tombstones."""
 
     def stage(self, producer_id: int, offset: int, records: Mapping[bytes, bytes | None]) -> None:
         """Take a batch of a transaction; None stands for a tombstone."""
@@ -47,7 +46,7 @@ class ReplayedTransactions:
     def overtake(
         self, offset: int, records: Mapping[bytes, bytes | None], newest: dict[bytes, bytes]
     ) -> None:
-        """Take a batch of no transaction, while there are open ones; `newest` changes."""
+        """Take a batch without a transaction while others are open; `newest` changes."""
         for key, value in records.items():
             self._change(key, value, offset, newest)
 
@@ -60,7 +59,7 @@ class ReplayedTransactions:
                 if changed_at.get(key, -1) < offset:
                     self._change(key, value, offset, newest)
         if not self.open:
-            # Whatever is staged from here on is behind all of these.
+            # Records staged from here on have higher offsets than all of these.
             self._changed_at.clear()
             self._removed_at.clear()
 
@@ -75,7 +74,7 @@ class ReplayedTransactions:
             newest[key] = value
 
     def undecided(self) -> Iterator[UndecidedRecord]:
-        """Yield what is staged at the end of the log and was not removed meanwhile."""
+        """Yield records that are staged at the end of the log and were not removed meanwhile."""
         changed_at, removed_at = self._changed_at, self._removed_at
         for producer_id, staged in self.open.items():
             for key, (offset, value) in staged.items():

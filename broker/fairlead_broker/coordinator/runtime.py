@@ -1,7 +1,7 @@
 """The partitions of one internal topic that this broker leads, each with its state machine.
 
-Kafka's `CoordinatorRuntime`: it follows the leadership, loads, batches what one turn of the loop
-writes, minds deadlines, and knows nothing of what the state means.
+Kafka's `CoordinatorRuntime`: it follows the leadership, loads, batches the writes of one turn of
+the loop, and calls deadlines. It does not know what the state means.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
         self._unflushed: list[Shard[MachineT]] = []
 
     def on_role(self, partition: Partition) -> None:
-        """Take note that a partition of the topic leads, follows or is gone now."""
+        """Note that a partition of the topic now leads, follows or is gone."""
         shard = self.shards.get(partition.index)
         if shard is not None:
             if shard.partition is partition and shard.is_current:
@@ -70,7 +70,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
             self._loader.begin(shard)
 
     def advanced(self, partitions: Iterable[Partition]) -> None:
-        """Settle what is committed now that partitions have moved; most are no shards."""
+        """Settle committed writes after partitions have advanced; most of these are no shards."""
         if not self.shards:
             return
         for partition in partitions:
@@ -82,13 +82,13 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
                         self._loader.advanced(shard)
 
     def stop(self) -> None:
-        """Answer whoever waits; nothing is served from here on."""
+        """Answer all waiting requests; nothing is served from here on."""
         for shard in list(self.shards.values()):
             self._drop(shard)
         self._timer.stop()
 
     def shard_of(self, key: str) -> Shard[MachineT]:
-        """Return the loaded shard that a key belongs to; KafkaError if there is none here."""
+        """Return the loaded shard of a key; KafkaError if there is none here."""
         topic = self._broker.image.topic(self._topic)
         if topic is None or not topic.partitions:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {self._topic} yet")
@@ -116,7 +116,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
             self._unflushed.append(shard)
 
     def schedule(self, timed: TimedT) -> None:
-        """See to it that `on_deadline` is called when the next deadline of a thing has come."""
+        """Have `on_deadline` called when the next deadline of an object has come."""
         self._timer.schedule(timed)
 
     def _activate(self, shard: Shard[MachineT], took_ms: int) -> None:
@@ -125,7 +125,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
         shard.machine.on_loaded()
 
     def _drop(self, shard: Shard[MachineT]) -> None:
-        """Another broker, or another epoch, coordinates what lives there (G8)."""
+        """Drop a shard: another broker, or another epoch, coordinates it (G8)."""
         del self.shards[shard.index]
         self._loader.end(shard)
         was_active = shard.state is ShardState.ACTIVE
@@ -144,7 +144,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
             try:
                 shard.flush(now_ms=now_ms, now_wall_ms=now_wall_ms, timeout_ms=timeout_ms)
             except Exception as error:
-                # A fault in one of them is not to keep all others from what is written to them.
+                # A defect in one shard must not keep the others from being written.
                 fault = error
                 self._broker.metrics.task_failures += 1
                 logger.error("%s cannot be written: it is not served any more", shard.partition)
@@ -155,7 +155,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
             raise fault
 
     def _fail(self, shard: Shard[MachineT]) -> None:
-        """Serve a partition no more whose log may have what its machine has not (R22)."""
+        """Stop serving a partition whose log may have records that its machine lacks (R22)."""
         self._loader.end(shard)
         if shard.state is not ShardState.DROPPED:
             shard.state = ShardState.FAILED
@@ -163,7 +163,7 @@ class CoordinatorRuntime(Generic[MachineT, TimedT]):
         shard.fail_waiting(ErrorCode.NOT_COORDINATOR)
 
     def _expire(self, now_ms: int) -> int | None:
-        """Answer those whose appends take too long; when to look again."""
+        """Answer requests whose appends take too long; return when to check again."""
         deadlines = []
         for shard in list(self.shards.values()):
             shard.expire(now_ms)

@@ -1,8 +1,8 @@
 """A partition of an internal topic that this broker leads, and the state that lives in it.
 
-Everything that is written in one turn of the loop goes into as few batches as hold it; what was
-written is answered when the high watermark has passed it (G4) under the same leader epoch (R20).
-No task or future is made for a write: an open batch, and a queue of appended ones.
+All writes of one turn of the loop go into as few batches as possible. They are answered when the
+high watermark has passed them (G4) under the same leader epoch (R20). No task or future is made for
+a write: an open batch, and a queue of appended ones.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _REFUSALS: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
 }
-"""What clients of a coordinator are told in place of what the log says; as Kafka maps them.
+"""Errors for clients of a coordinator in place of those of the log, mapped as in Kafka.
 
-What MESSAGE_TOO_LARGE means to a client is for each kind of write to say."""
+Each kind of write maps MESSAGE_TOO_LARGE itself."""
 
 _COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-"""Every later leader holds it, however small the ISR is by now: what is told of it must be
-what a replay of the log gives (R22)."""
+"""Every later leader has the records, however small the ISR is now: the answer has to be what a
+replay of the log gives (R22)."""
 
 
 class ShardState(Enum):
-    """How far a shard has come."""
+    """State of a shard."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -55,14 +55,14 @@ class ShardState(Enum):
 class Write(Protocol):
     """Records that belong together, and what their outcome means.
 
-    `committed` or `failed` is called exactly once; `timed_out` may come before `committed`: the
-    records are in the log and may yet be committed, but nobody waits any longer.
+    `committed` or `failed` is called exactly once. `timed_out` may be called before `committed`:
+    the records are in the log and may still be committed, but the client waits no longer.
     """
 
     bodies: Sequence[bytes]
     """The records, as `record_batching.encode_body` gives them."""
     size: int
-    """Their bytes in a batch, at most."""
+    """Most bytes that they take in a batch."""
 
     def committed(self) -> None: ...
     def failed(self, code: ErrorCode) -> None: ...
@@ -70,9 +70,9 @@ class Write(Protocol):
 
 
 class SeparateWrite(ABC):
-    """A `Write` that shares no batch: of a producer's transaction, or the end of one.
+    """A `Write` with its own batch: of a producer's transaction, or the end of one.
 
-    It is appended in its turn among the others, by itself.
+    It is appended in order with the others.
     """
 
     __slots__ = ()
@@ -82,7 +82,7 @@ class SeparateWrite(ABC):
 
     @abstractmethod
     def append_to(self, partition: Partition, now_ms: int) -> AppendResult:
-        """Append its batch, for all in-sync replicas to have; KafkaError. `now_ms`: wall time."""
+        """Append its batch with acks=all; KafkaError. `now_ms`: wall time."""
 
     @abstractmethod
     def committed(self) -> None: ...
@@ -93,7 +93,7 @@ class SeparateWrite(ABC):
 
 
 class _Appended(NamedTuple):
-    """Writes that are in the log; `end_offset` is where the high watermark must get to."""
+    """Writes that are in the log; the high watermark has to reach `end_offset`."""
 
     end_offset: int
     deadline_ms: int
@@ -109,9 +109,9 @@ MachineT = TypeVar("MachineT", bound=StateMachine)
 
 
 class Shard(Generic[MachineT]):
-    """One partition as long as it has one leader epoch, with what `build` makes to live in it.
+    """One partition during one leader epoch, with the state machine that `build` makes.
 
-    Another epoch gets a new shard, and a new machine.
+    Another epoch gets a new shard and a new machine.
     """
 
     __slots__ = (
@@ -137,7 +137,7 @@ class Shard(Generic[MachineT]):
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition still is what this shard was made for (R20)."""
+        """Whether the partition is still in the leader epoch of this shard (R20)."""
         partition = self.partition
         return partition.leader is not None and partition.leader_epoch == self.leader_epoch
 
@@ -158,17 +158,17 @@ class Shard(Generic[MachineT]):
         return BATCH_HEADER_SIZE + write.size <= size_max
 
     def add(self, write: Write) -> bool:
-        """Put a write into the next append; says whether it is the first of it.
+        """Put a write into the next append; return whether it is the first one.
 
-        Whoever is told so must see to it that `flush` is called this turn.
+        In that case the caller has to have `flush` called in this turn.
         """
         self._open.append(write)
         return len(self._open) == 1
 
     def flush(self, *, now_ms: int, now_wall_ms: int, timeout_ms: int) -> None:
-        """Append all that was added; what is committed at once is answered at once.
+        """Append all added writes; those that are committed at once are answered at once.
 
-        Where an append raises what it never should, it and what is behind it stay added.
+        If an append raises an exception, its writes and those after it stay added.
         """
         writes, self._open = self._open, []
         deadline_ms = now_ms + timeout_ms
@@ -183,7 +183,7 @@ class Shard(Generic[MachineT]):
         self.advanced()
 
     def _batches(self, writes: list[Write]) -> Iterator[list[Write]]:
-        """Yield what is to be appended together, in order."""
+        """Yield the writes for each batch, in order."""
         config = self.partition.log.config
         size_max = min(config.max_message_bytes, config.segment_bytes)
         batch: list[Write] = []
@@ -226,7 +226,7 @@ class Shard(Generic[MachineT]):
         )
 
     def advanced(self) -> None:
-        """Settle what is committed, or lost, because the partition has moved (R20)."""
+        """Settle writes that are committed or lost, after the partition has advanced (R20)."""
         appended = self._appended
         while appended:
             code = acknowledgement(
@@ -241,14 +241,14 @@ class Shard(Generic[MachineT]):
                 write.committed()
 
     def next_deadline_ms(self) -> int | None:
-        """When somebody who waits must be told that it takes too long."""
+        """Return when the next waiting write times out."""
         for appended in self._appended:
             if appended.end_offset > self._timed_out_to:
                 return appended.deadline_ms
         return None
 
     def expire(self, now_ms: int) -> None:
-        """Answer those whose time is up; their records count all the same once committed."""
+        """Answer writes that have timed out; their records still count once committed."""
         for appended in list(self._appended):
             if appended.deadline_ms > now_ms:
                 return
@@ -258,13 +258,13 @@ class Shard(Generic[MachineT]):
                     write.timed_out()
 
     def uncommitted(self) -> Iterator[Write]:
-        """Write that are appended or about to be, in order."""
+        """Yield writes that are appended or about to be, in order."""
         for appended in self._appended:
             yield from appended.writes
         yield from self._open
 
     def fail_waiting(self, code: ErrorCode) -> None:
-        """Return everything up whose outcome is not known."""
+        """Fail all writes whose outcome is not known."""
         appended, self._appended = self._appended, deque()
         writes, self._open = self._open, []
         for each in appended:
@@ -273,6 +273,6 @@ class Shard(Generic[MachineT]):
 
 
 def fail_all(writes: Sequence[Write], code: ErrorCode) -> None:
-    """Fail writes that will not be in the log, or may not be."""
+    """Fail writes that are not in the log, or may not stay there."""
     for write in writes:
         write.failed(code)

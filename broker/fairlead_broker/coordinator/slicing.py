@@ -1,4 +1,4 @@
-"""Long work on the loop, done in slices of a few milliseconds: everybody else is served between."""
+"""Long work on the loop, in slices of a few milliseconds, with other work between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lives in one partition of an internal topic, as far as its shard has to know it."""
+"""The state in one partition of an internal topic, as far as its shard has to know it."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ if TYPE_CHECKING:
 
 
 class StateMachine(Protocol):
-    """State that a log keeps: consumer groups, or transactional ids (Kafka's `CoordinatorShard`).
+    """State that a log stores: consumer groups, or transactional ids (Kafka's `CoordinatorShard`).
 
-    It is made empty when this broker begins to lead the partition, loaded from the records in three
-    steps, and given up with the leadership; the next leadership begins with a new one. While it is
-    served it changes only when a `Write` that it gave its shard is committed, so that it always
-    equals a replay of the log (R22).
+    It is created empty when this broker begins to lead the partition, loaded from the records in
+    three steps, and dropped with the leadership; the next leadership gets a new one. While it is
+    served it changes only when one of its `Write`s is committed, so that it always equals a replay
+    of the log (R22).
     """
 
     @property
     def contents(self) -> str:
-        """How much it holds, as the log of the process says it: `3 groups`."""
+        """Return its size for the process's log, such as `3 groups`."""
 
     def replay(self, records: dict[bytes, bytes]) -> Iterator[None]:
-        """Decode the newest value of each key, in steps; may use the dictionary up.
+        """Decode the newest value of each key, in steps; it may empty the dictionary.
 
-        Records that make no sense are passed over: anybody may produce to the topic. Nothing is
-        committed for certain yet, so nothing may be written, and no session begins.
+        Records that cannot be decoded are skipped, because any client may produce to the topic. The
+        records may not be committed yet, so nothing may be written, and no session begins.
         """
 
     def replay_undecided(self, records: Iterator[UndecidedRecord]) -> Iterator[None]:
-        """Decode what is staged in open transactions, in steps; after `replay`, if there is any.
+        """Decode records of open transactions, in steps; called after `replay`, if there are any.
 
         Their markers come later, through this machine's own shard.
         """
 
     def begin(self) -> Iterator[None]:
-        """Take over what was replayed, which is committed now, in steps. Its deadlines begin."""
+        """Adopt the replayed state, which is committed now, in steps. Its deadlines begin."""
 
     def on_loaded(self) -> None:
         """Serve from here on."""
 
     def on_unloaded(self) -> None:
-        """Answer whoever waits: another broker, or another leader epoch, coordinates now.
+        """Answer waiting requests: another broker, or another leader epoch, coordinates now.
 
-        Writes on their way fail after this.
+        Writes in flight fail after this.
         """
