@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorRuntime(Generic[MachineT, TimedT]):
-    """`shards` by partition index: those that are loaded, served, or cannot be read or written.
+    """`shards` by partition index: those that are loading, served or failed.
 
     `build` makes the state machine of a partition. `on_deadline` is told of a thing that was given
     to `schedule` and whose deadline has come.

@@ -1,4 +1,4 @@
-"""Taking in batches that are in the log: what a leader's appends told, told again by its files."""
+"""Replays batches of the log files, to restore the state that the leader's appends had built."""
 
 from fairlead_broker.disk import Disk
 from fairlead_broker.log.batches.batch_scan import SCAN_CHUNK_BYTES, CorruptSegmentError
@@ -19,9 +19,9 @@ def replay_batch(
     producers: ProducerState,
     now_ms: int,
 ) -> AbortedTransaction | None:
-    """Take in the batch at `position`; return what its segment's transaction index has of it.
+    """Replay the batch at `position`; return the entry that its segment's transaction index has.
 
-    A control batch is read for what it says. CorruptSegmentError if that is nothing readable.
+    The content of a control batch is read; CorruptSegmentError if it cannot be.
     """
     if header.producer_id < 0:
         return None

@@ -2,15 +2,15 @@
 
 `begin_flush` runs on the loop and collects what is un-synced; `FlushJob.run` runs in a thread and
 touches only descriptors that it keeps alive itself; `complete_flush` runs on the loop again and
-moves the recovery point. Appends go on meanwhile. A truncation in between makes the job's result
-void.
+advances the recovery point. Appends go on meanwhile. After a truncation in between the job's result
+is not used.
 
 **An fsync that failed is never retried.** The kernel marks the pages clean after the error, so a
 second fsync would report success for lost data. The log goes offline, and the directory notes that
 durably, so that the next start recovers it from the device.
 
-Early write-out asks the kernel to start writing dirty pages while they are few: else they pile up
-to `vm.dirty_ratio` and the kernel stalls the next `pwrite`, which is the event loop.
+Early write-out asks the kernel to start writing dirty pages while they are few. Otherwise they pile
+up to `vm.dirty_ratio`, and the kernel blocks the next `pwrite`, and so the event loop.
 """
 
 import logging
@@ -47,7 +47,7 @@ class FlushJob:
     def __init__(self, log: SegmentedLog) -> None:
         self._disk = log.disk
         self._directory = log.path
-        # Kept open by this job, whatever becomes of their segments meanwhile.
+        # This job keeps them open, whatever happens to their segments meanwhile.
         self._files = [file for segment in log.segments for file in segment.writers()]
         self._recovery_point = log.recovery_point
         # The first flush of a log may come before the name of its directory is durable.
@@ -66,7 +66,7 @@ class FlushJob:
             if self._parent:
                 self._disk.fsync_directory(self._parent)
         except FileNotFoundError as error:
-            # The directory: the log was deleted meanwhile, or somebody took it away.
+            # The directory is gone: the log was deleted meanwhile, or somebody removed it.
             self.error = error
         except OSError as error:
             self.error = error
@@ -74,10 +74,10 @@ class FlushJob:
 
 
 def note_failed_flush(disk: Disk, directory: str, recovery_point: int) -> None:
-    """Before anybody acts on it: the next recovery must read this log from the device.
+    """Note durably that the next recovery has to read this log from the device.
 
-    The name alone already tells a restarted process, whose page cache lives on; the fsyncs are for
-    a power cut, after which the page cache tells no lies anyway.
+    The name alone is enough for a restarted process, whose page cache still exists. The fsyncs are
+    for a power cut; after that the page cache cannot hide lost pages.
     """
     path = f"{directory}/{FAILED_FLUSH}"
     try:
@@ -104,7 +104,7 @@ class WriteOutJob:
 
 
 def is_due(log: SegmentedLog, now_ms: int) -> bool:
-    """Tell whether somebody should begin a flush now."""
+    """Tell whether a flush should begin now."""
     state, config = log.flush_state, log.config
     if state.is_running or state.is_held or log.is_offline:
         return False
@@ -127,8 +127,8 @@ def begin_flush(log: SegmentedLog) -> FlushJob | None:
     if log.log_end_offset == log.recovery_point:
         return None
     if log.epochs.is_dirty:
-        # Below the recovery point that this flush will move nobody reads records for their epoch
-        # any more. The job makes the name durable; a file without its content is known as damaged.
+        # Below the new recovery point no recovery reads records for their epochs any more. The job
+        # makes the file's name durable; a file without its content is recognised as damaged.
         try:
             log.write_epochs()
         except OSError as error:
@@ -139,7 +139,7 @@ def begin_flush(log: SegmentedLog) -> FlushJob | None:
 
 
 def complete_flush(log: SegmentedLog, job: FlushJob, now_ms: int) -> None:
-    """Take in the result of a job."""
+    """Apply the result of a job."""
     state = log.flush_state
     state.is_running = False
     if log.refusal == "closed":

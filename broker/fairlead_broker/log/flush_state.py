@@ -1,13 +1,13 @@
-"""What a log knows of its flushes; see `flush`."""
+"""The state of a log's flushes; see `flush`."""
 
 from typing import Final
 
 AWAITS_CHECKPOINT: Final = "truncated, and that is not durable yet"
-"""Why a log that was cut refuses appends; a checkpoint ends it."""
+"""Why a truncated log refuses appends; a checkpoint ends this."""
 
 
 class FlushState:
-    """What a log knows of its flushes; changed on the loop only."""
+    """The state of a log's flushes; only the event loop changes it."""
 
     __slots__ = (
         "failed_flush",
@@ -23,7 +23,7 @@ class FlushState:
     def __init__(self) -> None:
         self.generation = 0
         self.is_held = False
-        """No flush may begin: the log is about to be in another directory."""
+        """No flush may begin, because the log is about to move to another directory."""
         self.is_running = False
         self.is_wanted = False
         self.last_flush_ms = 0
@@ -32,6 +32,6 @@ class FlushState:
         self.write_out_position = 0
 
     def forget_flushes(self) -> None:
-        """After a truncation: running jobs prove nothing about the log any more."""
+        """Ignore running jobs after a truncation: they prove nothing about the log any more."""
         self.generation += 1
         self.write_out_base = -1

@@ -1,7 +1,7 @@
-"""Appending what a leader sent: whole batches, as they are, with as few writes as possible.
+"""Appends the leader's batches, whole and unchanged, with as few writes as possible.
 
-A fetch brings a range of adjacent batches. Each is checked on its own (header, CRC, offset, epoch),
-then all that go into one segment are written with one call.
+A fetch brings a range of adjacent batches. Each batch is checked (header, CRC, offset, epoch); then
+all batches for one segment are written with one call.
 """
 
 from typing import Final
@@ -28,11 +28,11 @@ _INDEX_ENTRIES_SIZE: Final = OFFSET_ENTRY.size + TIME_ENTRY.size
 def append_as_follower(
     log: SegmentedLog, batches: memoryview, *, now_ms: int, leader_epoch: int | None
 ) -> None:
-    """Append the whole batches of a range; a cut-off one at its end is ignored.
+    """Append the whole batches of a range; an incomplete one at its end is ignored.
 
-    What precedes a damaged batch, or one of an epoch above `leader_epoch` (KAFKA-18723), is
-    appended before that is raised: CORRUPT_MESSAGE, UNKNOWN_LEADER_EPOCH. KAFKA_STORAGE_ERROR if
-    the disk fails or has no room; whole batches before that count.
+    Batches before a damaged one, or before one of an epoch above `leader_epoch` (KAFKA-18723), are
+    appended before the error is raised: CORRUPT_MESSAGE, UNKNOWN_LEADER_EPOCH. KAFKA_STORAGE_ERROR
+    if the disk fails or has no room; whole batches before that count.
     """
     headers: list[BatchHeader] = []
     refusal: KafkaError | None = None
@@ -75,7 +75,7 @@ def append_as_follower(
 
 
 def _check_readable(log: SegmentedLog, batches: memoryview, position: int) -> None:
-    """Before it is in the log: what a control batch says must be known once it is."""
+    """Check before the append that control batches can be read: the log has to know them."""
     try:
         decode_end(batches, position)
     except RemoteProtocolError as error:
@@ -87,8 +87,8 @@ def _check_offset(
 ) -> None:
     """Offsets never go back; only the first batch of an empty log may start below its end (R17).
 
-    A leader's start can lie inside a batch, which is sent whole. Some may be left out, which the
-    leader has compacted away: the topic's settings are no test, they may have changed since.
+    The leader's log start can lie inside a batch, which it sends whole. Offsets may be missing that
+    the leader has compacted away; the topic's config cannot tell, because it may have changed.
     """
     if header.base_offset >= next_offset:
         return
@@ -112,7 +112,7 @@ def _check_offset(
 def _append(
     log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], now_ms: int
 ) -> None:
-    """All in one write if the active segment takes them all, else one write a batch."""
+    """Write all batches at once if they fit into the active segment, otherwise one by one."""
     if len(headers) == 1 or _must_split(log, len(batches), headers, now_ms):
         position = 0
         for header in headers:
@@ -151,13 +151,14 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
     end_offset = log.log_end_offset
     for header in headers:
         if header.partition_leader_epoch > epochs.last_epoch:
-            # Its first records may have been compacted away at the leader. Too early a start makes
-            # a follower copy again what it had; too late a one lets it keep what parts from ours.
+            # Its first records may have been compacted away at the leader. With too early a start a
+            # follower would copy records again; with too late a start it would keep records that
+            # diverge.
             start_offset = min(end_offset, header.base_offset)
             epochs.assign(header.partition_leader_epoch, start_offset)
         end_offset = header.next_offset
     if headers[-1].last_offset - log.active.base_offset > RELATIVE_OFFSET_MAX:
-        # Behind a gap that no segment spans: the next segment begins where the records do.
+        # After a gap that no segment can span, the next segment begins at the first record.
         log.roll(now_ms, max(headers[0].base_offset, log.log_end_offset))
     elif _is_full(log, len(batches), headers, now_ms):
         log.roll(now_ms)
@@ -172,7 +173,7 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
     next_offset = log.log_end_offset
     for header in headers:
         if header.base_offset != next_offset:
-            # Remembered batches have no gaps: one before a gap doesn't hold what is asked for.
+            # Recent positions assume that there are no gaps, so they are dropped before one.
             log.forget_recent()
         log.note_recent(header.base_offset, position)
         if header.producer_id >= 0:
@@ -187,7 +188,7 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
 
 
 def _note_producer(log: SegmentedLog, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-    """Let a producer's batch, or what ends its transaction, count."""
+    """Update the producer state with a batch, or with a marker."""
     if header.attributes & CONTROL_MASK:
         end = decode_end(batch)
         if end is not None:

@@ -1,12 +1,13 @@
-"""A disk without room: what was begun is undone, and the log takes no records until there is room.
+"""A full disk: a failed write is undone, and the log takes no records until there is room.
 
-Such a log is whole, unlike one that its disk has failed: it is read, it is led, and retention goes
-on. What a refused append has left behind is cut off at once, because a clean stop takes the length
-of the files for the end of the log. Before the next append the cut is made durable, as that of a
-truncation: pages of the refused batch must not come back between those of later ones.
+The log is complete, unlike one whose disk has failed: it can be read and led, and retention goes
+on. Bytes of a refused append are cut off at once, because after a clean stop the length of the
+files is the end of the log. As after a truncation, this is made durable before the next append:
+pages of the refused batch must not come back between those of later ones.
 
-Only ENOSPC is that. A quota (EDQUOT) says nothing of when there is room again, and a flush that
-fails for want of room may have lost what was acknowledged: both take the log offline.
+Only ENOSPC means this. After a quota error (EDQUOT) the broker cannot tell when there is room
+again, and a flush that fails without room may have lost acknowledged records: both take the log
+offline.
 """
 
 import errno
@@ -17,12 +18,12 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 
 
 def is_lack_of_room(error: OSError) -> bool:
-    """Tell whether a file system had no room for what was asked."""
+    """Tell whether an operation failed because the file system has no room."""
     return error.errno == errno.ENOSPC
 
 
 def refuse(log: SegmentedLog, error: OSError) -> KafkaError:
-    """Return what is told of a write that failed: the log lacks room, or is offline."""
+    """Return the error for a failed write: the log lacks room, or is offline."""
     if not is_lack_of_room(error):
         return log.go_offline(error)
     run_out(log, error)
@@ -30,7 +31,7 @@ def refuse(log: SegmentedLog, error: OSError) -> KafkaError:
 
 
 def refuse_append(log: SegmentedLog, error: OSError) -> KafkaError:
-    """Undo an append that failed behind the end of the log; return what is told of it."""
+    """Undo a failed append after the end of the log; return its error."""
     if is_lack_of_room(error) and not log.active.is_sealed:
         try:
             log.active.truncate(log.active.size)
@@ -46,9 +47,9 @@ def run_out(log: SegmentedLog, error: OSError) -> None:
 
 
 def take_records_again(log: SegmentedLog) -> bool:
-    """There is room: take records once a checkpoint has made the end durable.
+    """Take records again, once a checkpoint has made the log's end durable.
 
-    False if there was none after all.
+    Return False if there is no room after all.
     """
     if log.epochs.is_dirty:
         try:

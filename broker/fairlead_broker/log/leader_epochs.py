@@ -1,8 +1,8 @@
-"""Which leader epoch starts at which offset: how replicas find where their logs part.
+"""The start offset of each leader epoch, by which replicas find where their logs diverge.
 
 Entries (epoch, start offset) rise in both. R2: the end of epoch e is the start of the next higher
-one. R4: a new leader enters its epoch before it appends anything, so that an epoch without records
-is found too; entering drops what it contradicts.
+one. R4: a new leader records its epoch before it appends anything, so that an epoch without records
+is found, too. Entries that contradict it are dropped.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,7 +22,7 @@ NO_EPOCH_END: Final = EpochEndOffset(UNDEFINED, UNDEFINED)
 
 
 class LeaderEpochs:
-    """The entries of one log, in memory; `is_dirty` until the owner has written them down."""
+    """The entries of one log, in memory; `is_dirty` until the owner has written them."""
 
     __slots__ = ("_epochs", "_starts", "is_dirty")
 
@@ -40,10 +40,10 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` starts here; answers whether anything changed.
+        """Note that `epoch` starts at this offset; return whether anything changed.
 
         An epoch that is already the newest keeps its start. Entries at or above the new epoch, or
-        starting at or above the new start, are dropped: the log does not hold them any more.
+        starting at or above the new start, are dropped: the log does not have them any more.
         """
         if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
             return False
@@ -55,7 +55,7 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Where `epoch` ends (R2), with the largest epoch not above it that this log knows.
+        """Return where `epoch` ends (R2), with the largest epoch not above it that this log has.
 
         entries (2, 10) (5, 30), log end 40:
         epoch 5 -> (5, 40)    the newest ends with the log
@@ -75,7 +75,7 @@ class LeaderEpochs:
         return EpochEndOffset(self._epochs[at - 1], self._starts[at])
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that an offset was written in, -1 if it lies before all."""
+        """Return the epoch in which an offset was written, -1 if it lies before all entries."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else UNDEFINED
 
@@ -86,13 +86,13 @@ class LeaderEpochs:
             self.is_dirty = True
 
     def drop_above(self, epoch: int) -> None:
-        """Drop entries of higher epochs: the log turned out to hold none of them."""
+        """Drop entries of higher epochs, because the log has no records of them."""
         while self._epochs and self._epochs[-1] > epoch:
             del self._epochs[-1], self._starts[-1]
             self.is_dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop what lies wholly below the new start; the epoch that spans it starts there now."""
+        """Drop entries wholly below the new start; the epoch that spans it now starts there."""
         at = bisect_right(self._starts, start_offset)
         if at == 0 or (at == 1 and self._starts[0] == start_offset):
             return

@@ -1,7 +1,7 @@
-"""The log of one partition: segments behind one another, appended at the end, read anywhere.
+"""The log of one partition: a row of segments, appended at the end, read anywhere.
 
-Owned by the event loop. Appends go to the page cache; whatever blocks is handed out as a job that a
-thread runs (`flush.py`). Concerns have a module each and work on a `Log`: `append_check` (what a
+The event loop owns it. Appends go to the page cache; blocking work is returned as a job that a
+thread runs (`flush.py`). Each concern has a module that works on a `Log`: `append_check` (what a
 leader refuses), `lookup` (timestamps), `retention`, `truncation`, `flush`, `log_loader` (opening),
 `recovery` (after a crash).
 
@@ -74,12 +74,12 @@ NO_APPEND_TIME: Final = -1
 
 
 class AppendResult(NamedTuple):
-    """What a producer is told. Of a duplicate the offsets are those of the original."""
+    """The answer to a producer. For a duplicate it has the offsets of the original."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 where producers set the timestamps."""
+    """-1 if producers set the timestamps."""
     log_start_offset: int
     is_duplicate: bool
 
@@ -87,15 +87,16 @@ class AppendResult(NamedTuple):
 class Log:
     """A partition's log as leaders, followers and readers use it.
 
-    Who moves what: `log_end_offset` append and truncation, `log_start_offset` retention and
-    DeleteRecords, `recovery_point` a completed flush (everything below was fsynced).
+    Appends and truncation move `log_end_offset`, retention and DeleteRecords move
+    `log_start_offset`, a completed flush moves `recovery_point` (everything below was fsynced).
 
     `segments` is never empty; the last one is active. `recent_*` are base offset and position of
     the newest batches of the active segment, contiguous up to its end. Below `first_dirty_offset`
-    the log was compacted; the last of the tombstones there may go at `last_horizon_ms`. As long as
-    not `has_aborted`, no transaction index has an entry. `start_before_cut` is where the log began
-    by the checkpoints, if a power cut may have taken its first segments; else None. One that
-    `lacks_room` is whole, and takes no records until there is room on its disk (`full_disk`).
+    the log is compacted; the last tombstone there may be removed at `last_horizon_ms`. While
+    `has_aborted` is false, no transaction index has an entry. `start_before_cut` is the log start
+    in the checkpoints if a power cut may have removed the first segments, otherwise None. A log
+    that `lacks_room` is complete, and takes no records until there is room on its disk
+    (`full_disk`).
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Log:
 
     @property
     def last_leader_epoch(self) -> int:
-        """The newest leader epoch, -1 if none was ever entered."""
+        """The newest leader epoch, -1 if there is none."""
         return self.epochs.last_epoch
 
     @property
@@ -170,7 +171,7 @@ class Log:
         return self.log_end_offset - self.recovery_point
 
     def check_offsets(self) -> None:
-        """Assert I1, whenever one of them was set other than by an append."""
+        """Assert I1 after an offset was set other than by an append."""
         require(
             self.log_start_offset <= self.log_end_offset
             and self.recovery_point <= self.log_end_offset
@@ -184,7 +185,7 @@ class Log:
         )
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Take over changed topic settings; they hold from the next append or check on."""
+        """Use changed topic configs from the next append or check on."""
         self.config = config
         self.is_compacted = config.is_compacted
         self._set_jitter()
@@ -192,7 +193,7 @@ class Log:
         self.active.index_bytes_max = config.segment_index_bytes
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Note the topic that this log turned out to belong to; its file was lost or never made."""
+        """Note the topic to which this log belongs; its file was lost or never made."""
         self.topic_id = topic_id
         self.deferred.replace(
             f"{self.path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id)
@@ -206,7 +207,7 @@ class Log:
             logger.info("%s: the log has gaps now, where records were compacted away", self.path)
 
     def note_checkpointed(self) -> None:
-        """Note that the checkpoint files speak of this log now, unless it has gone meanwhile.
+        """Note that the checkpoint files have this log now, unless it was deleted meanwhile.
 
         See `directory.checkpointed_offsets`.
         """
@@ -311,7 +312,7 @@ class Log:
     def append_end_marker(
         self, marker: EndMarker, *, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """Append what ends a producer's transaction; where none is open it changes little.
+        """Append a marker; if the producer has no open transaction, it changes little.
 
         KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (nothing was written
         then), KAFKA_STORAGE_ERROR as in `append_as_leader`.
@@ -330,18 +331,18 @@ class Log:
     def append_as_follower(
         self, batches: memoryview, *, now_ms: int, leader_epoch: int | None = None
     ) -> None:
-        """Append what the leader sent, as it is. Whole batches only; the first starts at our end.
+        """Append the leader's whole batches unchanged; the first one starts at this log's end.
 
-        A cut-off batch at the end is ignored: the next fetch brings it whole. A batch into an
-        empty log may start below it, because a leader's start can lie inside a batch (R17). With
-        `leader_epoch` nothing of a later epoch is taken.
+        An incomplete batch at the end is ignored: the next fetch has it whole. The first batch of
+        an empty log may start below its end, because the leader's log start can lie inside a batch
+        (R17). With `leader_epoch`, batches of later epochs are not appended.
         """
         if self.refusal is not None:
             self._refuse_append()
         follower_append.append_as_follower(self, batches, now_ms=now_ms, leader_epoch=leader_epoch)
 
     def segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """Return the active segment, rolled before if the batch must not go into it."""
+        """Return the active segment; roll first if the batch must not go into it."""
         if should_roll(
             self.active,
             self.config,
@@ -361,9 +362,9 @@ class Log:
     ) -> ReadResult:
         """Return whole batches from the one that holds `offset` up to `end_offset`, of one segment.
 
-        At most `max_bytes`, except that the first batch is given whole if `minimum_one_batch`. A
-        segment that lies elsewhere is answered with its `arrival`, and nothing waits for it here.
-        KafkaError OFFSET_OUT_OF_RANGE below the log's start or above its end; nothing (not an
+        At most `max_bytes`, except that the first batch is given whole if `minimum_one_batch`. For
+        a segment that is stored elsewhere the answer has its `arrival`; this call does not wait for
+        it. KafkaError OFFSET_OUT_OF_RANGE below the log's start or above its end; nothing (not an
         error) between `end_offset` and the log's end.
         """
         log_end_offset = self.log_end_offset
@@ -408,7 +409,7 @@ class Log:
     ) -> TimestampOffset | None:
         """Return the first record at or after a timestamp, below `end_offset`, or None.
 
-        It may be an earlier one where there is no time to look for it.
+        It may be an earlier record if the search would take too long.
         """
         try:
             return lookup.offset_for_timestamp(
@@ -429,7 +430,7 @@ class Log:
             raise self.go_offline(error) from error
 
     def upper_offset(self, fetch_offset: int, records: FileSlice) -> int:
-        """Return where what was read from `fetch_offset` on ends, or little above."""
+        """Return the end of what was read from `fetch_offset` on, or a little above."""
         try:
             return lookup.upper_offset(self, fetch_offset, records)
         except OSError as error:
@@ -438,16 +439,16 @@ class Log:
     def aborted_transactions(
         self, fetch_offset: int, upper_offset: int
     ) -> list[AbortedTransaction]:
-        """Return what was aborted and may have records in [fetch_offset, upper_offset)."""
+        """Return aborted transactions that may have records in [fetch_offset, upper_offset)."""
         try:
             return lookup.aborted_transactions(self, fetch_offset, upper_offset)
         except OSError as error:
             raise self.go_offline(error) from error
 
     def recall_unreplicated(self, high_watermark: int) -> None:
-        """After a start, find what had ended above the high watermark of that time.
+        """After a start, find transactions that ended above the high watermark of that time.
 
-        Only logs that have known transactions pay for it, and of those only the tail is read.
+        This costs time only in logs that have had transactions, and reads only their tail.
         """
         if high_watermark >= self.log_end_offset or not self.producers.has_seen_markers:
             return
@@ -464,14 +465,14 @@ class Log:
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def delete_expired_segments(self, now_ms: int, last_stable_offset: int) -> int:
-        """Apply retention by time and size; answers the number of segments that went."""
+        """Apply retention by time and size; return the number of deleted segments."""
         try:
             return retention.delete_expired_segments(self, now_ms, last_stable_offset)
         except OSError as error:
             raise full_disk.refuse(self, error) from error
 
     def delete_segments_below_start(self, now_ms: int, high_watermark: int) -> int:
-        """Free what a follower's leader has forgotten; answers the number of segments."""
+        """Delete segments below the leader's log start; return their number."""
         try:
             return retention.delete_below_start(self, now_ms, high_watermark)
         except OSError as error:
@@ -482,7 +483,7 @@ class Log:
         retention.advance_log_start_offset(self, offset)
 
     def begin_deletions(self, now_ms: int) -> DeletionJob | None:
-        """Return files whose grace is over, to be unlinked in a thread."""
+        """Return files whose delay is over, to be unlinked in a thread."""
         return self.deletions.begin(self.disk, now_ms)
 
     def expire_producers(self, now_ms: int) -> int:
@@ -506,7 +507,7 @@ class Log:
         return flush.begin_flush(self)
 
     def complete_flush(self, job: flush.FlushJob, now_ms: int) -> None:
-        """Back on the loop: move the recovery point, or go offline if the fsync failed."""
+        """On the loop again: advance the recovery point, or go offline if the fsync failed."""
         flush.complete_flush(self, job, now_ms)
 
     def begin_write_out(self) -> flush.WriteOutJob | None:
@@ -514,11 +515,11 @@ class Log:
         return flush.begin_write_out(self)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
-        """Enter the epoch that this replica leads from now on, before any append (R4).
+        """Record the epoch in which this replica leads from now on, before any append (R4).
 
-        In memory, where followers are answered from. The file follows when there is time, see
+        This changes memory, from which followers are answered. The file is written later, see
         `write_epochs`: thousands of partitions may enter an epoch at once, or get their first
-        record, and replacing as many files would hold up the loop for seconds.
+        record, and replacing as many files would block the loop for seconds.
         """
         if leader_epoch < self.epochs.last_epoch:
             violated(
@@ -527,7 +528,7 @@ class Log:
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def maybe_write_epochs(self) -> bool:
-        """Write the epoch file if it lags behind; whether it did. The log goes offline if it can't.
+        """Write the epoch file if it lags behind; return whether it did. On failure go offline.
 
         Not while the start is unconfirmed, the log is offline or has no room: nothing is appended
         then either.
@@ -543,9 +544,9 @@ class Log:
     def write_epochs(self) -> None:
         """Put the epoch file in place; a thread fsyncs it later, together with others.
 
-        Records may be there long before their epoch's entry: recovery finds it again by their
-        headers, but only where it looks, which is from the segment of the recovery point on. So
-        the file comes before any flush that moves the recovery point, and before a clean stop.
+        Records may be in the log long before their epoch is in the file. Recovery finds the epoch
+        again by their headers, but only from the segment of the recovery point on. So the file is
+        written before any flush that moves the recovery point, and before a clean stop.
         """
         content = encode_epoch_checkpoint(self.epochs.entries())
         self.deferred.replace(f"{self.path}/{LEADER_EPOCH_CHECKPOINT}", content)
@@ -554,7 +555,7 @@ class Log:
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and start the next one at the end of the log.
 
-        A `base_offset` above the end is for what follows a gap that no segment can span.
+        A `base_offset` above the end is for batches after a gap that no segment can span.
         """
         base_offset = self.log_end_offset if base_offset is None else base_offset
         if self.active.size == 0 and self.active.base_offset == base_offset:
@@ -577,9 +578,10 @@ class Log:
         )
 
     def ensure_writable(self) -> None:
-        """Bring the active segment's indexes into memory; put off until the first append.
+        """Load the active segment's indexes into memory; done at the first append.
 
-        OSError also if a batch is damaged: nothing can be put behind it, as if the disk had failed.
+        OSError also if a batch is damaged: nothing can be appended after it, as if the disk had
+        failed.
         """
         if self.active.is_sealed:
             try:
@@ -588,9 +590,9 @@ class Log:
                 raise OSError(errno.EIO, str(error)) from error
 
     def settle_swap(self) -> None:
-        """Before segments go or are cut: a replacement under way is finished or given up. OSError.
+        """Finish or give up a replacement under way, before segments are deleted or cut. OSError.
 
-        May wait for the device, which otherwise nothing on the loop does; it is hardly ever so.
+        It may wait for the device, which nothing else on the loop does; this is very rare.
         """
         if self.swap is not None:
             self.swap.settle()
@@ -602,22 +604,22 @@ class Log:
         self.set_active()
 
     def set_active(self) -> None:
-        """After the list of segments changed: the last one is written; remembered positions go."""
+        """Make the last segment the active one after the list changed; forget recent positions."""
         self.active = self.segments[-1]
         self.forget_recent()
         self._set_jitter()
 
     def write_snapshot(self) -> None:
-        """Write down the producers as of the log end."""
+        """Write a snapshot of the producers at the log end."""
         path = f"{self.path}/{offset_name(self.log_end_offset)}{SNAPSHOT_SUFFIX}"
         self.deferred.replace(path, encode_snapshot(self.producers))
 
     def forget_recent(self) -> None:
-        """Positions of newest batches no longer hold."""
+        """Forget the positions of the newest batches."""
         del self.recent_offsets[:], self.recent_positions[:]
 
     def note_recent(self, base_offset: int, position: int) -> None:
-        """Remember where the newest batch lies; the older half goes when there are too many."""
+        """Note the position of the newest batch; drop the older half if there are too many."""
         offsets = self.recent_offsets
         offsets.append(base_offset)
         self.recent_positions.append(position)
@@ -626,7 +628,7 @@ class Log:
             del self.recent_positions[: RECENT_BATCHES_MAX // 2]
 
     def end_before_failed_append(self, position: int, end_offset: int) -> None:
-        """End where the log did before a batch that is written, and cannot count. OSError."""
+        """End the log before a batch that is written and cannot count. OSError."""
         self.log_end_offset = end_offset
         self.forget_recent()
         self.active.truncate(position)
@@ -637,15 +639,15 @@ class Log:
     def go_offline(self, error: OSError) -> KafkaError:
         """Take no more appends: the disk failed this log. Return what clients are told.
 
-        Bytes of the failed write may be in the file behind `active.size`; recovery at the next
-        start cuts them off, so a log that went offline is never counted as cleanly stopped.
+        Bytes of the failed write may be in the file after `active.size`. Recovery at the next start
+        cuts them off, so a log that went offline never counts as cleanly stopped.
         """
         self.is_offline, self.lacks_room = True, False
         self.refusal = f"offline: {error}"
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}")
 
     def close(self) -> None:
-        """Let go of every descriptor. Flush first if the log shall count as cleanly stopped."""
+        """Close all descriptors. Flush first if the log is to count as cleanly stopped."""
         self.refusal, self.lacks_room = "closed", False
         if not self.is_offline:
             try:
@@ -657,7 +659,7 @@ class Log:
 
     def _refuse_lead(self) -> NoReturn:
         if self.refusal == AWAITS_CHECKPOINT:
-            # It was elected within milliseconds of its truncation: whoever asks again is served.
+            # It was elected within milliseconds after its truncation: a retry will succeed.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.path} is {self.refusal}")
         self._refuse_append()
 

@@ -29,7 +29,7 @@ class TimestampOffset(NamedTuple):
 
 
 class Arrival(Protocol):
-    """Records of a segment that lies elsewhere, on their way here since they were asked for."""
+    """Records of a segment that is stored elsewhere, being copied here since the first request."""
 
     @property
     def is_over(self) -> bool:
@@ -37,14 +37,14 @@ class Arrival(Protocol):
         ...
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """Call back once on the loop, in a later turn of it, when that is so."""
+        """Call back once, in a later turn of the loop, when that is so."""
         ...
 
 
 class ReadResult(NamedTuple):
-    """A slice of whole batches, the first of which holds `offset`; None if there is nothing.
+    """A slice of whole batches, the first of which has `offset`; None if there is nothing.
 
-    With an `arrival` there is something that is not here: ask again when that is over.
+    With an `arrival` the records are not here yet: read again when it is over.
     """
 
     records: FileSlice | None
@@ -74,7 +74,7 @@ def read_indexed(
 
 
 def find_batch(log: SegmentedLog, offset: int) -> tuple[Segment, int, BatchHeader] | None:
-    """Segment, position and header of the first batch that ends at or above `offset`.
+    """Return segment, position and header of the first batch that ends at or above `offset`.
 
     That batch may be in a later segment: compaction leaves holes.
     """
@@ -83,8 +83,8 @@ def find_batch(log: SegmentedLog, offset: int) -> tuple[Segment, int, BatchHeade
         try:
             found = segment.find_batch(offset)
         except CorruptSegmentError:
-            # Either the index points beside a batch, which a rebuilt one does not, or the batch
-            # itself is damaged, which the second look reports.
+            # Either the index points to no batch, which a rebuilt one does not, or the batch itself
+            # is damaged, which the second search reports.
             segment.doubt_indexes()
             found = segment.find_batch(offset)
         if found is not None:
@@ -113,8 +113,8 @@ def _rebuilt_once(segment: Segment, start: int, limit: int) -> int:
 def upper_offset(log: SegmentedLog, fetch_offset: int, records: FileSlice) -> int:
     """Return an offset at or above the end of what was read from `fetch_offset` on.
 
-    By the offset index: an index interval too high at most, which is cheaper than to look for the
-    exact one.
+    It comes from the offset index and is at most one index interval too high, which is cheaper than
+    a search for the exact one.
     """
     end = records.position + len(records)
     at = max(bisect_right(log.bases, fetch_offset) - 1, 0)
@@ -136,8 +136,8 @@ def aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return transactions that ended at or above `fetch_offset` and began below `upper_offset`.
 
-    A marker lies in the segment of its offset, so older segments have nothing to say. Once all
-    below the upper offset was decided when a transaction ended, no later marker is of interest.
+    A marker is in the segment of its offset, so older segments need not be read. Once all records
+    below the upper offset were decided when a transaction ended, later markers do not matter.
     """
     found = []
     at = max(bisect_right(log.bases, fetch_offset) - 1, 0)
@@ -157,8 +157,8 @@ def offset_for_timestamp(
 ) -> TimestampOffset | None:
     """Return the first readable record at or after a timestamp, exact within batches.
 
-    What would take too long is answered by an earlier record, as all is that `is_hurried`: a
-    consumer that starts there reads too early, never too late.
+    If the search would take too long, or `is_hurried`, the answer is an earlier record: a consumer
+    then starts too early, never too late.
     """
     for segment in _segments_from_start(log):
         if segment.base_offset >= end_offset:
@@ -188,16 +188,16 @@ def offset_of_max_timestamp(log: SegmentedLog, *, is_hurried: bool) -> Timestamp
 
 
 def _segments_from_start(log: SegmentedLog) -> list[Segment]:
-    """Return the segments that may hold a record: those below go with the next retention check."""
+    """Return segments that may have a record; the next retention check deletes those below."""
     return log.segments[max(bisect_right(log.bases, log.log_start_offset) - 1, 0) :]
 
 
 def _newest_above_start(
     log: SegmentedLog, first: Segment, others: list[Segment], *, is_hurried: bool
 ) -> TimestampOffset | None:
-    """As `offset_of_max_timestamp`, where the log's first segment is not told by its index.
+    """As `offset_of_max_timestamp`, if the log's first segment cannot be judged by its index.
 
-    Of a batch that the log's start cuts the header says nothing: it counts where nothing follows.
+    The header of a batch that the log's start cuts tells nothing: it counts only if none follows.
     """
     cut: tuple[int, BatchHeader] | None = None
     newest: tuple[int, BatchHeader] | None = None
@@ -260,9 +260,10 @@ def _first_record(
 ) -> TimestampOffset | None:
     """Return the first matching record inside a batch; its start if its body does not tell.
 
-    A body may be unreadable, or have no record as late as its header says; one that grows beyond
-    the cap when expanded, or of too many records, or bytes (a damaged length may claim any), is not
-    looked at: it would hold up the loop for seconds. None if the records that match were deleted.
+    A body may be unreadable, or have no record as late as its header says. A body that grows beyond
+    the cap when it is decompressed, or has too many records or bytes (a damaged length may claim
+    any number), is not read, because it would block the loop for seconds. None if the matching
+    records were deleted.
     """
     is_too_much = header.records_count > WALKED_RECORDS_MAX or header.size > LOOKUP_DECOMPRESSED_MAX
     if header.timestamp_type or is_too_much:
@@ -282,7 +283,7 @@ def _first_record(
 
 
 def _start_of(log: SegmentedLog, header: BatchHeader, timestamp_ms: int) -> TimestampOffset:
-    """Answer by the start of a batch. Java clients take no timestamp below zero for an answer."""
+    """Answer with the start of a batch. Java clients accept no timestamp below zero."""
     return TimestampOffset(
         max(header.max_timestamp, timestamp_ms),
         max(header.base_offset, log.log_start_offset),

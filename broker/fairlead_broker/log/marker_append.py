@@ -1,8 +1,8 @@
-"""Writing what ends a transaction: the marker into the log, an abort into the transaction index.
+"""Ends a transaction: writes the marker to the log, and an abort to the transaction index.
 
 In this order: the marker is in the log, its index has the entry, and only then is the transaction
-over. The last stable offset moves with the last step, so nobody reads beyond a transaction that the
-index does not know yet.
+over. The last stable offset advances with the last step, so no reader gets beyond a transaction
+that the index does not have yet.
 """
 
 from fairlead_broker.log.index.transaction_index import AbortedTransaction
@@ -16,7 +16,7 @@ from fairlead_wire.records import ControlType, EndOfTransaction
 def append_end_marker(
     log: SegmentedLog, marker: EndMarker, *, leader_epoch: int, now_ms: int
 ) -> int:
-    """Append a marker behind the log's end; return its offset. OSError."""
+    """Append a marker at the log's end; return its offset. OSError."""
     offset = log.log_end_offset
     batch = encode_end_marker(marker, offset=offset, leader_epoch=leader_epoch, timestamp_ms=now_ms)
     header = decode_batch_header(batch)
@@ -31,14 +31,14 @@ def append_end_marker(
     try:
         note_marker(log, header, EndOfTransaction(kind, marker.coordinator_epoch), now_ms)
     except OSError:
-        # Nobody has seen the marker yet.
+        # No reader has seen the marker yet.
         log.end_before_failed_append(position, offset)
         raise
     return offset
 
 
 def note_marker(log: SegmentedLog, header: BatchHeader, end: EndOfTransaction, now_ms: int) -> None:
-    """Let a marker count that was just written to the active segment. OSError."""
+    """Update the state with a marker that was just written to the active segment. OSError."""
     aborted = aborted_by(log.producers, header, end)
     if aborted is not None:
         log.active.transaction_index.append(aborted)
@@ -49,9 +49,9 @@ def note_marker(log: SegmentedLog, header: BatchHeader, end: EndOfTransaction, n
 def aborted_by(
     producers: ProducerState, header: BatchHeader, end: EndOfTransaction
 ) -> AbortedTransaction | None:
-    """Return what the index of the marker's segment has to hold; None for most markers.
+    """Return the entry for the index of the marker's segment; None for most markers.
 
-    A marker of a producer that has nothing open in this log says nothing to readers.
+    Readers do not need the marker of a producer without an open transaction in this log.
     """
     first_offset = producers.transaction_of(header.producer_id)
     if first_offset is None or end.type is not ControlType.ABORT:
@@ -68,7 +68,7 @@ def aborted_by(
 def replay_marker(
     producers: ProducerState, header: BatchHeader, end: EndOfTransaction, now_ms: int
 ) -> None:
-    """Take in a marker that is already in the log."""
+    """Replay a marker that is already in the log."""
     producers.end_transaction(
         header.producer_id,
         header.producer_epoch,

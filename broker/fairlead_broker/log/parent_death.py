@@ -1,4 +1,4 @@
-"""A child process that works on files of its broker ends with it, even in the middle of its work.
+"""Ends a child process that works on the broker's files together with the broker.
 
 Otherwise it would go on writing into files that the next broker has opened: a recovery that began
 before a kill would cut off what was appended after it.
@@ -14,9 +14,9 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process with its parent; Linux only, else the end of input must do.
+    """Have the kernel kill this process with its parent; only Linux, others use the end of input.
 
-    The kernel means the *thread* that started this process: it has to wait for us.
+    The parent is the *thread* that started this process: it has to live as long as this process.
     """
     parent = os.getppid()
     prctl = getattr(ctypes.CDLL(None), "prctl", None)

@@ -1,7 +1,7 @@
-"""Producer state of a log at an offset: the newest intact snapshot, then the batches behind.
+"""Loads the producer state of a log at an offset: the newest intact snapshot, then later batches.
 
-A snapshot holds open transactions, but not those that ended and are not committed. These come back
-from the batches above the high watermark, which is why that decides where to begin.
+A snapshot has open transactions, but not those that ended and are not committed. These are restored
+from batches above the high watermark, which therefore decides where to begin.
 """
 
 import logging
@@ -33,8 +33,8 @@ def load_producers(
 ) -> None:
     """Fill `producers` with the state at `end_offset`, the end of the last segment.
 
-    A clean stop writes no snapshot of a log that has no producers and never had a snapshot. One
-    that is damaged was written: then the log says what the snapshot said. CorruptSegmentError.
+    A clean stop writes no snapshot of a log that has no producers and never had a snapshot. If a
+    snapshot is damaged, its state is read from the log. CorruptSegmentError.
     """
     first_base = segments[0].base_offset
     start = restore_snapshot(disk, directory, producers, first_base, end_offset, now_ms=now_ms)
@@ -63,7 +63,7 @@ def find_unreplicated(
 def find_aborted(
     disk: Disk, directory: str, segments: list[Segment], segment: Segment
 ) -> list[AbortedTransaction]:
-    """Return the transactions whose abort markers lie in `segment`. CorruptSegmentError.
+    """Return the transactions whose abort markers are in `segment`. CorruptSegmentError.
 
     They may have begun in segments before it; the snapshot at its base says which were open.
     """
@@ -82,7 +82,7 @@ def find_aborted(
 def replayed(
     disk: Disk, producers: ProducerState, segments: list[Segment], start: int, now_ms: int
 ) -> Iterator[AbortedTransaction]:
-    """Replay the batches from an offset on; yield what transaction indexes have of them."""
+    """Replay the batches from an offset on; yield their entries in transaction indexes."""
     at = max(bisect_right([segment.base_offset for segment in segments], start) - 1, 0)
     for segment in segments[at:]:
         found = segment.find_batch(start)
@@ -111,10 +111,10 @@ def restore_snapshot(
     *,
     now_ms: int,
 ) -> int | None:
-    """Load the newest intact snapshot not above `offset_max`; answers its offset, None if none.
+    """Load the newest intact snapshot not above `offset_max`; return its offset, None if none.
 
-    One from below the first segment does not count. What lay between the two is gone, and with it
-    the markers of transactions that were open then: they would stay open for good.
+    A snapshot from below the first segment does not count. The records between the two are gone,
+    and with them the markers of transactions that were open then: these would stay open for ever.
     """
     for offset in sorted(snapshot_offsets(disk, directory), reverse=True):
         if not first_base <= offset <= offset_max:
@@ -131,7 +131,7 @@ def restore_snapshot(
 
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
-    """Where the snapshots of a log were taken, by their names alone."""
+    """Return the offsets of a log's snapshots, by their names alone."""
     return [
         offset
         for entry in disk.list_directory(directory)

@@ -1,10 +1,11 @@
 """Deleting old segments: by time, by size, and below the log's start; consumed or not.
 
-Only whole sealed segments go, oldest first, and only those wholly below the last stable offset. A
-segment's files are renamed to `.deleted` at once and unlinked after `file.delete.delay.ms`, in a
-thread, because freeing a large file takes long. When even the newest record has expired, or no byte
-is to be kept, the active segment is rolled first, so that a topic empties as in Kafka; on a full
-disk not before there is room for a roll: what goes before it makes some.
+Only whole sealed segments are deleted, oldest first, and only those wholly below the last stable
+offset. A segment's files are renamed to `.deleted` at once and unlinked after
+`file.delete.delay.ms`, in a thread, because freeing a large file takes long. When even the newest
+record has expired, or no byte is to be kept, the active segment is rolled first, so that a topic
+becomes empty as in Kafka. On a full disk it waits until there is room for a roll; older segments
+that are deleted make some.
 """
 
 import logging
@@ -28,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 def delete_expired_segments(log: SegmentedLog, now_ms: int, last_stable_offset: int) -> int:
-    """Roll an expired active segment, then delete what retention asks for; the count of it.
+    """Roll an expired active segment, then delete the segments due; return their number.
 
-    At most `SEGMENTS_DELETED_A_TURN`: so many may be followed by more.
+    At most `SEGMENTS_DELETED_A_TURN`; if it is so many, more may be due.
     """
     config = log.config
     require(
@@ -59,10 +60,10 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, last_stable_offset: 
 
 
 def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
-    """Delete what lies below the log's start only: the leader decides the rest.
+    """Delete only segments below the log's start: the leader decides the rest.
 
-    Where nothing lies above it the active segment is rolled first, as the leader has done: nothing
-    may come for a long time that would do so. At most `SEGMENTS_DELETED_A_TURN`.
+    If nothing lies above it, the active segment is rolled first, as the leader has done: otherwise
+    nothing might roll it for a long time. At most `SEGMENTS_DELETED_A_TURN`.
     """
     if log.is_offline:
         return 0
@@ -112,18 +113,19 @@ def advance_log_start_offset(log: SegmentedLog, offset: int) -> None:
     if offset <= log.log_start_offset:
         return
     log.log_start_offset = offset
-    # Their file follows with the next flush. Until then a start cuts them off at the same offset,
-    # and who deletes records from a full disk is not refused for want of room.
+    # The epoch file is written with the next flush. Until then a start truncates the entries at the
+    # same offset. So DeleteRecords on a full disk is not refused because there is no room.
     log.epochs.truncate_from_start(offset)
 
 
 def remove_segments(
     log: SegmentedLog, segments: list[Segment], now_ms: int, suffix: str = DELETED_SUFFIX
 ) -> None:
-    """Take segments out of the log and rename their files; unlinked after the grace.
+    """Take segments out of the log and rename their files; these are unlinked after the delay.
 
-    A longer name may need room in the directory. On a full disk a segment goes at once, which makes
-    some; between two syncs, so that no power cut brings back only what was before or behind it.
+    A longer name may need room in the directory. On a full disk a segment is unlinked at once,
+    which makes room. This happens between two syncs, so that no power cut brings back only the
+    segments before or after it.
     """
     for segment in segments:
         try:
@@ -145,12 +147,12 @@ def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
     log.settle_swap()
     gone = log.segments[:count]
     del log.segments[:count], log.bases[:count]
-    # The start moves first: nobody may look for the segments that are renamed next.
+    # The start advances first: no reader may look for the segments that are renamed next.
     advance_log_start_offset(log, max(log.log_start_offset, log.segments[0].base_offset))
     # A power cut may undo one rename and keep a later one: the name tells recovery on which side of
     # such a gap the log goes on.
     remove_segments(log, gone, now_ms, RETENTION_SUFFIX)
-    # Some were left by a recovery, or by a deletion before that a crash has cut off.
+    # Some were left by a recovery, or by an earlier deletion that a crash interrupted.
     snapshots = [
         f"{log.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
         for offset in snapshot_offsets(log.disk, log.path)
@@ -175,7 +177,7 @@ def _newest_ms(segment: Segment) -> int:
     try:
         timestamp = segment.largest_timestamp()
     except CorruptSegmentError as error:
-        # Readers are told of the damage; here it must not hold up the deletion of other logs.
+        # Readers get an error for the damage; here it must not stop the deletion in other logs.
         logger.warning("%s: its age is that of its file: %s", segment.path, error)
         timestamp = NO_TIMESTAMP
     return timestamp if timestamp != NO_TIMESTAMP else segment.modified_ms()

@@ -19,7 +19,7 @@ def should_roll(
 ) -> bool:
     """Return True if a batch must not go into the active segment any more.
 
-    The age of a segment counts in the time of its records, as in Kafka: from the first batch's
+    The age of a segment is measured in the time of its records, as in Kafka: from the first batch's
     timestamp to this one's. Records without timestamps count by the clock. Otherwise a replay of
     last year's records, each older than `segment.ms`, would roll at every batch.
     """
@@ -52,8 +52,9 @@ def _longest_age_ms(config: LogConfig) -> int:
 def roll_jitter_ms(path: str, base_offset: int, config: LogConfig) -> int:
     """Return a share of `segment.jitter.ms` for each segment, so that not all roll at once.
 
-    Derived from the name instead of drawn: a restart doesn't move it. It leaves something of the
-    longest age: a jitter of hours would give a topic that rolls every minute a segment a batch.
+    It comes from the name instead of a random number, so a restart does not change it. It never
+    takes the whole age: with a jitter of hours, a topic that rolls every minute would get one
+    segment for each batch.
     """
     jitter_ms = min(config.segment_jitter_ms, _longest_age_ms(config))
     if jitter_ms <= 0:

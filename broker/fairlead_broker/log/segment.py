@@ -1,9 +1,9 @@
 """One segment of a log: a `.log` file with its indexes.
 
-Only the last segment of a log, the active one, is written; the others are sealed. A segment
-tracks its own size and writes at that position with `pwrite` through a descriptor that nothing
-else uses; readers get another one (see `file_slice`). Bytes behind `size` in the file are not part
-of the log: they can only be the rest of a write that failed.
+Only the last segment of a log, the active one, is written; the others are sealed. A segment tracks
+its own size and writes at that position with `pwrite` through a descriptor that nothing else uses;
+readers get another one (see `file_slice`). Bytes after `size` in the file are not part of the log:
+they can only be the rest of a failed write.
 """
 
 import errno
@@ -88,7 +88,7 @@ class Segment:
     ) -> None:
         """Open a sealed segment of known file sizes; `activate` makes it the one that is written.
 
-        Its files carry a working `suffix` while they take the place of others.
+        Its files have a working `suffix` while they replace others.
         """
         stem = f"{directory}/{offset_name(base_offset)}"
         self._disk = disk
@@ -132,7 +132,8 @@ class Segment:
     ) -> "Segment":
         """Return a new, empty, active segment; its three files exist from now on.
 
-        OSError if the disk refuses; then none does: it would stand in the middle of an older one.
+        OSError if the disk refuses; then no file exists: it would lie in the middle of an older
+        segment.
         """
         segment = cls(
             disk,
@@ -157,7 +158,7 @@ class Segment:
         return segment
 
     def append(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch of `size` bytes behind the others. OSError if the disk refuses."""
+        """Write one batch of `size` bytes at the end. OSError if the disk refuses."""
         position = self.size
         written = self._disk.pwrite(self._write_fd, data, position)
         if written != size:
@@ -224,9 +225,9 @@ class Segment:
             self.is_index_full = False
 
     def take_over(self, before: "Segment") -> None:
-        """Be written in the place of an active segment, whose bytes this one's files have.
+        """Replace an active segment, whose bytes are in this one's files.
 
-        Nothing is read: all that is known of them holds here, too.
+        Nothing is read: all that is known of that segment is true here, too.
         """
         self.offset_index.take_over(before.offset_index)
         self.time_index.take_over(before.time_index)
@@ -248,7 +249,7 @@ class Segment:
         self._reader = None
 
     def writers(self) -> list[OpenFile]:
-        """Return descriptors that written bytes went through, for a flush."""
+        """Return the descriptors of writes, for a flush."""
         files = (
             self._writer,
             self.offset_index.writer(),
@@ -258,7 +259,7 @@ class Segment:
         return [file for file in files if file is not None]
 
     def release_writers(self) -> None:
-        """After a flush of a sealed segment: nothing will be written through them again."""
+        """Release the writers after a flush of a sealed segment: it is not written again."""
         require(self.is_sealed, "released the writers of active segment {}", self.path)
         self._writer, self._write_fd = None, -1
         self.offset_index.seal()
@@ -289,7 +290,7 @@ class Segment:
 
     @property
     def file(self) -> SegmentFile:
-        """The read-only descriptor, for slices and for our own reads."""
+        """The read-only descriptor, for slices and for reads of the broker itself."""
         if self._reader is None:
             if self.is_sealed:
                 return self._cache.segment_file(self.path)
@@ -303,9 +304,9 @@ class Segment:
         at = bisect_right(keys, offset - self.base_offset)
         start = values[at - 1] if at else 0
         if at < len(keys):
-            # Sequential readers ask for the first offset of an indexed batch, whose entry carries
-            # its last one; one look at that batch saves the walk from the entry before. Or it
-            # carries the last one of several: Kafka's did, before 4.0.
+            # Sequential readers ask for the first offset of an indexed batch, whose entry has its
+            # last offset. Checking that batch saves the walk from the entry before. The entry may
+            # also have the last offset of several batches, as Kafka wrote it before 4.0.
             for position, header in self.headers(values[at]):
                 if header.base_offset <= offset <= header.last_offset:
                     return position, header
@@ -372,7 +373,7 @@ class Segment:
                 self.first_timestamp = header.max_timestamp
                 break
         except CorruptSegmentError as error:
-            # It only tells when to roll, which is then by the clock: what is appended lies behind.
+            # It only decides when to roll, which then depends on the clock.
             logger.warning("%s: the age of its records is not known: %s", self.path, error)
 
     def largest_timestamp(self) -> int:
@@ -390,7 +391,7 @@ class Segment:
         return self._disk.modified_ms(self.path)
 
     def ensure_index_is_sane(self) -> None:
-        """Before the first lookup: rebuild indexes that cannot be this segment's."""
+        """Rebuild indexes that cannot be this segment's, before the first lookup."""
         if self._is_checked:
             return
         self._is_checked = True
@@ -405,7 +406,8 @@ class Segment:
     def doubt_indexes(self) -> None:
         """Rebuild indexes by which no batch was found, once.
 
-        If a batch is damaged that is of no use, and reads all before it while everybody waits.
+        Only once: if a batch is damaged this is useless, and blocks the loop while it reads the
+        segment.
         """
         if not self._is_doubted:
             self._is_doubted = True
@@ -431,9 +433,9 @@ class Segment:
         logger.info("%s: its indexes were built anew", self.path)
 
     def mark_deleted(self, suffix: str = DELETED_SUFFIX) -> list[str]:
-        """Rename all files by `suffix` and let go of them; answers the paths to unlink later.
+        """Rename all files by `suffix` and close them; return the paths to unlink later.
 
-        The names go first: a crash in between leaves files that the next start removes. Slices
+        The names change first: after a crash in between, the next start removes the files. Slices
         that are being sent keep their descriptor.
         """
         self._writer, self._write_fd, self._reader = None, -1, None
@@ -459,7 +461,7 @@ class Segment:
                 unlink_if_present(self._disk, path)
 
     def close(self) -> None:
-        """Let go of every descriptor; the files stay as they are."""
+        """Close all descriptors; the files stay as they are."""
         self._writer, self._write_fd, self._reader = None, -1, None
         self._cache.forget_file(self.path)
         self.offset_index.forget()

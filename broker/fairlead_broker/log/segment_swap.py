@@ -1,4 +1,4 @@
-"""Putting a compacted segment in the place of those that it was made from. On the event loop.
+"""Replaces segments by the compacted segment that was made from them. On the event loop.
 
     files                                        after a crash
     base.log.cleaned, durable                    discarded; the sources are all there
@@ -7,16 +7,16 @@
     sources .deleted        `replace`, `sync`    the same
     base.log                `finish`             done
 
-Snapshots go first where the new segment lacks a marker: one that has its transaction open, and is
-loaded after a crash, would leave it open for good.
+If the new segment lacks a marker, snapshots are removed first: a snapshot in which its transaction
+is open would leave it open for ever if it were loaded after a crash.
 
-Each `sync` runs in a thread. The last is why the new segment serves reads under its working
-name for a moment: if its final name could become durable before those of its sources are gone, a
-power cut would leave offsets twice. Readers that are being sent an old segment keep its descriptor,
-and its files stay for `file.delete.delay.ms`; but where a full disk has no room for a name they go
-at once, which makes some. Nobody needs them any more: the new files are durable by then.
+Each `sync` runs in a thread. The last is why the new segment serves reads under its working name
+for a moment: if its final name could become durable before those of its sources are gone, a power
+cut would leave offsets twice. Readers that are being sent an old segment keep its descriptor, and
+its files stay for `file.delete.delay.ms`; but if a full disk has no room for a name they are
+removed at once, which makes room. They are not needed any more: the new files are durable by then.
 
-Whoever cuts or deletes segments meanwhile calls `settle` first.
+Code that cuts or deletes segments meanwhile calls `settle` first.
 """
 
 from enum import Enum
@@ -46,7 +46,7 @@ _SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
 
 
 class SwapState(Enum):
-    """How far a replacement has come."""
+    """State of a replacement."""
 
     BEGUN = "the new files are called .swap"
     REPLACED = "the new segment serves, under its working name"
@@ -67,10 +67,10 @@ class SegmentSwap:
         self.state = SwapState.OVER
 
     def forget_snapshots(self) -> SyncJob | None:
-        """Remove snapshots that may know a transaction whose marker goes; None if there is none.
+        """Remove snapshots that may have a transaction whose marker goes; None if there is none.
 
-        To be durable before `begin`. OSError if the disk refuses: then nothing is lost, for what
-        they say is in the log.
+        This has to be durable before `begin`. OSError if the disk refuses: then nothing is lost,
+        because their content is in the log.
         """
         log, last_removed = self._log, self._group.last_marker_removed
         if last_removed == NO_MARKER:
@@ -103,7 +103,7 @@ class SegmentSwap:
         return SyncJob(log.disk, [], [log.path])
 
     def replace(self, now_ms: int) -> SyncJob | None:
-        """Let the new segment serve; the old ones are to be deleted. None if it was given up."""
+        """Let the new segment serve, and mark the old ones as deleted. None if it was given up."""
         if self.state is not SwapState.BEGUN:
             return None
         log, bases = self._log, self._group.source_bases

@@ -1,4 +1,4 @@
-"""What the concerns of a log share: `Log`, as far as the modules beside it know it.
+"""`Log`, as far as the modules beside it know it.
 
 `Log` has them do their part (`lookup`, `retention`, `truncation`, `flush`, `follower_append`), so
 they cannot import it in turn.
@@ -31,7 +31,7 @@ class Replacement(Protocol):
 
 
 class SegmentedLog(Protocol):
-    """Attributes and steps of `Log`, which says there what each is."""
+    """Attributes and methods of `Log`, which describes them."""
 
     disk: Disk
     cache: ReadCache

@@ -1,10 +1,10 @@
-"""Cutting the end off a log: a follower whose log parted from its leader's.
+"""Truncates a follower's log that diverged from its leader's.
 
-Only to offsets that leader epochs gave (R1); never to a high watermark.
+Only to offsets from leader epochs (R1), never to a high watermark.
 
-A truncation must be durable before anything is appended behind it. Else a power cut could leave
-some pages of the old end between pages of the new one, all with valid checksums; or the new end
-could lie below the old, higher recovery point, where recovery does not look. So the log refuses
+A truncation has to be durable before anything is appended after it. Otherwise a power cut could
+leave some pages of the old end between pages of the new one, all with valid checksums; or the new
+end could lie below the old, higher recovery point, where recovery does not look. So the log refuses
 appends until the directory's next checkpoint job has fsynced the cut and the lower recovery point,
 many logs at once, in a thread.
 """
@@ -31,7 +31,7 @@ from fairlead_model.invariants import require
 
 
 def truncate_to(log: SegmentedLog, offset: int) -> None:
-    """Drop every batch that holds or follows `offset`; above the log's end only empty epochs.
+    """Drop every batch that contains or follows `offset`; above the log's end only empty epochs.
 
     If `offset` lies inside a batch, the log ends before that batch; but never below its start.
     """
@@ -52,7 +52,8 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
         del log.segments[keep:], log.bases[keep:]
         last = log.segments[-1]
         if gone:
-            # Newest first: a kill in between must leave no hole, which a log with gaps would keep.
+            # Newest first: a kill in between must leave no hole, because a log with gaps would keep
+            # it.
             remove_segments(log, gone[::-1], 0)
         if last.is_sealed:
             last.activate()
@@ -63,21 +64,21 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
             end_offset = min(offset, header.base_offset)
             last.truncate(position)
         if last.end_offset() < end_offset:
-            # What led up to it was compacted away: only the name of a segment remembers the end.
+            # The records before it were compacted away: only the name of a segment has the end.
             last.seal()
             log.add_segment(_new_segment(log, end_offset))
         if end_offset < log.log_start_offset:
-            # The batch that went also held the log's start: nothing is left above it.
+            # The dropped batch also contained the log's start: nothing is left above it.
             restart_at(log, log.log_start_offset)
             return
         _end_at(log, end_offset)
-        # Header by header through a segment takes seconds, while everybody waits: not for nothing.
+        # Reading a segment header by header takes seconds and blocks the loop: only if needed.
         if not log.producers.lies_below(end_offset):
             _take_back_producers(log, end_offset)
     except OSError as error:
         raise log.go_offline(error) from error
     except CorruptSegmentError as error:
-        # Where to cut cannot be told, and later segments may be gone already.
+        # The place to cut is unknown, and later segments may be gone already.
         raise log.go_offline(OSError(errno.EIO, str(error))) from error
 
 
@@ -94,8 +95,9 @@ def _forget_empty_epochs(log: SegmentedLog) -> None:
 def restart_at(log: SegmentedLog, offset: int) -> None:
     """Drop everything; the log is empty and starts at `offset`.
 
-    Producers too: what they wrote last may lie between the old end and the new start, and one whose
-    sequence this replica does not know may go on, while one with an older sequence is refused.
+    Producers are dropped, too: their last batches may lie between the old end and the new start. A
+    producer whose sequence this replica does not know may go on, while one with an outdated
+    sequence would be refused.
     """
     try:
         log.settle_swap()
@@ -106,7 +108,7 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
         _forget_above(log, NO_OFFSET)
         log.log_start_offset = offset
         log.start_before_cut = None
-        # Epochs too: a leader that has forgotten the last one would send this log back for ever.
+        # Epochs, too: a leader without the last one would make this log truncate again and again.
         log.epochs.truncate_from_end(0)
         log.add_segment(_new_segment(log, offset))
         _end_at(log, offset)
@@ -128,17 +130,17 @@ def _new_segment(log: SegmentedLog, base_offset: int) -> Segment:
 
 
 def _forget_above(log: SegmentedLog, end_offset: int) -> None:
-    """Remove snapshots of what is cut off, and names that tell of retention above the new end.
+    """Remove snapshots above the new end, and names that show retention above it.
 
-    Such names are there after an unclean election only. Recovery would take what is appended now
-    for older than what they name, and drop it.
+    Such names exist only after an unclean election. Recovery would consider records appended now as
+    older than these names, and drop them.
     """
     for entry in log.disk.list_directory(log.path):
         snapshot = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
         deleted = parse_offset_name(entry.name, LOG_SUFFIX + RETENTION_SUFFIX)
         is_cut_off = snapshot is not None and snapshot > end_offset
         if is_cut_off or (deleted is not None and deleted >= end_offset):
-            # A thread that removes what retention deleted may come first.
+            # The thread that removes deleted segments may have removed it already.
             unlink_if_present(log.disk, f"{log.path}/{entry.name}")
 
 
@@ -169,11 +171,11 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
 
 
 def _take_back_producers(log: SegmentedLog, end_offset: int) -> None:
-    """Let producers be as they were at the new end; to find that out may take a whole segment."""
-    # A snapshot does not tell of these. Whose marker was cut off is open again.
+    """Restore the producers as of the new end; this may have to read a whole segment."""
+    # A snapshot does not have these. A transaction whose marker was cut off is open again.
     ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]
-    # There is no clock here: silence counts from when any of them was last heard. From zero, the
-    # next roll would forget them all.
+    # There is no clock here: idle time counts from the latest activity of any producer. If it
+    # counted from zero, the next roll would forget them all.
     active_ms = max((entry.last_active_ms for entry in log.producers), default=0)
     load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=active_ms)
     log.producers.add_unreplicated(ended)

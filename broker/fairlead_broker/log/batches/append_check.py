@@ -2,7 +2,7 @@
 
 Called once per batch on the hot path, so it looks at the header, and at the records only where
 `produced_records` does, or for compacted topics, which must know each record's key. The order of
-the tests and the codes are Kafka's, so that clients meet the error that they know.
+the checks and the codes are Kafka's, so that clients get the error that they know.
 """
 
 from typing import Final, NoReturn
@@ -29,7 +29,7 @@ from fairlead_wire.record_batch import (
 
 _REFUSED_ATTRIBUTES: Final = TIMESTAMP_TYPE_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 _LAST_CODEC: Final = 4
-"""zstd; batches that claim a codec from 5 to 7 stop every consumer that meets them."""
+"""zstd; batches with a codec from 5 to 7 would stop every consumer that reads them."""
 
 
 def check_produced_batch(
@@ -44,9 +44,9 @@ def check_produced_batch(
 
     Batches that a group coordinator writes for a producer have no sequences.
 
-    Bytes behind the batch are tolerated if they are no second whole batch (clients may cut off in
-    the middle): the caller must use the header's size. The header's largest timestamp is what the
-    records have; `batch`, which must be writable, is corrected where it said otherwise.
+    Bytes after the batch are tolerated unless they are a second whole batch (clients may cut off in
+    the middle): the caller has to use the header's size. The header's largest timestamp is that of
+    the records; `batch`, which has to be writable, is corrected if it differs.
     """
     given = len(batch)
     if given < BATCH_HEADER_SIZE:
@@ -116,7 +116,7 @@ def _check_given_size(batch: memoryview, size: int, given: int) -> None:
     if size < BATCH_LENGTH_MIN + BATCH_OVERHEAD:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch that claims {size} bytes")
     if size > given:
-        # To Kafka it is no batch at all, and CORRUPT_MESSAGE would have it sent again for ever.
+        # To Kafka this is no batch, and after CORRUPT_MESSAGE clients would send it again for ever.
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"a batch that claims {size} bytes in {given} given"
         )
@@ -145,7 +145,7 @@ def _refuse_attributes(attributes: int) -> NoReturn:
     if attributes & CONTROL_MASK:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if attributes & DELETE_HORIZON_MASK:
-        # Its tombstones would go with the first compaction, before any reader has seen them.
+        # The first compaction would remove its tombstones before any reader has seen them.
         raise KafkaError(ErrorCode.INVALID_RECORD, "only compaction sets a delete horizon")
     if attributes & CODEC_MASK > _LAST_CODEC:
         codec = attributes & CODEC_MASK

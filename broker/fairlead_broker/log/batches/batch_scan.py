@@ -22,14 +22,14 @@ from fairlead_wire.record_batch import (
 )
 
 HEADER_CHUNK_BYTES: Final = 16 * 1024
-"""What a header walk reads at once: an index interval and some, so that one read is the rule."""
+"""Bytes that a header walk reads at once: more than an index interval, so mostly one read."""
 SCAN_CHUNK_BYTES: Final = 1024 * 1024
-"""What a full scan reads at once."""
+"""Bytes that a full scan reads at once."""
 BATCH_BYTES_MAX: Final = 2**31 - 1
 
 
 class CorruptSegmentError(Exception):
-    """The bytes at `position` of a segment are no intact batch."""
+    """The bytes at `position` of a segment are not an intact batch."""
 
     def __init__(self, position: int, reason: str, *, is_cut_off: bool = False) -> None:
         """`is_cut_off`: the batch begins well and the file ends in it, as after a killed write."""
@@ -42,7 +42,7 @@ class CorruptSegmentError(Exception):
 def walk_headers(
     disk: Disk, fd: int, position: int, end: int, *, chunk_bytes: int = HEADER_CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in [position, end); bodies of large batches aren't read."""
+    """Yield position and header of each batch in [position, end) without large bodies."""
     chunk, chunk_start = b"", position
     unpack, make = BATCH_HEADER.unpack_from, BatchHeader._make
     while position < end:

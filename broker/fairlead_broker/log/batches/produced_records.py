@@ -1,9 +1,9 @@
-"""What a leader makes sure of in the records of a produced batch: their number and timestamps.
+"""What a leader checks in the records of a produced batch: their number and timestamps.
 
-Small batches that are not packed are walked always; others only where their header claims no
-largest timestamp that could be right, as those of sarama before 1.45.1, or where the topic limits
-timestamps otherwise than by default. The body is hostile. This is the hot path: the walk keeps the
-least and the largest timestamp only, and reads varints in place while they are short.
+Small uncompressed batches are always walked. Others are walked only if the largest timestamp in
+their header cannot be right, as with sarama before 1.45.1, or if the topic limits timestamps other
+than by default. The body is hostile. This is the hot path: the walk keeps the least and the largest
+timestamp only, and reads varints in place while they are short.
 """
 
 import struct
@@ -42,7 +42,7 @@ HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int
 """The fields of `BatchHeader` in order, as `struct` gives them: cheaper than the named tuple."""
 
 _UNPACKED_RATIOS: Final = (1, 1_032, 64, 255, 32_768, 0, 0, 0)
-"""To how many times their bytes records can unpack at the very most, by codec."""
+"""Largest factor by which records can grow when decompressed, by codec."""
 _CRC: Final = slice(17, 21)
 _CODEC_AT: Final = 22
 """The low byte of the attributes."""
@@ -52,9 +52,9 @@ _MAX_TIMESTAMP: Final = slice(35, 43)
 
 
 def takes_long(batch: memoryview, config: LogConfig) -> bool:
-    """Tell whether everybody else waits for a batch: it is packed anew, unpacked or much looked at.
+    """Tell whether a batch blocks others: it is compressed again, decompressed or walked at length.
 
-    Decided by the bytes as they came; nothing is checked yet.
+    This uses the bytes as received; nothing is checked yet.
     """
     if len(batch) < BATCH_HEADER_SIZE:
         return False
@@ -94,8 +94,8 @@ def check_records(
     else:
         largest = max_timestamp
         if _is_untold(base_timestamp, max_timestamp):
-            # Too much to look at. Too late a time keeps the records longer, and is found by
-            # whoever asks for an earlier one.
+            # The batch is too large to walk. With too late a time the records stay longer, and
+            # lookups of an earlier time still find them.
             largest = max(base_timestamp, now_ms)
         least = largest if base_timestamp == NO_TIMESTAMP else base_timestamp
     earliest = now_ms - config.message_timestamp_before_max_ms
@@ -112,7 +112,7 @@ def check_records(
 
 
 def _is_untold(base_timestamp: int, max_timestamp: int) -> bool:
-    """Tell whether a header does not say what its largest timestamp is."""
+    """Tell whether a header does not have its largest timestamp."""
     return max_timestamp < base_timestamp or max_timestamp == NO_TIMESTAMP
 
 
@@ -143,7 +143,7 @@ def _check_range(
 ) -> None:
     """Refuse a batch by its records' timestamps, or if these are not known by its header's.
 
-    Records without a timestamp are none of those.
+    Records without a timestamp are always accepted.
     """
     outside: list[int] = []
     if is_walked:

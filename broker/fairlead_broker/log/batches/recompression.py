@@ -1,8 +1,8 @@
-"""Batches of topics that say with which codec they are stored (`compression.type`).
+"""Compresses batches with the codec of their topic (`compression.type`).
 
-A leader packs anew what a producer sent otherwise, before it is written; followers and readers get
-the batch as the leader stored it. This runs on the broker's loop, so there is a limit to how much
-is unpacked for it.
+If a producer used another codec, the leader compresses the batch again before it writes it;
+followers and readers get the batch as the leader stored it. This runs on the event loop, so the
+size of decompressed records is limited.
 """
 
 from typing import Final, NoReturn
@@ -32,10 +32,10 @@ def is_packed_anew(batch: memoryview, config: LogConfig) -> bool:
 
 
 def as_stored(batch: memoryview, config: LogConfig) -> memoryview:
-    """Return an intact batch as its topic stores it: itself where it has that codec, or a copy.
+    """Return an intact batch as its topic stores it: itself if it has that codec, or a copy.
 
-    KafkaError INVALID_RECORD if its records cannot be unpacked; MESSAGE_TOO_LARGE if they are too
-    many bytes to be packed here, or more than `max.message.bytes` or a segment then.
+    KafkaError INVALID_RECORD if its records cannot be decompressed; MESSAGE_TOO_LARGE if they are
+    too large to be compressed here, or the result is larger than `max.message.bytes` or a segment.
     """
     codec = _CODECS[config.compression_type]
     if batch[_CODEC_AT] & CODEC_MASK == codec:
