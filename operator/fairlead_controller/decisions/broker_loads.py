@@ -19,7 +19,7 @@ from fairlead_model.ids import BrokerId
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What one broker holds."""
+    """The load of one broker."""
 
     replicas: int = 0
     preferred_leaders: int = 0

@@ -1,4 +1,4 @@
-"""Whether a broker that starts anew still has all that its last start acknowledged. Pure.
+"""Whether a restarted broker still has all that its last start acknowledged. Pure.
 
 The broker reports what it found; the verdict is the controller's, because only it knows which
 start was registered last (R14). Two ways to be clean, both on the same disk:
@@ -69,8 +69,8 @@ def may_lack_records(
 ) -> Callable[[TopicImage, int], bool]:
     """Return which replicas of a new start may not have all that the start before acknowledged.
 
-    With one log directory, before and now, it is the broker that notices a folder that is gone: its
-    checkpoints speak of it. Those of another directory went with it.
+    With one log directory, before and now, the broker itself notices a missing folder, because its
+    checkpoints name it. The checkpoints of a lost directory are lost with it.
     """
     damaged, held = set(event.unclean), set(event.held)
     had_several = known is not None and len(known.incarnations) > 1

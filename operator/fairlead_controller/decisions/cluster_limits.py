@@ -15,7 +15,7 @@ _DEFAULTS: Final = ControllerConfigs()
 
 @dataclass(frozen=True, slots=True)
 class ClusterLimits:
-    """The limits of one cluster, from its settings. Not durable: each reign reads them anew."""
+    """The limits of one cluster, from its settings. Not durable: each reign reads them again."""
 
     topics: int = _DEFAULTS.topics_max
     partitions: int = _DEFAULTS.partitions_max

@@ -3,9 +3,9 @@
 Other limits of the cluster have the same consequence: they may let unclean elections happen again.
 
 Those that a LogCluster declares are stored among the others, with their names beside them
-(`DECLARED_CONFIGS`), so that the next controller still knows whose they are. They are changed in
-the LogCluster only: one that it no longer names is unset. What people have set besides stays. A
-value for one broker is stronger, as in Kafka, and is nobody's but theirs.
+(`DECLARED_CONFIGS`), so that the next controller knows them, too. They can be changed only in the
+LogCluster: a config that it no longer names is unset. Other configs that people have set stay. A
+value for one broker overrides them, as in Kafka, and a LogCluster never changes it.
 """
 
 from collections.abc import Collection, Mapping
@@ -92,7 +92,7 @@ def keep_declared(
 
 
 def refuse_declaration(named: Collection[str]) -> None:
-    """Raise RefusedError if somebody else than the operator names the declaration itself."""
+    """Raise RefusedError if a client other than the operator changes the declaration itself."""
     if DECLARED_CONFIGS in named:
         raise _not_settable()
 

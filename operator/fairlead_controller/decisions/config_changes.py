@@ -120,7 +120,8 @@ def _alter_broker(draft: Draft, resource: AlterableResource, *, is_incremental: 
     name = resource["name"]
     _check_broker_name(draft.state, name)
     present = draft.state.image.broker_configs.get(name, {})
-    # What replaces all configs leaves orders as they are: these are no settings.
+    # A request that replaces all configs leaves the orders to drain and fence: they are no
+    # settings.
     kept = {key: value for key, value in present.items() if is_incremental or key in _ORDERS}
     configs = _altered(kept, resource["alterations"], key_of=broker_config_key)
     named = {alteration["name"] for alteration in resource["alterations"]}
@@ -180,7 +181,7 @@ def _check_scope(name: str, config: str) -> None:
 def _check_broker_name(state: ControllerState, name: str) -> None:
     if name == CLUSTER_WIDE:
         return
-    # Compared as texts: what was set for "02" nobody would find under the name of broker 2.
+    # Compared as texts: a config that was set for "02" would not be found under broker 2.
     if all(name != str(broker_id) for broker_id in state.image.brokers):
         raise RefusedError(RefusalCode.INVALID_REQUEST, f"there is no broker {name!r}")
 
@@ -213,7 +214,7 @@ def _altered(
 ) -> dict[str, str]:
     """Return the overrides after alterations; raise RefusedError if a config is named twice.
 
-    What nobody knows may be taken back all the same, as in Kafka.
+    An unknown config may still be removed, as in Kafka.
     """
     configs = dict(present)
     named: set[str] = set()

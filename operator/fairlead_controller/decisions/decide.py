@@ -216,7 +216,7 @@ def _decide_topic_request(
 
 
 def _decide_producer_ids(state: ControllerState, event: AllocateProducerIds) -> Decision:
-    # Ids of its own for each reign: one whose tables went back in time gives none out again.
+    # Each reign has its own ids: if its tables went back in time, it gives no id out twice.
     own = (state.controller_epoch - 1) * PRODUCER_IDS_PER_REIGN
     first = max(state.counters.next_producer_id, own)
     draft = Draft(state)

@@ -19,7 +19,7 @@ from fairlead_model.cluster import PartitionChanged
 from fairlead_model.invariants import InvariantViolation
 
 LEFT_OUT: Final = "the controller's next record of the partition was wrong and is not written"
-"""What is answered for a partition that a decision leaves out."""
+"""The answer for a partition that a decision leaves out."""
 
 
 class Draft:

@@ -1,8 +1,8 @@
 """Draining: leaders move off a broker that is about to stop, while it still serves.
 
-A draining broker stays unfenced and in sync, and leads only what nobody else can lead. A person, a
-rolling restart, the deletion of its pod or an unschedulable node asks for it. The store does not
-keep it, because whoever asked also asks the next controller.
+A draining broker stays unfenced and in sync, and leads only partitions that no other broker can
+lead. A person, a rolling restart, the deletion of its pod or an unschedulable node asks for it. The
+store does not keep it, because the requester also asks the next controller.
 """
 
 from fairlead_controller.decisions.draft import Draft

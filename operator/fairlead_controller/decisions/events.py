@@ -1,4 +1,4 @@
-"""What can happen to the controller: the inputs of `decide`, and its output.
+"""The events of the controller: the inputs of `decide`, and its output.
 
 Calls of brokers come as the dicts of `fairlead_model.session.calls`, their shape already checked.
 """
@@ -95,7 +95,7 @@ class ShutDownBroker:
 
 @dataclass(frozen=True, slots=True)
 class DrainBrokers:
-    """The brokers that are to lead only what nobody else can lead; all others may lead again."""
+    """Brokers that shall lead only what no other broker can lead; all others may lead again."""
 
     reasons: Mapping[BrokerId, str]
     """Broker id to the reason, for people."""
@@ -206,7 +206,7 @@ class ApplyTopicResources:
     apply: tuple[TopicSpec, ...] = ()
     forget: tuple[ForgetTopic, ...] = ()
     complete: frozenset[str] | None = None
-    """Names of all Topic resources; topics of any others are released. None if not known."""
+    """Names of all Topic resources; topics of other resources are released. None if not known."""
     default_partitions: int = 1
     default_replication_factor: int = 1
     waits_for: str = ""
@@ -221,7 +221,7 @@ class ApplyUserResources:
     forget: tuple[str, ...] = ()
     """Names of resources that declare nothing any more."""
     complete: frozenset[str] | None = None
-    """Names of all User resources; the rights of any others are revoked. None if not known."""
+    """Names of all User resources; rights of other resources are revoked. None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ class UnregisterBroker:
 
     broker_id: BrokerId
     has_session: bool = False
-    """True if a process of it speaks with this controller."""
+    """True if a process of this broker has a session with this controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ class AlterCredentials:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChanges:
-    """Other values of quotas of one entity, by key; None removes one."""
+    """New values of quotas of one entity, by key; None removes a quota."""
 
     entity: QuotaEntity
     alterations: tuple[tuple[str, float | None], ...]

@@ -1,8 +1,8 @@
 """Raising and lowering feature levels on a person's word (UpdateFeatures, KIP-584, KIP-778). Pure.
 
 The check and the change are one decision on the table that also holds the registrations, and a
-broker that registers later is judged by the level in the same table: nobody slips in between (R28).
-All updates of a request hold, or none does.
+broker that registers later is checked against the level in the same table, so no broker can
+register in between (R28). All updates of a request take effect, or none.
 """
 
 from fairlead_controller.decisions.draft import Draft

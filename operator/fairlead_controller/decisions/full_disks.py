@@ -1,8 +1,8 @@
 """Replicas without room for records: a disk that is full, of a broker that lives.
 
-Such a replica serves readers, and takes nothing more until there is room again, which its broker
-says. So it leaves the in-sync replicas, and another one leads, wherever there is one in sync that
-has room. Where there is none it stays what it is: its partition can be read, and nobody writes.
+Such a replica serves readers, and takes no records until its broker reports room again. So it
+leaves the in-sync replicas, and another replica leads, if one is in sync and has room. If there is
+none, the replica stays as it is: its partition can be read but not written.
 """
 
 from collections.abc import Iterator

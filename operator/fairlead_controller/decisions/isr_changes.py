@@ -69,7 +69,7 @@ def decide_isr_changes(state: ControllerState, event: AlterPartition) -> Decisio
 
 
 class _Answer(NamedTuple):
-    """What is said to one proposal, and the partition's record if that is known."""
+    """The answer to one proposal, and the partition's record if that is known."""
 
     proposal: IsrProposal
     partition: PartitionRegistration | None

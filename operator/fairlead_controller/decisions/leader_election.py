@@ -112,7 +112,7 @@ def _elect_uncleanly(
     allows_unclean: bool,
     logs: Mapping[BrokerId, LogFacts],
 ) -> Election:
-    # Of what a reassignment adds, last of all: it may hold next to nothing yet.
+    # Replicas that a reassignment adds come last: they may have almost no records yet.
     ordered = (*partition.original_replicas, *partition.adding_replicas)
     electable = [broker_id for broker_id in ordered if is_electable(broker_id)]
     if electable and not partition.isr and not partition.elr:
@@ -150,7 +150,7 @@ def elect(
     )
     leader, reason = election.leader, election.reason
     if not reason.is_clean:
-        # Its log is the truth from now on; whoever held more or other records follows it.
+        # Its log is authoritative from now on; replicas with more or other records truncate to it.
         members = Members((leader,))
     elif leader != NO_LEADER and leader not in members.isr:
         # An eligible replica takes over alone: the others follow it before they count as in sync.

@@ -53,8 +53,8 @@ def elect_in(
     full = state.observations.full_replicas(topic.topic_id, index)
     spared = (state.spared | full).intersection(members.isr)
     if spared:
-        # Only among those in sync: a draining broker leads rather than that anything is given up,
-        # and one whose disk is full rather than that nobody can read.
+        # Only in-sync replicas: a draining broker leads before records are given up, and a broker
+        # with a full disk leads before the partition cannot be read.
         outcome = elect(
             partition,
             members,
@@ -130,7 +130,7 @@ def elect_leaderless(draft: Draft, partitions: Iterable[tuple[TopicImage, int]],
 
 
 def prefer_leader(state: ControllerState, topic: TopicImage, index: int) -> Outcome | None:
-    """Return the next record under the preferred leader; None if that one cannot lead now."""
+    """Return the next record under the preferred leader; None if it cannot lead now."""
     partition = topic.partitions[index]
     preferred = partition.preferred_leader
     may_lead = state.electability(topic.topic_id, index)

@@ -1,11 +1,11 @@
 """Which replicas are in the ISR or eligible (ELR, KIP-966). Pure, one partition at a time.
 
-* The ISR holds every acknowledged record. A broker that stops or dies leaves it, except as its
-  last member: that one stays recorded, and the partition waits for it without a leader.
+* The ISR holds every acknowledged record. A broker that stops or dies leaves it, except as its last
+  member: it stays recorded, and the partition waits for it without a leader.
 * While nobody leads, or the ISR is smaller than the effective `min.insync.replicas`, the high
-  watermark stands still; so whoever leaves the ISR then is still *eligible* (ELR): it holds all
-  that was acknowledged. Once a leader has a large enough ISR, the high watermark moves without the
-  eligible ones, and they are forgotten in the step that makes it so.
+  watermark stands still; so a replica that leaves the ISR then is still *eligible* (ELR): it has
+  all acknowledged records. Once a leader has a large enough ISR, the high watermark moves without
+  the eligible ones, and they are forgotten in the step that makes it so.
 * A replica that comes back unclean may lack anything. It leaves ISR and ELR, even as the last, and
   is kept in `last_known_elr` (R15): one of those that may hold acknowledged records if all others
   fail.
@@ -49,8 +49,8 @@ def members_with_isr(
 ) -> Members:
     """Return the sets when the ISR becomes `isr` and some replicas are found unclean.
 
-    This holds while the high watermark stands still; `members_under_leader` gives the sets once
-    somebody leads.
+    This is for times in which the high watermark stands still; `members_under_leader` gives the
+    sets once there is a leader.
     """
     in_sync = present.isr
     if set(isr) != set(in_sync):
@@ -62,7 +62,7 @@ def members_with_isr(
 
 
 def members_under_leader(partition: PartitionRegistration, members: Members) -> Members:
-    """Return the sets once somebody leads: with a large enough ISR nobody else stays eligible."""
+    """Return the sets under a leader: with a large enough ISR no other replica stays eligible."""
     if len(members.isr) >= partition.effective_min_isr:
         return Members(members.isr)
     return members

@@ -29,7 +29,7 @@ PartitionKey: TypeAlias = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class ReplicasOffline:
-    """A broker cannot use some of its replicas until it starts anew, or has deleted them."""
+    """A broker cannot use some of its replicas until it is restarted, or has deleted them."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -150,7 +150,7 @@ class _Edits:
 
     def _note_partition(self, key: PartitionKey, partition: PartitionRegistration) -> None:
         is_misplaced = partition.has_leader and partition.leader != partition.preferred_leader
-        # A store that is loaded tells of partitions after the deletion of their topic.
+        # While a store is loaded, partitions are seen after the deletion of their topic.
         is_misplaced = is_misplaced and self._image.topic_by_id(key[0]) is not None
         if is_misplaced != (key in self._before.misplaced) or key in self._misplaced:
             self._misplaced[key] = True if is_misplaced else None

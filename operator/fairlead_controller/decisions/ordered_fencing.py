@@ -78,7 +78,7 @@ def find_obstacles(state: ControllerState, broker_id: BrokerId) -> Iterator[str]
 def follow_fence(draft: Draft, broker_id: BrokerId, *, was_ordered: bool) -> None:
     """Fence a broker that is ordered out of service from now on.
 
-    One whose order was taken back is put into service when it says next that it is ready.
+    A broker whose order was cancelled comes into service when it next reports that it is ready.
     """
     is_ordered = broker_id in draft.state.ordered_out
     known = draft.state.image.brokers[broker_id]

@@ -51,7 +51,7 @@ class RandomSource(Protocol):
 
 _Rank: TypeAlias = tuple[int, ...]
 _WORST: Final[_Rank] = (2,)
-"""Of a follower, whose rank begins with whether it is absent."""
+"""The rank of a follower begins with whether it is absent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +78,7 @@ class _Candidate:
         )
 
     def load_rank(self) -> _Rank:
-        """Return the rank as a follower, but for what the partition's other replicas decide."""
+        """Return the rank as a follower, without the part that the other replicas decide."""
         return (
             int(self.is_absent),
             self.topic_replicas,
@@ -136,7 +136,7 @@ class _Ranking:
         for head in self._heads:
             is_absent, *load = head
             if (is_absent, 0, 0, *load) > best:
-                break  # Nobody of this group is better, whatever its host and rack, nor after it.
+                break  # No broker of this group or after it is better, on any host or rack.
             group = self._groups[_group_of(self._by_order[head[-1]])]
             found = self._best_of(group, chosen, hosts)
             if found is not None:
@@ -229,7 +229,7 @@ def _candidates(
         candidates.append(
             _Candidate(
                 broker_id=broker.broker_id,
-                # A broker without a host name counts as a host of its own.
+                # A broker without a host name counts as its own host.
                 host=broker.host_name or f"broker {broker.broker_id}",
                 rack=broker.rack,
                 order=order,

@@ -94,7 +94,8 @@ def decide_registration(
         fenced=True,
         in_controlled_shutdown=False,
         is_clean=is_clean,
-        # What is set while brokers run it does not know yet; it says so before it is in service.
+        # It does not know dynamic configs yet; it reports whether it is cordoned before it is in
+        # service.
         is_cordoned=asking.is_cordoned if known is None else known.is_cordoned,
     )
     draft.add(
@@ -134,7 +135,7 @@ def _end_incarnation(
     """Fence the start of the broker before this one, and remove replicas that may lack records."""
     broker_id = event.registration.broker_id
     if known is not None:
-        # Nobody may elect it while its partitions are being given to others.
+        # It must not be elected while other brokers become leaders of its partitions.
         draft.add(BrokerChanged(replace(known, fenced=True)))
         draft.explain(
             f"broker {broker_id} started anew, epoch {known.broker_epoch} ends; it returns "

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for: users, the timer for preferred leaders, reports of brokers."""
+"""Requested elections: by users, by the timer for preferred leaders, by reports of brokers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -73,7 +73,7 @@ def decide_requested_elections(state: ControllerState, event: ElectOnRequest) ->
 
 
 def _all_in_need(state: ControllerState, kind: ElectionType) -> Iterator[ElectablePartition]:
-    """Find the partitions that an election of all is about; mostly that is none, or few."""
+    """Find the partitions that an election for all partitions concerns; mostly none or few."""
     for topic in sorted(state.image.topics(), key=lambda topic: topic.name):
         for index, partition in enumerate(topic.partitions):
             if not _is_needless(partition, kind):

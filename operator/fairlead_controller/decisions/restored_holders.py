@@ -1,4 +1,4 @@
-"""Who holds replicas that restored metadata does not know of. Pure.
+"""Finds brokers with replicas that restored metadata does not have. Pure.
 
 A partition may have moved since the copy was made. Its new holders are none of the replicas that
 the copy names, and those that it names may hold next to nothing. So, after a confirmation or an
@@ -75,7 +75,7 @@ def _is_drained(state: ControllerState, broker_id: BrokerId) -> bool:
 
 
 def awaiting_recovery(state: ControllerState) -> Iterator[tuple[TopicImage, int]]:
-    """Walk the partitions of which nobody is known to hold everything, in the order of topics."""
+    """Visit partitions of which no broker is known to have all records, in the order of topics."""
     for topic in sorted(state.image.topics(), key=lambda topic: topic.topic_id):
         for index, partition in enumerate(topic.partitions):
             if partition.awaits_recovery:

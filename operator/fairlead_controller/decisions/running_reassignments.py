@@ -35,7 +35,7 @@ class Moves:
         for change in changes:
             if isinstance(change, PartitionChanged):
                 key, partition = (change.topic_id, change.index), change.partition
-                # A store that is loaded tells of partitions after the deletion of their topic.
+                # While a store is loaded, partitions are seen after the deletion of their topic.
                 is_kept = image.topic_by_id(change.topic_id) is not None
                 _note(self.running, running, key, is_kept and partition.is_being_reassigned)
                 _note(self.queued, queued, key, is_kept and bool(partition.queued_target))

@@ -1,4 +1,4 @@
-"""What the controller decides on: the cluster image and facts that only the controller keeps.
+"""The state of the controller: the cluster image and facts that only the controller keeps.
 
 Immutable like the image. Decisions are made on the pending state, which may be ahead of what the
 store has confirmed; replies wait for the store.
@@ -103,9 +103,9 @@ class DeclaredUser:
     revision: str = ""
     """Which password its credential verifies, as the operator calls it; empty without one."""
     quotas: Quotas | None = None
-    """What it declares of the user's client quotas; None if it leaves them to others."""
+    """The client quotas that it declares for the user; None if it leaves them to others."""
     exceeds_defaults: bool = False
-    """Whether they hold as they are, also above those that the cluster has for everybody."""
+    """Whether they may be above the default quotas of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class UserDeclared:
 Observation: TypeAlias = (
     BrokerConfirmed | BrokerDraining | ReplicasOffline | ReplicasFull | LogsReported | MinimumSpread
 )
-"""What brokers report to the controller; not durable, the next controller is told again."""
+"""What brokers report to the controller; not durable: they report it to the next one again."""
 
 ControllerChange: TypeAlias = (
     Change | CountersChanged | IntentChanged | UserDeclared | Observation | ClusterLimits
@@ -168,7 +168,7 @@ class ControllerState:
     observations: Observations = field(default_factory=Observations)
     """What brokers have reported of their replicas."""
     draining: frozenset[BrokerId] = frozenset()
-    """Brokers that are about to stop: they lead only what nobody else can lead."""
+    """Brokers that are about to stop: they lead only what no other broker can lead."""
     cordoned: frozenset[BrokerId] = frozenset()
     """Brokers that get no new replicas, and whose replicas move away (`BROKER_DRAIN`)."""
     ordered_out: frozenset[BrokerId] = frozenset()
@@ -200,7 +200,7 @@ class ControllerState:
 
     @property
     def spared(self) -> frozenset[BrokerId]:
-        """Brokers that lead only what nobody else can lead."""
+        """Brokers that lead only what no other broker can lead."""
         return self.draining | self.cordoned if self.cordoned else self.draining
 
     @property

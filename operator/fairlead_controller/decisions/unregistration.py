@@ -1,12 +1,13 @@
 """Forgetting a broker that is gone for good (UnregisterBroker, KIP-631), on evidence only. Pure.
 
-Kafka asks only whether the id is known; what the broker holds then stays on a broker that does not
-exist. Here nothing may speak against it (I18): the broker is out of service and has no session, and
-no partition names it, as a replica or as one to come. Draining makes that so, also of a dead one.
+Kafka checks only whether the id is known; the broker's replicas then stay on a broker that does not
+exist. Here three conditions have to be met (I18): the broker is out of service, it has no session,
+and no partition names it as a present or future replica. Draining achieves that, also for a dead
+broker.
 
 The broker's registration goes with its dynamic configs, the order to drain among them, and its
-feature levels hold up nobody any more. Nor is it waited for to confirm that it has deleted
-something: if it comes back it is a new broker, and sets aside what no record names it for.
+feature levels no longer matter. The controller no longer waits for it to confirm deletions: if it
+comes back it is a new broker, and sets aside replicas that no record gives it.
 """
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ NAMED_PARTITIONS_MAX = 3
 
 
 def decide_unregistration(state: ControllerState, event: UnregisterBroker) -> Decision:
-    """Forget a broker, or say what speaks against it."""
+    """Unregister a broker, or say why it cannot be unregistered."""
     broker_id = event.broker_id
     problem = unregistration_problem(state, event)
     if problem is not None:

@@ -1,8 +1,8 @@
-"""What the loss of brokers would do to partitions, told before it happens. Pure.
+"""The effect of losing brokers on partitions, before it happens. Pure.
 
-It asks `decide_fencing`, which decides when brokers really die, on a copy of the state: there is no
-second set of rules that could drift from the first. Several brokers are lost together: none of them
-leads in the end, whatever order they are found dead in.
+It calls `decide_fencing`, which decides when brokers really die, on a copy of the state. So there
+is no second set of rules that could differ from the first. If several brokers are lost together,
+none of them leads at the end, in whatever order the controller notices them.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""What the planner is given: a cluster's state, and what was measured. Pure."""
+"""The planner's input: a cluster's state and measurements. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes a second that leaders of a topic on one broker take in and give to consumers."""
+    """Bytes a second that leaders of a topic on one broker receive and send to consumers."""
 
     bytes_in: float
     bytes_out: float
@@ -29,7 +29,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:
-    """What one partition weighs."""
+    """The load of one partition."""
 
     size: int = 0
     """Bytes of one replica."""
@@ -43,7 +43,7 @@ _NO_LOAD: Final = PartitionLoad()
 
 
 def build_brokers(state: ControllerState, disks: Mapping[int, DiskUse]) -> list[BalancedBroker]:
-    """Return the brokers; shares go by the sizes of disks where every broker tells its own."""
+    """Return the brokers; shares follow the sizes of disks if every broker reports its own."""
     image, closed = state.image, state.closed
     totals = {each: disks[each].total_bytes for each in image.brokers if each in disks}
     is_known = len(totals) == len(image.brokers) and all(totals.values())

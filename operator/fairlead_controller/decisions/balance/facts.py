@@ -1,4 +1,4 @@
-"""What a plan is made from, and what it is: brokers, partitions, moves. Pure values."""
+"""The facts of a plan and its moves: brokers, partitions, moves. Pure values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fairlead_model.ids import BrokerId
 
 
 class Goal(StrEnum):
-    """What a plan is for, the most important first; a goal never costs one before it."""
+    """The goals of a plan, the most important first; a goal never worsens one before it."""
 
     RACKS = "racks"
     """Replicas of a partition on different machines, then in different racks; none on brokers that
@@ -31,12 +31,12 @@ class BalancedBroker:
 
     broker_id: BrokerId
     host: str = ""
-    """The machine; empty if it is one of its own."""
+    """The machine; empty if no other broker runs on it."""
     rack: str | None = None
     capacity: int = 1
     """Size of its disks, or of anything else that tells what part of the whole is its share."""
     free_bytes: int | None = None
-    """What may still come to its disks; None if that is not known."""
+    """Free room on its disks; None if that is not known."""
     is_cordoned: bool = False
     """Everything moves away from it."""
 
@@ -69,7 +69,7 @@ class PlannedMove:
     before: tuple[BrokerId, ...]
     after: tuple[BrokerId, ...]
     leader: BrokerId
-    """Who leads now, and sends what is copied."""
+    """The present leader, which sends the copies."""
     bytes: int
     goal: Goal
     """The most important goal that it serves."""
@@ -82,7 +82,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class BrokerShare:
-    """What one broker has: the columns of a table."""
+    """The loads of one broker: the columns of a table."""
 
     replicas: int = 0
     leaders: int = 0
@@ -102,7 +102,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class BalancePlan:
-    """What moves, and what that is good for."""
+    """The moves, and the goal that each serves."""
 
     moves: tuple[PlannedMove, ...]
     before: Standing
@@ -112,7 +112,7 @@ class BalancePlan:
 
     @property
     def bytes(self) -> int:
-        """What is copied in all."""
+        """Bytes that are copied in sum."""
         return sum(move.bytes for move in self.moves)
 
     def duration_s(self, bytes_per_s: float) -> float:

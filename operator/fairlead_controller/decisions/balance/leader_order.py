@@ -1,4 +1,4 @@
-"""Who is to lead: assignments in another order, which copies nothing.
+"""Moves leaders by changing the order of assignments, which copies nothing.
 
 Numbers of leaders become even first. A surplus goes to a broker that misses leaders by a chain of
 others where it must: one of a's partitions is led by b instead, one of b's by c. Then rates become
@@ -48,7 +48,7 @@ class _Edges:
         self._enter(number, replicas)
 
     def chain(self, source: int, is_end: Callable[[int], bool]) -> list[int] | None:
-        """Return the shortest chain of brokers over which leaders can pass on; None without one."""
+        """Return the shortest chain of brokers along which leaders can move; None without one."""
         came_from: dict[int, int] = {source: source}
         waiting = deque([source])
         while waiting:
@@ -113,7 +113,7 @@ def _pass_on(edges: _Edges, path: list[int], count: int) -> None:
 
 
 class _Rate:
-    """What the leaders of each broker have of a rate, and what they may have."""
+    """The rate of each broker's leaders, and the range that it should have."""
 
     def __init__(self, ledger: Ledger, rates: Sequence[float], led: Sequence[float]) -> None:
         self.rates, self.led = rates, led

@@ -1,4 +1,4 @@
-"""Who has what while a plan is being made. It lives for one call of the planner."""
+"""The loads of brokers while a plan is being made. It lives for one call of the planner."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Ledger:
         self.rack = [racks.index(each.rack or "") for each in self.brokers]
         self.accepts = [not each.is_cordoned for each in self.brokers]
         self.sizes = [each.size for each in self.partitions]
-        # A replica on a broker that is not known here is nobody's: it only stays in its place.
+        # A replica on an unknown broker counts for no broker: it only keeps its place.
         self.replicas = [[place.get(each, -1) for each in p.replicas] for p in self.partitions]
         self.is_fixed = [
             each.is_fixed or -1 in self.replicas[number]

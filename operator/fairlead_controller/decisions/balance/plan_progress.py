@@ -9,7 +9,7 @@ from fairlead_model.ids import topic_id_text
 
 
 class MoveState(StrEnum):
-    """What became of one move of a plan that is being carried out."""
+    """The progress of one move of a plan."""
 
     DONE = "done"
     """The partition is where the plan wants it."""
@@ -18,7 +18,7 @@ class MoveState(StrEnum):
     NOT_MOVED = "not moved"
     """It is where it was: not begun, refused, or called back."""
     CHANGED = "changed since"
-    """It was deleted, or somebody else moves it elsewhere or has done so."""
+    """The partition was deleted, or another reassignment moves it or has moved it."""
 
 
 def state_of_move(

@@ -9,7 +9,7 @@
 4. Leaders, bytes in and out: assignments in another order, which copies nothing.
 
 Disks and replicas move no more than `SPARE` times what every plan has to move; what stays uneven
-then is seen in the plan. Same input, same plan: ties go by id.
+then is seen in the plan. The same input gives the same plan: ids decide ties.
 """
 
 from bisect import bisect_left
@@ -38,7 +38,7 @@ _AFTER_ALL: Final = 1 << 62
 def plan_balance(
     brokers: Sequence[BalancedBroker], partitions: Sequence[BalancedPartition]
 ) -> BalancePlan:
-    """Return what moves so that brokers are even; nothing if they are, or nobody may take any."""
+    """Return the moves that balance brokers; none if they are balanced or none may get any."""
     ledger = Ledger(brokers, partitions)
     before = ledger.standing()
     needed = bytes_needed(ledger)
@@ -87,7 +87,7 @@ def _repair_domains(ledger: Ledger) -> None:
 def _best_repair(
     ledger: Ledger, number: int, missing: tuple[int, int, int]
 ) -> tuple[int, int] | None:
-    """Return from whom to whom a replica goes that is in the wrong place; None if nothing helps."""
+    """Return source and target of a replica that is in the wrong place; None if nothing helps."""
     replicas = ledger.replicas[number]
     best: tuple[tuple[int, int, int], float, int, int] | None = None
     step: tuple[int, int] | None = None
@@ -115,7 +115,7 @@ def _fullness(ledger: Ledger, broker: int) -> float:
 
 
 def _hunger(ledger: Ledger, broker: int) -> tuple[bool, float, int]:
-    """Return the rank of a receiver: first who is below its range, the emptiest first."""
+    """Return the rank of a receiver: brokers below their range first, the emptiest first."""
     is_below = ledger.held_bytes[broker] < ledger.bytes_low[broker]
     return (not is_below, _fullness(ledger, broker), broker)
 
@@ -137,7 +137,7 @@ def _give_away(ledger: Ledger) -> None:
         if not above:
             return
         source = min(above)[1]
-        # One to each broker that misses some, or one in all if nobody does.
+        # One for each broker that is below its range, or one in sum if none is.
         is_stuck = True
         for receiver in sorted(accepting, key=lambda each: _hunger(ledger, each)):
             excess = ledger.held_bytes[source] - ledger.bytes_high[source]

@@ -1,9 +1,9 @@
 """Draining for good: all that a broker holds moves to others, and nothing new comes to it.
 
 A dynamic config of the broker asks for it (`BROKER_DRAIN`), so the store keeps the order, and it
-outlives restarts and new disks of the broker until somebody takes it back. `progress` carries it
-out, step by step. Kafka has the second half, `cordoned.log.dirs` (KIP-1066): a broker with nothing
-but cordoned directories gets nothing new either, and keeps what it has (`ControllerState.shut`).
+survives restarts and new disks of the broker until somebody cancels it. `progress` carries it out,
+step by step. Kafka has the second half, `cordoned.log.dirs` (KIP-1066): a broker with only cordoned
+directories gets no new replicas either, and keeps those that it has (`ControllerState.shut`).
 """
 
 from collections.abc import Collection, Iterator

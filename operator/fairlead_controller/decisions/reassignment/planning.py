@@ -1,8 +1,8 @@
 """Where the replicas of a partition go that lose their broker, or become more or fewer. Pure.
 
-As in `placement`, hosts come first, then racks, then the number of replicas that a broker has. What
-stays keeps its place in the assignment, and a new replica takes the place of the one that goes: so
-preferred leaders stay spread.
+As in `placement`, hosts come first, then racks, then the number of replicas that a broker has.
+Replicas that stay keep their place in the assignment, and a new replica takes the place of the one
+that goes, so that preferred leaders stay spread.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ NOBODY: Final = frozenset[BrokerId]()
 
 
 def host_of(broker: BrokerRegistration) -> str:
-    """Return the machine of a broker; one that does not say counts as a machine of its own."""
+    """Return the machine of a broker; a broker that names none counts as its own machine."""
     return broker.host_name or f"broker {broker.broker_id}"
 
 
@@ -63,9 +63,9 @@ class Holdings:
     ) -> tuple[BrokerId, ...] | None:
         """Return an assignment of so many replicas; None if there are too few brokers.
 
-        The first one stays, and so the preferred leader does. Of the others those go first that
-        miss records, then those that have to leave their broker anyway, then those that share a
-        machine or a rack, then those whose broker has most.
+        The first replica stays, and so does the preferred leader. Of the others, replicas that lack
+        records are removed first, then those that have to leave their broker anyway, then those
+        that share a machine or a rack, then those whose broker has most.
         """
         chosen = list(replicas)
         while len(chosen) > factor:

@@ -1,9 +1,9 @@
 """What reassignments do next: those that can finish do, others begin as there is room. Pure.
 
-Thousands may wait, but a broker takes in or sends only few at a time (`MOVES_PER_BROKER_MAX`), and
-one decision begins a limited number, so that copies and writes of the store come in a stream. What
-waits is in the partition's record (`queued_target`); what a cordoned broker still has to give away
-is planned when its turn comes, with what is known then.
+Thousands may wait, but a broker receives or sends only few at a time (`MOVES_PER_BROKER_MAX`), and
+one decision begins a limited number, so that copies and writes of the store come in a stream. A
+waiting move is in the partition's record (`queued_target`). The moves off a cordoned broker are
+planned when their turn comes, with the facts of that time.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from fairlead_model.partition import PartitionRegistration
 from fairlead_model.session.refusals import RefusedError
 
 MOVES_PER_BROKER_MAX: Final = 10
-"""Replicas that a broker takes in, or that a leader's broker sends, at the same time."""
+"""Replicas that a broker receives, or that a leader's broker sends, at the same time."""
 STARTS_PER_DECISION_MAX: Final = 200
 """Bound on the lines that one decision writes."""
 PLANS_PER_DECISION_MAX: Final = 500
@@ -88,7 +88,7 @@ def reverted(state: ControllerState, topic: TopicImage, index: int) -> Partition
 
 
 class Slots:
-    """How many replicas each broker takes in and sends; a copy counts for both."""
+    """How many replicas each broker receives and sends; a copy counts for both."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
@@ -98,7 +98,7 @@ class Slots:
             self.take(topic.partitions[index])
 
     def take(self, partition: PartitionRegistration) -> None:
-        """Count what a running reassignment copies; nobody sends to brokers that are down."""
+        """Count the copies of a running reassignment, without those to brokers that are down."""
         for each in partition.adding_replicas:
             if each not in partition.isr:
                 self._arriving[each] += 1
@@ -216,7 +216,7 @@ class _Steps:
                 self._take(moved(topic, index, outcome, f"broker {broker_id} is being drained"))
 
     def _must_wait(self, partition: PartitionRegistration) -> bool:
-        """Tell whether no copy of a partition can begin, whoever took it."""
+        """Tell whether no copy of a partition can begin, whichever broker received it."""
         is_moving = partition.is_being_reassigned or partition.queued_target
         return not is_moving and not (
             partition.has_leader and self._slots.may_send(partition.leader)
@@ -249,7 +249,7 @@ class _Steps:
         partition = topic.partitions[index]
         if (topic.topic_id, index) in self._touched:
             return False
-        # Nobody could send a copy.
+        # No broker could send a copy.
         return partition.has_leader and self._slots.has_room_for(partition, additions)
 
     def _begin(self, topic: TopicImage, index: int, target: Sequence[BrokerId], cause: str) -> None:

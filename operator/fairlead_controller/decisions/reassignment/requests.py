@@ -1,7 +1,7 @@
-"""Reassignments that somebody asks for (KIP-455, KIP-860); each partition is decided by itself.
+"""Requested reassignments (KIP-455, KIP-860); each partition is decided by itself.
 
-A target is checked when it comes and again when its turn comes (`progress`). What moves no data
-begins at once: an assignment in another order, or with fewer replicas.
+A target is checked when it comes and again when its turn comes (`progress`). A reassignment that
+copies nothing begins at once: another order, or fewer replicas.
 """
 
 from collections import Counter
@@ -98,7 +98,7 @@ class _Requests:
         if not partition.is_being_reassigned and target == partition.replicas:
             return partition.changed(queued_target=())
         additions = [each for each in target if each not in partition.replicas]
-        # What is under way changes its course at once, whatever else waits.
+        # A running reassignment gets its new target at once, whatever else waits.
         may_begin = partition.is_being_reassigned or not additions
         if may_begin or (partition.has_leader and self._slots.has_room_for(partition, additions)):
             record = begun(self._state, topic, index, target)

@@ -4,13 +4,13 @@ The rules are those of `fairlead topic alter --replication-factor`: new replicas
 machines, then other racks, then to the brokers with the fewest replicas; those that miss records go
 first, and never a partition's first one. Copies take their turn like those of all reassignments.
 
-What a resource has begun it may change or take back:
+A resource may change or cancel a change that it has begun:
 
     2 replicas, 3 wanted            one is added
     then 2 again, it is not there   the reassignment is cancelled, or leaves the queue
     then 2 again, it is there       one is taken away
 
-A partition that somebody else moves keeps its number of replicas until it has moved.
+A partition that another reassignment moves keeps its number of replicas until it has moved.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Unresized:
     """How many partitions have another number of replicas yet, by the reason."""
 
     busy: int = 0
-    """They are being moved by somebody else, or wait for it."""
+    """Another reassignment moves them, or they wait for it."""
     short: int = 0
     """There are too few brokers for them."""
     left: int = 0

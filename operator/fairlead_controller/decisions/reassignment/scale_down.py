@@ -1,8 +1,8 @@
 """Which brokers a BrokerPool gives up, and which it keeps after all. Pure.
 
 They are drained as by hand (`evacuation`), all or none of them, and each gets an intent in the same
-decision: its pod will be removed, which no compare-and-swap fences. The intents tell who has
-ordered a drain. What a person drains stays drained when the pool keeps the broker.
+decision: its pod will be removed, which no compare-and-swap fences. The intents show who has
+ordered a drain. A broker that a person drains stays drained if the pool keeps it.
 
 More is asked for than of a person, who can look before: no partition loses a machine or a rack.
 """
@@ -130,7 +130,7 @@ def _find_lost_spread(
 
 
 def _find_last_copy(state: ControllerState, leaving: Collection[BrokerId]) -> str:
-    """Say which partition nobody can copy, because the broker that has it is down."""
+    """Name a partition that cannot be copied, because the broker that has it is down."""
     for topic, index, _ in held_by(state, leaving):
         partition = topic.partitions[index]
         holders = (*partition.isr, *partition.elr)

@@ -9,7 +9,7 @@ Worked example, replicas 1 2 3, target 1 2 4:
 
 * The original replicas stay in the ISR until the end, so a source may die as on any day.
 * It finishes once every addition is in sync, the ISR that is left is large enough to acknowledge
-  records and no smaller than it was without the additions (unless the target is), and somebody of
+  records and no smaller than it was without the additions (unless the target is), and a member of
   it can lead (I15). Kafka asks for less: it leaves the partition without a leader, or below the
   minimum (KAFKA-15665).
 * Another target while one runs counts from the original replicas, which therefore are never
@@ -95,7 +95,7 @@ def _reshaped(
         elr=_within(replicas, partition.elr),
         last_known_elr=_within(replicas, partition.last_known_elr),
         directories=directories if any(directories) else (),
-        # Whoever is added again keeps what it still has of the log, instead of deleting it.
+        # A replica that is added again keeps what it still has of the log, instead of deleting it.
         unconfirmed_removals=tuple([each for each in removed if each not in replicas]),
     )
 
@@ -128,7 +128,7 @@ def finished(
 
 
 def _led(shape: PartitionRegistration, is_electable: IsElectable) -> PartitionRegistration | None:
-    """Return the shape under a leader in sync; None if nobody can lead."""
+    """Return the shape under an in-sync leader; None if no replica can lead."""
     members = Members(shape.isr, shape.elr, shape.last_known_elr)
     outcome = elect(shape, members_under_leader(shape, members), is_electable)
     if outcome.partition.leader == NO_LEADER or outcome.reason not in _CLEAN:
@@ -141,9 +141,9 @@ def cancelled(
 ) -> PartitionRegistration | None:
     """Return the shape of the record without its reassignment; None if that could lose records.
 
-    What is left of the ISR has to be large enough to acknowledge records, or as large as it was,
-    and somebody of it has to lead. Where nobody leads now, the one that the partition waits for has
-    to stay (KAFKA-14424).
+    The rest of the ISR has to be large enough to acknowledge records, or as large as it was, and a
+    member of it has to lead. If there is no leader now, the replica for which the partition waits
+    has to stay (KAFKA-14424).
     """
     original = partition.original_replicas
     left = _within(original, partition.isr)

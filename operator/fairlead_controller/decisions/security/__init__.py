@@ -1,1 +1,1 @@
-"""Decisions about who may enter and what they may do, and how much. Pure."""
+"""Decisions about users' credentials, access rules and quotas. Pure."""

@@ -27,9 +27,8 @@ def decide_acl_creation(
 ) -> Decision:
     """Add rules; one that is there already is a success that writes nothing.
 
-    What is no rule is refused in its slot, and so is one for a principal that a User resource
-    declares. All the others are added, or none if the tables have no
-    room for them.
+    An invalid rule is refused in its slot, and so is a rule for a principal that a User resource
+    declares. All others are added, or none if the tables have no room for them.
     """
     draft = Draft(state, room)
     refusals = {rule: _refusal(state, rule) for rule in event.rules}
@@ -53,7 +52,7 @@ def decide_acl_creation(
 
 
 def _refusal(state: ControllerState, rule: AclBinding) -> RefusedError | None:
-    """Say why a rule is not added: it is none, or a User resource would remove it again."""
+    """Say why a rule is not added: it is invalid, or a User resource would remove it again."""
     if problem := binding_problem(rule):
         return RefusedError(RefusalCode.INVALID_REQUEST, problem)
     return None if rule in state.image.acls else declared_refusal(state, rule.principal)
@@ -98,8 +97,8 @@ class _Rules:
 def decide_acl_deletion(state: ControllerState, event: DeleteAcls) -> Decision:
     """Remove the rules that any filter selects, all in one decision.
 
-    Each filter is told what it selects, also what another one selects, too. Rules of principals
-    that User resources declare stay, and the reason is told with each.
+    The answer has the rules that each filter selects, even those that another one selects, too.
+    Rules of principals that User resources declare stay, and the answer has the reason for each.
     """
     selected: list[list[AclBinding]] = []
     rules, count = _Rules(state.image.acls), 0

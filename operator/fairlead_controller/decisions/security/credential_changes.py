@@ -20,8 +20,8 @@ def decide_credential_changes(
 ) -> Decision:
     """Alter the credentials of users; all that is valid is one decision.
 
-    A user who is named twice, even with two mechanisms, keeps what he has, and so does one whom a
-    User resource declares.
+    A user that is named twice, even with two mechanisms, keeps its credentials, and so does a user
+    that a User resource declares.
     """
     changes = [
         *(CredentialChanged(user, mechanism, None) for user, mechanism in event.deletions),

@@ -1,9 +1,10 @@
 """The client quotas that User resources declare. Pure.
 
-A resource that declares quotas is the one source of all quotas of its user, also of those for one
-of his client ids: others are removed, and refused from then on. What it declares does not lift the
-user above the quotas that the cluster has for everybody (`DEFAULT_ENTITIES`), unless it may: who
-writes a User need not be one who may change quotas. Where these change, so does what is in force.
+A resource that declares quotas is the one source of all quotas of its user, including those for its
+client ids: others are removed, and refused from then on. Declared quotas are not above the default
+quotas of the cluster (`DEFAULT_ENTITIES`), unless the policy allows it, because a person who may
+write a User may not be allowed to change quotas. When the default quotas change, the effective
+quotas change, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -95,7 +96,7 @@ def follow_defaults(
 
 
 def declared_quota_refusal(state: ControllerState, entity: QuotaEntity) -> RefusedError | None:
-    """Return what others are told who change quotas that a User resource declares, if any."""
+    """Return the refusal for changes of quotas that a User resource declares, if one does."""
     user = entity_user(entity)
     resource = None if user is None else state.principals.get(f"{PRINCIPAL_TYPE}{user}")
     if resource is None or state.users[resource].quotas is None:

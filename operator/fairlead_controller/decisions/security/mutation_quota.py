@@ -1,10 +1,10 @@
 """How many partitions a client may have made and removed (KIP-599). Pure, with the time passed in.
 
-A token bucket for each who shares a quota: it fills by the rate, up to what the rate gives in all
-windows, and each partition takes a token. A request is judged before it is charged, so one request
+Each entity that shares a quota has a token bucket: it fills by the rate, up to the tokens of all
+windows, and each partition takes a token. A request is checked before it is charged, so one request
 may overdraw, and the next ones wait. Requests of versions that know THROTTLING_QUOTA_EXCEEDED are
-refused topic by topic while there is debt; older ones are carried out, and their client is told
-to wait.
+refused topic by topic while there is debt; older ones are carried out, and their client is told to
+wait.
 
 A new controller begins with full buckets.
 """
@@ -33,7 +33,7 @@ BUCKETS_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class TokenBucket:
-    """What is left to somebody; below zero is debt."""
+    """The tokens that are left; below zero is debt."""
 
     tokens: float
     at_ms: int
@@ -79,7 +79,7 @@ class MutationQuotas:
         self._buckets: dict[SharerKey, TokenBucket] = {}
 
     def allowance(self, image: ClusterImage, event: Event, now_ms: int) -> MutationAllowance | None:
-        """Return what who asks may change now, None if nothing limits that."""
+        """Return how much the client may change now, None if there is no limit."""
         if not isinstance(event, CreateTopics | CreatePartitions | DeleteTopics):
             return None
         asker = event.call.get("asker")

@@ -21,8 +21,8 @@ def decide_quota_changes(
 ) -> Decision:
     """Alter the quotas of entities; all that is valid is one decision.
 
-    With `validate_only` only say what would happen. To remove a quota that is not there is fine.
-    What a User resource declares stays; it follows the defaults, which may hold it down.
+    With `validate_only` only return what would happen. Removing a quota that is not there is no
+    error. Quotas that a User resource declares stay; the defaults may limit them.
     """
     named = Counter(changes.entity for changes in event.entries)
     refusals = [

@@ -1,4 +1,4 @@
-"""Changes of who may enter, what they may do and how much, by their kind."""
+"""Changes of credentials, access rules and quotas, by their kind."""
 
 from fairlead_controller.decisions.events import (
     AlterClientQuotas,

@@ -1,10 +1,10 @@
 """What new, changed and deleted User resources mean for rules, credentials and quotas. Pure.
 
 A resource is the one source of its principal's rights: a rule of the principal that it does not
-name is removed, whoever made it, and so is a credential that it does not give. Quotas are its own
-once it declares some (`declared_quotas`). Rules of other principals are left alone. A resource
-never takes a principal from another resource; the caller, who knows all resources, decides which
-one has to forget it first.
+name is removed, whoever made it, and so is a credential that it does not give. It controls the
+user's quotas once it declares some (`declared_quotas`). Rules of other principals are left alone. A
+resource never takes a principal from another resource; the caller, who knows all resources, decides
+which one has to forget it first.
 """
 
 from collections.abc import Sequence
@@ -175,7 +175,7 @@ def _credential_changes(
 
 
 def declared_refusal(state: ControllerState, principal: str) -> RefusedError | None:
-    """Return what others are told who change a principal that a User resource declares, if any."""
+    """Return the refusal for changes of a principal that a User resource declares, if one does."""
     resource = state.principals.get(principal)
     if resource is None:
         return None

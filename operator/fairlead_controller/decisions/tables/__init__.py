@@ -1,1 +1,1 @@
-"""What the tables of the store hold: lines, their sizes and order, and the state in them. Pure."""
+"""The content of the store's tables: lines, their sizes and order, and the state in them. Pure."""

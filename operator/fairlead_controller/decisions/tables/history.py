@@ -38,16 +38,17 @@ class MetadataHistory:
     controller_epoch: ControllerEpoch
     """Of this reign."""
     since: ControllerEpoch
-    """Epoch from which writes are counted. What was seen of earlier reigns says nothing: the tables
-    were restored since, or were those of a release that did not count."""
+    """Epoch from which writes are counted. Earlier reigns prove nothing: the tables were restored
+    since, or are of a release that did not count."""
     ends: tuple[ReignEnd, ...]
     """Of earlier reigns, in their order; the last one is that of the last reign that has begun. A
-    takeover that was interrupted before it wrote the line is none: it has told nobody anything."""
+    takeover that was interrupted before it wrote the line does not count: no broker has heard of
+    it."""
     takeover_writes: int
     """The most writes that a takeover makes."""
 
     def writes_at_most(self, seen_epoch: ControllerEpoch) -> int | None:
-        """Return how many writes an earlier reign can have told; None if that is not known."""
+        """Return how many writes an earlier reign can have announced; None if that is not known."""
         if not self.since <= seen_epoch < self.controller_epoch:
             return None
         before: ReignEnd | None = None

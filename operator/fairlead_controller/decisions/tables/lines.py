@@ -131,7 +131,7 @@ def rolled_back_line(reason: str, seen: HighestSeen) -> str:
 
 
 def build_seen(record: dict[str, Any]) -> HighestSeen:
-    """Return what the note of a rollback tells of numbers that were seen; nothing in older ones."""
+    """Return the numbers that the note of a rollback has; older notes have none."""
     seen = record.get("seen", {})
     return HighestSeen(*(int(seen.get(field.name, -1)) for field in fields(HighestSeen)))
 
@@ -368,7 +368,7 @@ def build_partition(record: dict[str, Any]) -> PartitionRegistration:
 
 
 def build_configs(record: dict[str, Any]) -> dict[str, str]:
-    """Read configs by name; numbers and booleans without quotes are meant as they look like."""
+    """Read configs by name; numbers and booleans without quotes are taken as texts."""
     return {_text(name): _config_text(value) for name, value in record.items()}
 
 
@@ -379,7 +379,7 @@ def _config_text(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """Check what brokers take for a text only; from here on they would refuse all they are told."""
+    """Check what brokers accept only as text; otherwise they would refuse every image."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value

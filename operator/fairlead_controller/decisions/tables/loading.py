@@ -1,11 +1,11 @@
 """From the tables of the store to the controller's state. Pure.
 
-What a crash left unfinished becomes a repair: topics that never became live, and partitions beyond
-their topic's count. They were never acknowledged, so it is safe to drop them; the new controller's
-first write removes their lines. A crash leaves such lines only for topics that the table of the
-cluster calls unfinished, or that are being deleted. If any other topic has them, a table has gone
-back in time, and nothing is dropped. A line of rules and users that is in two tables was on its way
-from one to the other; it stays in one.
+Changes that a crash left unfinished become repairs: topics that never became live, and partitions
+beyond their topic's count. They were never acknowledged, so it is safe to drop them; the new
+controller's first write removes their lines. A crash leaves such lines only for topics that the
+table of the cluster calls unfinished, or that are being deleted. If any other topic has them, a
+table has gone back in time, and nothing is dropped. A line of rules and users that is in two tables
+was on its way from one to the other; it stays in one.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -56,7 +56,7 @@ def jumped_counters(
 ) -> CountersChanged:
     """Return the counters of a new beginning; NoRoomError.
 
-    Producer ids need no word of brokers: each reign has a range of its own, by its epoch.
+    Producer ids do not depend on brokers: each reign has its own range, by its epoch.
     """
     broker_epoch = max(counters.next_broker_epoch, seen.broker_epoch + 1)
     return CountersChanged(
@@ -84,7 +84,7 @@ def jumped_features(features: FinalizedFeatures) -> FinalizedFeatures:
 def jumped_partition(
     partition: PartitionRegistration, seen: HighestSeen = NOTHING_HIGHER
 ) -> PartitionRegistration:
-    """Return the record that a partition starts anew with; NoRoomError."""
+    """Return the first record of a partition in the new beginning; NoRoomError."""
     leader_epoch = max(partition.leader_epoch, seen.leader_epoch)
     return replace(
         partition,

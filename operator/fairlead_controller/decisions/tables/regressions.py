@@ -7,7 +7,7 @@ told of (which its disk remembers), the broker epoch that it was registered with
 replica the highest leader epoch that its log or its image holds. All of these only rise, and the
 store has each of them before any broker does.
 
-What either witness finds is certain: a crash leaves nothing that looks like it.
+The finding of either witness is certain: no crash leaves tables like that.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ NO_CONTROLLER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTestimony:
-    """What a broker knows of one replica that it holds."""
+    """What a broker knows of one of its replicas."""
 
     topic_id: bytes
     topic: str

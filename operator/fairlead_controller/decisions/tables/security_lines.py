@@ -1,4 +1,4 @@
-"""Who may enter, what they may do and how much, as lines of tables of their own. Pure.
+"""Credentials, access rules and quotas as lines of separate tables. Pure.
 
 | key | line |
 |---|---|
@@ -9,10 +9,10 @@
 |   | {"quotas": {KEY: VALUE}, "exceeds_defaults"} if it declares the user's quotas, too |
 
 Parts of a key are percent-encoded, also the star in a name. The tables are called
-`security-NUMBER`: each store keeps them where those who look at topics and brokers see nothing of
+`security-NUMBER`: each store keeps them where users that may read topics and brokers cannot read
 them (on Kubernetes in Secrets). A line of an unknown kind stays where it is, as in all tables, and
 so does a quota of an unknown KEY. A rule that cannot be read is an error, because a cluster without
-one of its rules may let somebody in.
+one of its rules may allow too much.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def acl_key(rule: AclBinding) -> str:
 
 
 def parse_acl_key(key: str) -> AclBinding:
-    """Read the key of a rule; StoreCorruptError if it is none."""
+    """Read the key of a rule; StoreCorruptError if it is not valid."""
     parts = [unquote(part) for part in key.removeprefix(ACL_PREFIX).split("/")]
     try:
         kind, pattern, name, principal, host, operation, permission = parts
@@ -128,7 +128,7 @@ def quota_key(entity: QuotaEntity) -> str:
 
 
 def parse_quota_key(key: str) -> QuotaEntity:
-    """Read the key of an entity's quotas; StoreCorruptError if it is none."""
+    """Read the key of an entity's quotas; StoreCorruptError if it is not valid."""
     parts = key.removeprefix(QUOTA_PREFIX).split("/")
     try:
         return quota_entity(

@@ -38,7 +38,7 @@ class StoreCorruptError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class HighestSeen:
-    """The highest numbers that somebody has seen; -1 where nobody has told any."""
+    """The highest numbers that brokers have seen; -1 if none was reported."""
 
     controller_epoch: int = -1
     broker_epoch: int = -1

@@ -1,7 +1,7 @@
 """Fields of lines that this release does not know, kept for the one that does. Pure.
 
-A newer release may have written them before it was rolled back. Whoever rewrites such a line puts
-them back (R29); they go when the line goes.
+A newer release may have written them before it was rolled back. Code that rewrites such a line
+keeps them (R29); they are removed with the line.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which changes go to which table, in which order, so that a crash in between harms nobody. Pure.
+"""Which changes go to which table, in an order in which a crash in between does no harm. Pure.
 
 A batch is written in stages, each a set of tables that are written independently:
 
@@ -377,7 +377,7 @@ class WritePlan:
     def _place_declarations(self, first: Stage, last: Stage) -> None:
         """Put lines of User resources where they stand for as long as any right of theirs.
 
-        A crash between two tables would else leave rights that nobody declares.
+        Otherwise a crash between two tables would leave rights that no resource declares.
         """
         for key, tables in self._declared.items():
             for name, (line, is_last) in tables.items():

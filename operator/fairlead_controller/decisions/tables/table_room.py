@@ -2,9 +2,9 @@
 
 New partitions go where there is room, to a new table if necessary. Three things cannot: the header
 of a topic stays with its first partition, and brokers and dynamic configs, configs of groups,
-intents and the names of tables are all in the one table of the cluster. What grows one of these
-beyond its bound is refused with POLICY_VIOLATION. What shrinks one is not refused, nor is what
-`table_bytes` has counted in advance: elections, in-sync sets, fencing, deletions.
+intents and the names of tables are all in the one table of the cluster. A change that grows one of
+these beyond its limit is refused with POLICY_VIOLATION. A change that shrinks one is not refused,
+nor is one that `table_bytes` has counted in advance: elections, in-sync sets, fencing, deletions.
 """
 
 from collections import Counter
@@ -51,11 +51,11 @@ KNOWN_BROKERS_BYTES: Final = 50_000
 
 _TABLE_NAME_BYTES: Final = 50
 _SECURITY_BYTES_MAX: Final = SECURITY_TABLE_BYTES_MAX * SECURITY_TABLES_MAX * 9 // 10
-"""Of all rules and credentials; tables are not filled to the last byte."""
+"""Limit of all rules and credentials; tables are not filled to the last byte."""
 
 
 class TableRoom:
-    """What is left of the tables while one decision is being taken."""
+    """The room in the tables while one decision is being made."""
 
     def __init__(self, layout: TableLayout) -> None:
         self._layout = layout

@@ -1,7 +1,7 @@
 """Handle CreateTopics: each topic of a request is accepted or refused by itself.
 
-The checks come in the order in which a user is told of problems: the name, whether the topic
-exists, whether the name collides, the configs, the counts, the placement.
+The checks are in the order in which a user gets their errors: the name, whether the topic exists,
+whether the name collides, the configs, the counts, the placement.
 """
 
 from collections import Counter

@@ -105,7 +105,7 @@ def decide_declarations(
             else:
                 waiting.append(spec.topic_name)
         except ConfigError as error:
-            # What the resource leaves alone does not go together with what it sets.
+            # Configs that the resource leaves alone contradict those that it sets.
             problems.append(f"Topic {spec.resource}: spec.config: {error.message}")
         except RefusedError as refusal:
             problems.append(f"Topic {spec.resource}: {refusal.message}")
@@ -126,7 +126,7 @@ def _release(draft: Draft, declared: set[str]) -> None:
 
 
 def release_topic(draft: Draft, topic: TopicImage) -> None:
-    """Mark a topic as declared by nobody; it stays as it is."""
+    """Mark a topic as declared by no resource; it stays as it is."""
     draft.add(TopicChanged(replace(topic.header, resource="", deletion_protection=False)))
     draft.explain(f"topic {topic.name} is no longer declared by Topic {topic.header.resource}")
 

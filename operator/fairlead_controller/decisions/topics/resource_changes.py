@@ -1,4 +1,4 @@
-"""What new, changed and deleted Topic resources mean for topics. Pure.
+"""Effects of new, changed and deleted Topic resources on topics. Pure.
 
 The cost of a call depends on what it names: the resources are found by the index
 `ControllerState.declared`, and only a complete set visits all declared topics. A resource never

@@ -1,4 +1,4 @@
-"""What follows for a topic's partitions from other configs of it. Pure."""
+"""Effects of changed topic configs on the topic's partitions. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
