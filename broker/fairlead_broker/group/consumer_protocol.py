@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol tell each other: subscriptions and assignments.
+"""The data that consumers of the classic protocol exchange: subscriptions and assignments.
 
 Pure. The bytes of Kafka's ConsumerProtocolSubscription (versions 0 to 3) and
 ConsumerProtocolAssignment, which brokers need where members of both protocols share a group.
@@ -28,21 +28,21 @@ TopicPartitions = dict[str, list[int]]
 
 
 class ConsumerSubscription(NamedTuple):
-    """What a consumer says of itself when it joins."""
+    """The subscription that a consumer sends when it joins."""
 
     version: int
     topics: tuple[str, ...]
     owned: TopicPartitions
-    """What it still reads: nothing where it gives up everything before it joins (eager)."""
+    """The partitions that it still reads; none if it gives up all before it joins (eager)."""
     rack_id: str | None
 
 
 class ConsumerAssignment(NamedTuple):
-    """What a consumer is given."""
+    """The assignment of a consumer."""
 
     partitions: TopicPartitions
     user_data: bytes
-    """What an assignor has to say to itself."""
+    """Data of an assignor for itself."""
 
 
 def decode_subscription(data: bytes) -> ConsumerSubscription:
@@ -82,7 +82,7 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
 
 
 def subscription_version(data: bytes) -> int:
-    """Return which version of the protocol a consumer speaks; 0 where that is not told."""
+    """Return the version of the protocol that a consumer uses; 0 if that is unknown."""
     return max(_INT16.unpack_from(data)[0], 0) if len(data) >= _INT16.size else 0
 
 

@@ -129,7 +129,7 @@ class GroupCoordinator:
                 shard.machine.deleted_topics.update(topics)
 
     def find(self, group_id: str) -> CoordinatedGroup | None:
-        """Return a group; None if it does not exist. KafkaError where this broker cannot tell."""
+        """Return a group; None if it does not exist. KafkaError if this broker cannot tell."""
         group = self.groups.get(group_id)
         if group is None:
             self.runtime.shard_of(group_id)
@@ -267,7 +267,7 @@ class GroupCoordinator:
         waiter: CommitWaiter,
         offsets: list[tuple[str, int, bytes]],
     ) -> None:
-        """Append offsets (topic, partition, value); the waiter hears when they are committed."""
+        """Append offsets (topic, partition, value); answer the waiter when they are committed."""
         if group.is_gone:
             self.note_violation(group, "offsets of a group that is not here")
             waiter.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -310,7 +310,7 @@ class GroupCoordinator:
     ) -> None:
         """Append offsets that count once the producer's transaction is committed.
 
-        The waiter hears when they are in the committed log. `producer.guard` comes from
+        The waiter is answered when they are in the committed log. `producer.guard` comes from
         `Partition.begin_verification` of the group's partition, and the coordinator of the
         transaction has said yes since.
         """
@@ -383,7 +383,7 @@ class GroupCoordinator:
 
         records = GroupRecordWrite(group, write, on_outcome)
         if write.counts_late and not group.shard.has_room_for(records):
-            # What comes next is decided as if this were in the log: so it must not fail alone.
+            # Later decisions assume that this is in the log, so it must not fail alone.
             records.failed(ErrorCode.MESSAGE_TOO_LARGE)
         else:
             self.runtime.append(group.shard, records)
@@ -440,7 +440,7 @@ class GroupCoordinator:
             self.memory.count(group)
 
     def _remove(self, group: CoordinatedGroup) -> None:
-        """Delete a group: whoever asks for it from now on finds none."""
+        """Delete a group: from now on requests do not find it."""
         group.is_gone = True
         group.scheduled_ms = None
         self.memory.count(group)
@@ -495,6 +495,6 @@ class GroupCoordinator:
         self._maybe_forget(group)
 
     def _maybe_forget(self, group: CoordinatedGroup) -> None:
-        """Drop a group that nobody ever joined: it has no record, and would stay for nothing."""
+        """Drop a group that never had members: it has no record, and is not needed."""
         if group.protocol.is_unused and group.scheduled_ms is None and not group.has_offsets:
             self._remove(group)

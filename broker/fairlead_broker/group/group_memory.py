@@ -1,8 +1,8 @@
 """How much the members of all groups of a broker hold, and whether more may come.
 
-Pure. A group's own limit is a number of members, and each of these may bring a mebibyte: many
-groups of many members are bounded only together. What is committed is not in here: it has been
-written to the log before it takes memory.
+Pure. The limit of a group is a number of members, and each of these may bring 1 MiB; so only a
+common limit bounds many groups with many members. Committed offsets are not counted here: they are
+written to the log before they take memory.
 """
 
 from __future__ import annotations

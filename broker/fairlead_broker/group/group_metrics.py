@@ -1,4 +1,4 @@
-"""What the coordinator counts; the metrics page reads it."""
+"""Counters of the coordinator; the metrics page reads them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The committed offsets of one group, kept as the bytes that the log has of them.
 
 Pure. A group may have thousands of offsets and hardly ever reads them, so each stays the value of
-its record (about 60 bytes) under its topic and partition, and is decoded when somebody asks. What
-is in here is committed; a commit comes in when the high watermark has passed it, in the order of
-the log, so that this always equals a replay of the log (R22).
+its record (about 60 bytes) under its topic and partition, and is decoded on request. All offsets
+here are committed; a commit is added when the high watermark has passed it, in the order of the
+log, so that this always equals a replay of the log (R22).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EXPIRING_HEAD: Final = Struct(">hqh")
 _EXPIRING_TAIL: Final = Struct(">qq")
 _EXPIRING_VERSION: Final = 1
 METADATA_BYTES_MAX: Final = 2**15 - 1
-"""What the length of a commit's metadata can say in its record."""
+"""Largest length of a commit's metadata that its record can hold."""
 
 
 def topic_bytes(group_id: str, topic: str) -> int:
@@ -71,7 +71,7 @@ class TopicOffsets:
 class GroupOffsets:
     """`topics` has an entry for each topic with a committed offset, and may have empty ones.
 
-    `open_transactions` is None for a group that nobody has ever committed to in a transaction.
+    `open_transactions` is None for a group without any commit in a transaction so far.
     """
 
     __slots__ = ("committed_bytes", "group_id", "open_transactions", "topics")
@@ -127,7 +127,7 @@ class GroupOffsets:
         return added
 
     def find(self, topic: str, partition: int) -> OffsetValue | None:
-        """Return what was committed last; None for nothing."""
+        """Return the last committed offset; None if there is none."""
         offsets = self.topics.get(topic)
         value = None if offsets is None else offsets.values.get(partition)
         return None if value is None else decode_offset_value(value)

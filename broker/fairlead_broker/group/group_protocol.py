@@ -1,4 +1,4 @@
-"""What a group must answer, whichever protocol its members speak.
+"""The interface of a group, whichever protocol its members use.
 
 The classic protocol (`classic_group`) has a leader among the members assign partitions; that of
 KIP-848 has the coordinator do it. Handlers, metrics, removal and memory ask a group through this
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class GroupProtocol(Protocol):
     """The members of one group, and what they have agreed on.
 
-    Times are monotonic milliseconds unless a name says wall. A waiter is whatever the shell wants
-    back with an answer. Whatever gives `Effects` wants them carried out by the coordinator.
+    Times are monotonic milliseconds unless a name says wall. A waiter is any object that the shell
+    gets back with an answer. The coordinator has to carry out all `Effects` that methods return.
     """
 
     @property
@@ -56,27 +56,27 @@ class GroupProtocol(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody ever was a member, so that no record of it is in the log."""
+        """Whether it never had members, so that the log has no record of it."""
 
     @property
     def awaits_members(self) -> bool:
-        """Whether somebody who is no member yet was given an id to come back with."""
+        """Whether it gave out a member id to a client that has not joined with it yet."""
 
     @property
     def memory_bytes(self) -> int:
         """How much its members take, about."""
 
     def describe(self) -> GroupDescription | None:
-        """Describe it as DescribeGroups does; None where that is not for its kind."""
+        """Describe it as DescribeGroups does; None if that does not apply to its kind."""
 
     def describe_members(self) -> ConsumerGroupDescription | None:
-        """Describe it as ConsumerGroupDescribe does; None where that is not for its kind."""
+        """Describe it as ConsumerGroupDescribe does; None if that does not apply to its kind."""
 
     def subscriptions(self) -> Subscriptions:
         """Tell what the expiry of its offsets depends on."""
 
     def topics_in_use(self) -> frozenset[str] | None:
-        """Return topics whose offsets nobody may delete; None for all.
+        """Return topics whose offsets must not be deleted; None for all.
 
         KafkaError where no offset of the group may be deleted, whatever its topic.
         """
@@ -128,11 +128,12 @@ class GroupProtocol(Protocol):
     ) -> ErrorCode:
         """Whether offsets may be committed in a transaction under these credentials (KIP-447).
 
-        Whoever gives none of them is not checked: clients could not before TxnOffsetCommit 3.
+        A request without any of them is not checked: before TxnOffsetCommit 3 clients could not
+        send them.
         """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether somebody may ask what is committed; -1 and None are not checked."""
+        """Whether a client may read committed offsets; -1 and None are not checked."""
 
     def when_written(self, waiter: Any, result: Result) -> bool:
         """Have an answer wait for all that is being written; False where it need not wait."""
@@ -146,7 +147,7 @@ class GroupProtocol(Protocol):
     def written(
         self, write: GroupWrite, error: ErrorCode, *, now_ms: int, now_wall_ms: int
     ) -> Effects:
-        """Take note that a write of its own is committed (NONE), or has failed.
+        """Note that one of its writes is committed (NONE) or has failed.
 
         REQUEST_TIMED_OUT is for one that `counts_late`: nobody shall wait for it any longer, and
         its outcome is yet to come.
@@ -162,11 +163,11 @@ class GroupProtocol(Protocol):
         """Begin to be served, as the log says it was."""
 
     def fail_all(self, error: ErrorCode) -> Effects:
-        """Answer whoever waits: another broker coordinates now."""
+        """Answer all waiting requests: another broker coordinates now."""
 
 
 class FormerProtocol(NamedTuple):
-    """What a group spoke until a change that is on its way to the log."""
+    """The protocol of a group before a change that is being written to the log."""
 
     write: GroupWrite
     protocol: GroupProtocol

@@ -1,4 +1,4 @@
-"""What the newest records of a partition say of its groups, decoded.
+"""Decodes the newest records of a partition into its groups.
 
 Pure. Records that make no sense (anybody may produce to the topic) are counted and passed over.
 """

@@ -1,4 +1,4 @@
-"""What is asked of a group, and what it answers.
+"""The requests to a group, and its answers.
 
 Pure values, shared by the protocols of groups (`classic_group`), the shell that owns the log of the
 groups (`coordinator`) and the handlers. A `waiter` is whatever the shell wants back with an answer;
@@ -63,7 +63,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """What the leader is told of each member, to assign partitions by."""
+    """What the leader gets of each member, to assign partitions."""
 
     member_id: str
     group_instance_id: str | None
@@ -81,7 +81,7 @@ class JoinResult:
     leader: str = NO_MEMBER
     member_id: str = NO_MEMBER
     members: tuple[JoinedMember, ...] = ()
-    """Empty for everybody but the leader."""
+    """Empty for all members except the leader."""
     skip_assignment: bool = False
 
 
@@ -131,14 +131,14 @@ class ConsumerHeartbeat:
     topic_names: tuple[str, ...] | None
     """Sorted, each once; None where they are as before."""
     topic_regex: str | None
-    """Empty for none any more; None where it is as before."""
+    """Empty: none any more; None: as before."""
     server_assignor: str | None
     owned: frozenset[TopicIdPartition] | None
-    """What the member has now; None where it does not say."""
+    """The member's present partitions; None if it does not send them."""
     may_describe: Callable[[str], bool]
     """Whether the member may know of a topic that its pattern names."""
     classic: ClassicMember | None = None
-    """What a member of the classic protocol brings along."""
+    """What a member of the classic protocol sends when it joins."""
 
     @property
     def is_full(self) -> bool:
@@ -159,7 +159,7 @@ class ConsumerHeartbeatResult:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assigned: frozenset[TopicIdPartition] | None = None
-    """All that it may read; None where that is as before."""
+    """All partitions that it may read; None if that is as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class MigratingMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResolutionRequest:
-    """Find the topics that patterns name, and of these the ones that somebody may know of."""
+    """Find the topics that match patterns, and those of them that a user may describe."""
 
     patterns: frozenset[str]
     may_describe: Callable[[str], bool]
@@ -203,7 +203,7 @@ class GroupWrite:
     token: Any = None
     violation: str = ""
     counts_late: bool = False
-    """Whether its outcome still means something when nobody waits for it any longer."""
+    """Whether its outcome still matters when no request waits for it any longer."""
 
 
 class Downgrade(NamedTuple):
@@ -276,7 +276,7 @@ class ConsumerGroupDescription:
 
 
 class Subscriptions(NamedTuple):
-    """What the expiry of offsets has to know of a group: R21."""
+    """What the expiry of offsets needs to know of a group: R21."""
 
     protocol_type: str
     """Empty for a group that never had members: standalone commits only."""
@@ -284,4 +284,4 @@ class Subscriptions(NamedTuple):
     empty_since_ms: int
     """Wall clock, -1 where unknown: then only the commits' own age counts."""
     topics: frozenset[str] | None
-    """What members consume; None where nobody can tell, or somebody may be about to join."""
+    """Topics that members consume; None if that is unknown, or a member may be about to join."""

@@ -30,9 +30,9 @@ class PatternResolution:
     ) -> Mapping[str, frozenset[str]]:
         """Return, of these topic names, the ones that each pattern matches.
 
-        `may_describe` tells which of them whoever asks may know of; None where that is all. It is
-        asked on the loop, once for each name that a pattern matches. KafkaError as
-        `check_pattern`, which each pattern passes that a member has.
+        `may_describe` tells which of them the user may describe; None: all. It is asked on the
+        loop, once for each name that a pattern matches. KafkaError as `check_pattern`, which each
+        pattern passes that a member has.
         """
         matched: dict[str, frozenset[str]] = {}
         steps = match_in_steps(patterns, list(names), matched)

@@ -1,7 +1,7 @@
 """Requests that may change the protocol of a group, and how a change is taken back.
 
-A group speaks its new protocol from the moment that the change is on its way to the log. Should it
-not get there, the group is what it was before.
+A group uses its new protocol as soon as the change is being written to the log. If the write fails,
+the group is as it was before.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _upgraded(host: ChangesHost, group_id: str, classic: ClassicGroup) -> Consum
 
 
 def prepare_join(host: ChangesHost, group: CoordinatedGroup, member_id: str) -> None:
-    """Let a group without members speak the classic protocol before somebody joins by it."""
+    """Change a group without members to the classic protocol before a member joins with it."""
     protocol = group.protocol
     if not isinstance(protocol, ConsumerGroup) or not protocol.is_empty or protocol.is_dead:
         return
@@ -102,7 +102,7 @@ def prepare_join(host: ChangesHost, group: CoordinatedGroup, member_id: str) -> 
 def downgrade(
     host: ChangesHost, group: CoordinatedGroup, write: GroupWrite, change: Downgrade
 ) -> None:
-    """Let a group whose members all speak the classic protocol speak it, too."""
+    """Change a group whose members all use the classic protocol to that protocol."""
     clock = host.clock
     former, new = group.protocol, host.build_protocol(group.group_id, change.record)
     if isinstance(new, ClassicGroup):
@@ -122,7 +122,7 @@ def settle_change(
             if code is ErrorCode.NONE:
                 del group.formers[number]
             elif code is not ErrorCode.REQUEST_TIMED_OUT:
-                # What was changed after this rests on it, and fails as well.
+                # Later changes depend on this one, and fail as well.
                 del group.formers[number:]
                 given_up, group.protocol = group.protocol, former.protocol
                 host.carry_out(group, given_up.fail_all(ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -1,7 +1,7 @@
-"""How offsets and groups go: by request, or because nobody came back for them.
+"""Removes offsets and groups: by request, or because they have expired.
 
-Whatever goes is a tombstone in the log first, after all commits that were appended before it, and
-is gone from memory when that is committed: so memory stays what a replay of the log would give.
+A removal first writes a tombstone to the log, after all earlier commits, and changes memory when
+that is committed. So memory always equals a replay of the log.
 """
 
 from __future__ import annotations
@@ -103,4 +103,4 @@ def expire(
 
 
 def _ignore(code: ErrorCode) -> None:
-    """Nobody waits: what failed comes up in the next round."""
+    """No request waits: the next round tries failed removals again."""

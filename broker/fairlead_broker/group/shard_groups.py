@@ -28,7 +28,7 @@ _BEGINNINGS_PER_STEP: Final = 200
 
 
 class GroupsHost(Protocol):
-    """What the groups of a partition need of the coordinator of all groups.
+    """What the groups of a shard need of the coordinator.
 
     `groups` are those of all partitions that are served.
     """
@@ -122,7 +122,7 @@ class ShardGroups:
         self.topic_ids.clear()
 
     def on_unloaded(self) -> None:
-        """Nobody here knows these groups any more."""
+        """Forget these groups."""
         host = self._host
         groups = list(self.by_id.values())
         for group in groups:

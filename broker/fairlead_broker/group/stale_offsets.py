@@ -1,8 +1,8 @@
-"""What was committed for topics that are deleted: noted at once, removed by and by.
+"""Offsets of deleted topics: noted at once, removed step by step.
 
 Many groups may have a lot of it, hence in slices; a topic of the same name that is made meanwhile
 keeps its offsets. What cannot be removed now, because too few replicas are in sync, is tried again:
-else it would be taken for what is committed for the next topic of that name.
+otherwise it would count as committed for the next topic of that name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Stale(NamedTuple):
 def _values_of(group: CoordinatedGroup, topic: str) -> dict[int, list[bytes | None]]:
     """Return what a group has for a topic: committed, staged in transactions, and on its way.
 
-    By partition; None for what is staged and overtaken by a later record.
+    By partition; None for a staged offset that a later record has replaced.
     """
     found: dict[int, list[bytes | None]] = {}
     offsets = group.offsets

@@ -30,7 +30,7 @@ def append_tombstones(
 ) -> None:
     """Remove offsets of a group, and in the last piece the group itself by its `group_records`.
 
-    `on_outcome` hears once; `on_committed` also when the outcome was a time-out before.
+    `on_outcome` is called once; `on_committed` also if the outcome was a time-out before.
     """
     # Each has the group's name, which is 32 KiB long at most, and a few bytes as a rule.
     each = TOMBSTONE_BYTES_MAX + len(group.group_id.encode())

@@ -1,4 +1,4 @@
-"""What transactions write into the offsets topic: staged offsets, and the markers that end them."""
+"""Writes of transactions to the offsets topic: staged offsets, and their markers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TO_ANOTHER_LEADER: Final = {
 class StagingProducer(NamedTuple):
     """In whose transaction offsets are committed.
 
-    `guard` is what its verification began with; None where the transaction is open in the log.
+    `guard` is that of its verification; None if the transaction is open in the log.
     """
 
     producer_id: int
@@ -89,7 +89,7 @@ class StagedOffsetsWrite(CommittingWrite, SeparateWrite):
 class EndMarkerWrite(SeparateWrite):
     """The end of a producer's transaction, for all groups of the partition (G21).
 
-    Its codes are those of a partition's leader: whoever sends the marker again looks for that.
+    Its codes are those of a partition's leader, which the sender of the marker expects.
     """
 
     __slots__ = ("_answer", "_groups", "_marker")

@@ -1,4 +1,4 @@
-"""What groups write: commits, group records, and tombstones of offsets."""
+"""The writes of groups: commits, group records, and tombstones of offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CommitWaiter(Protocol):
-    """Who is told how a commit ended."""
+    """The receiver of a commit's outcome."""
 
     def finish(self, code: ErrorCode) -> None: ...
 
@@ -80,7 +80,7 @@ class OffsetsWrite(CommittingWrite):
 
 
 class GroupRecordWrite:
-    """Records of a group itself, which is told the outcome."""
+    """Records of a group itself; the group gets the outcome."""
 
     __slots__ = ("_group", "_on_outcome", "_write", "bodies", "size")
 
@@ -90,7 +90,7 @@ class GroupRecordWrite:
         write: GroupWrite,
         on_outcome: Callable[[CoordinatedGroup, GroupWrite, ErrorCode], None],
     ) -> None:
-        """`on_outcome` hears once; twice, of a time-out first, where the write `counts_late`."""
+        """`on_outcome` is called once; if the write `counts_late`, a time-out may come first."""
         self._group = group
         self._write = write
         self._on_outcome: Callable[[CoordinatedGroup, GroupWrite, ErrorCode], None] | None = (
@@ -138,7 +138,7 @@ class TombstonesWrite:
         on_committed: Callable[[CoordinatedGroup], None] | None,
         on_outcome: Callable[[ErrorCode], None] | None,
     ) -> None:
-        """`on_outcome` hears once; `on_committed` also when the outcome was a time-out before."""
+        """`on_outcome` is called once; `on_committed` also if the outcome was a time-out before."""
         self._group = group
         self._partitions = partitions
         self._on_committed = on_committed

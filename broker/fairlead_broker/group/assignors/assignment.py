@@ -1,4 +1,4 @@
-"""What an assignor of the broker's side is given, and what it gives back (KIP-848).
+"""The input and the result of a broker-side assignor (KIP-848).
 
 Pure values. An assignor sees subscriptions that are resolved to ids of topics that exist, and the
 present target of each member, which it keeps as far as its own rules let it.
@@ -32,7 +32,8 @@ class MemberSpec:
 
     subscribed_topics: frozenset[TopicId]
     target: frozenset[TopicIdPartition] = frozenset()
-    """What the last target assignment gave it. Topics may be gone from it, or not subscribed."""
+    """Its part of the last target assignment. Topics in it may be deleted or not subscribed any
+    more."""
     instance_id: str | None = None
 
 

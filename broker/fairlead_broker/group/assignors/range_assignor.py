@@ -1,8 +1,8 @@
 """The `range` assignor: consecutive partitions of each topic (Kafka's RangeAssignor, KIP-848).
 
 Members that subscribe alike get the same partition numbers of all topics with equally many
-partitions, so that they can join these topics (co-partitioning). Static members stand first, so
-that they keep their places whoever comes and goes behind them. It looks at no earlier assignment.
+partitions, so that they can join these topics (co-partitioning). Static members come first, so that
+they keep their places when other members come and go. It does not use the earlier assignment.
 """
 
 from __future__ import annotations

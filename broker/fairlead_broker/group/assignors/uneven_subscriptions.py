@@ -68,7 +68,7 @@ class _Balancing:
         self._loads[member_id] += 1
 
     def place_free(self) -> None:
-        """Give what nobody has to the subscriber with the fewest partitions."""
+        """Give each free partition to the subscriber with the fewest partitions."""
         heap: list[tuple[int, str]] = []
         of_heap: tuple[str, ...] = ()
         for topic_id, subscribers in self._subscribers.items():
@@ -101,8 +101,9 @@ class _Balancing:
     def _balance(self, topic_id: TopicId) -> None:
         """Move partitions of one topic until no owner has two more than a subscriber.
 
-        Who gave one away has at least the next owner's load less one, so it is never given one;
-        likewise who was given one never gives one away. Each heap may be wrong about those.
+        A member that gave one away has at least the next owner's load minus one, so it never gets
+        one. In the same way a member that got one never gives one away. Each heap may be wrong
+        about these members.
         """
         loads, owned = self._loads, self._owned[topic_id]
         least = [(loads[member_id], member_id) for member_id in self._subscribers[topic_id]]

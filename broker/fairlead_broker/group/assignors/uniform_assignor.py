@@ -27,8 +27,8 @@ def assign_uniformly(spec: AssignmentSpec) -> Assignment:
 def _assign_alike(spec: AssignmentSpec) -> Assignment:
     """Balance first: a member gives up what is above its quota, and is filled up below it.
 
-    Who already has more than the quota keeps one partition above it while any are left over.
-    Free partitions are dealt in turn, so that a busy topic is spread over members.
+    A member with more than the quota keeps one partition above it while any are left over. Free
+    partitions are dealt in turn, so that a busy topic is spread over members.
     """
     if not spec.members:
         return {}

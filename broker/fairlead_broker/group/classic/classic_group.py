@@ -1,8 +1,8 @@
-"""A consumer group of the classic protocol as a state machine: who is in it, and what each has.
+"""A consumer group of the classic protocol as a state machine: its members and assignments.
 
-Pure. It is told of requests, of outcomes of writes and of time, and answers with `Effects`. How a
-rebalance goes is in `rebalance`; here is what each request may do in which state. A request that
-the state does not allow changes nothing.
+Pure. It takes requests, outcomes of writes and the time, and returns `Effects`. `rebalance` has the
+course of a rebalance; this module has what each request may do in which state. A request that the
+state does not allow changes nothing.
 
 Two rules go beyond Kafka's coordinator. A member whose connection is gone while it waits is given
 its session time-out from then on, not five minutes. And a static member that comes back with other
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class ClassicGroup:
-    """One group: `members`, with those that are `pending`, and how their rebalance stands."""
+    """One group: its `members`, the `pending` ones, and the state of their rebalance."""
 
     __slots__ = ("members", "membership", "pending", "rebalance")
 
@@ -104,7 +104,7 @@ class ClassicGroup:
                 self.members.change_protocols(member, known)
 
     def on_loaded(self, *, now_ms: int, now_wall_ms: int) -> Effects:
-        """Give every member all of its time anew; rebalance a group that is too large by now.
+        """Restart the session of every member; rebalance a group that is too large now.
 
         Who comes last is left out then. And one whose members nobody leads: it has left the
         protocol of KIP-848, and what is free since then nobody has.
@@ -173,7 +173,7 @@ class ClassicGroup:
         return member is not None or len(self.members) < self.rebalance.size_max
 
     def _give_up_place(self, request: JoinRequest, turn: Turn) -> None:
-        """Whoever is told that there is no room does not come back, so nobody waits for it."""
+        """Drop a member that was refused for lack of room: it does not come back."""
         self.pending.pop(request.member_id, None)
         member = self.members.get(request.member_id)
         if member is not None:
@@ -212,7 +212,7 @@ class ClassicGroup:
         is_same = member.protocols == request.protocols
         is_leader = member.member_id == self.membership.leader
         is_current = self.rebalance.state is GroupState.COMPLETING_REBALANCE or (
-            # The leader of a stable group comes back because it wants partitions assigned anew.
+            # The leader of a stable group joins again because it wants another assignment.
             self.rebalance.state is GroupState.STABLE and not is_leader
         )
         if is_same and is_current:
@@ -242,8 +242,8 @@ class ClassicGroup:
         if not is_undisturbed:
             self.rebalance.wait_for_rebalance(member, waiter, turn)
             return
-        # KIP-814: a leader is told all members, and that it has nothing to assign. An older client
-        # is told of its predecessor instead, so that it takes itself for a follower.
+        # KIP-814: the leader gets all members, and that it has nothing to assign. An older client
+        # gets its predecessor's id as leader instead, so that it acts as a follower.
         result = self.rebalance.joined(member)
         if not request.supports_skipping_assignment:
             result = replace(result, leader=old_leader, members=())
@@ -326,7 +326,7 @@ class ClassicGroup:
         if member is None or not member.has_generation:
             return ErrorCode.ILLEGAL_GENERATION
         if self.rebalance.state is GroupState.COMPLETING_REBALANCE:
-            # Its partitions may be somebody else's already.
+            # Its partitions may belong to another member already.
             return ErrorCode.REBALANCE_IN_PROGRESS
         self.membership.keep_alive(member, now_ms)
         return ErrorCode.NONE
@@ -434,11 +434,11 @@ class ClassicGroup:
         return False
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whoever asks is told: members of this protocol do not say who they are."""
+        """Every client gets the offsets: members of this protocol do not identify themselves."""
         return ErrorCode.NONE
 
     def answer_all(self, error: ErrorCode) -> Effects:
-        """Answer whoever waits; the group stays what it is."""
+        """Answer all waiting requests; the group stays as it is."""
         return self.rebalance.answer_all(error)
 
     def migrating_members(self) -> list[MigratingMember]:
@@ -514,7 +514,7 @@ class ClassicGroup:
         return self.rebalance.added_bytes(request.assignments)
 
     def subscriptions(self) -> Subscriptions:
-        """In a rebalance nobody can tell what members will read."""
+        """During a rebalance the coordinator does not know what members will read."""
         topics = self.subscribed_topics() if self.rebalance.state is GroupState.STABLE else None
         return Subscriptions(
             self.rebalance.protocol_type, self.is_empty, self.rebalance.state_timestamp_ms, topics
@@ -531,7 +531,7 @@ class ClassicGroup:
         return self.subscribed_topics()
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that members consume (protocol type `consumer`); None where nobody can tell."""
+        """Topics that members consume (protocol type `consumer`); None if that is unknown."""
         if self.members and self.rebalance.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         topics: set[str] = set()

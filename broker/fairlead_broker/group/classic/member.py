@@ -23,12 +23,12 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 def member_bytes(protocols: Protocols) -> int:
-    """Return what a member with these takes in memory, about; its assignment comes on top."""
+    """Return about how much memory a member with these takes, without its assignment."""
     return MEMBER_OVERHEAD_BYTES + sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def join_bytes(request: JoinRequest) -> int:
-    """Return what whoever joins so will take in memory, about."""
+    """Return about how much memory a member that joins like this will take."""
     return member_bytes(request.protocols) + names_bytes(
         request.member_id or request.new_member_id,
         request.group_instance_id,
@@ -94,7 +94,7 @@ class Member:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes beside its assignment, about."""
+        """Approximate memory that it takes beside its assignment."""
         return member_bytes(self.protocols) + names_bytes(
             self.member_id, self.group_instance_id, self.client_id, self.client_host
         )
@@ -149,7 +149,7 @@ class Members:
         self._joining = 0
         self._support: dict[str, int] = {}
         self.memory_bytes = 0
-        """What all of them take, about."""
+        """Approximate memory of all of them."""
 
     def __len__(self) -> int:
         return len(self._by_id)

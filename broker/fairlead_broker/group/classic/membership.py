@@ -1,4 +1,4 @@
-"""Who belongs to a group, who waits for an answer, and whose session has run out.
+"""The members of a group, their waiting requests, and their sessions.
 
 Pure. `rebalance` and `classic_group` work on one `Membership`. Sessions are looked at lazily:
 signs of life only move deadlines later, so at the earliest known one all are looked at again.
@@ -29,7 +29,7 @@ SESSION_UNSTARTED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One call of a group: when it is, and what comes of it."""
+    """One call of a group: its time, and its effects."""
 
     now_ms: int
     now_wall_ms: int
@@ -74,14 +74,14 @@ class Membership:
         self.has_lost_member = False
         """Since the last rebalance began."""
         self.unsynced: dict[str, None] = {}
-        """Who has not asked for its part of the present generation yet."""
+        """Members that have not asked for their assignment of the present generation yet."""
         self.takeovers: list[GroupWrite] = []
         self.session_check_ms: int | None = None
         """When sessions have to be looked at again."""
 
     @property
     def memory_bytes(self) -> int:
-        """What its members take, and those that were only given an id, about."""
+        """Approximate memory of its members, and of member ids that were only given out."""
         return self.members.memory_bytes + PENDING_MEMBER_BYTES * len(self.pending)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -113,7 +113,7 @@ class Membership:
             self.leader = next((each.member_id for each in self.members), NO_MEMBER)
 
     def fence(self, member: Member, new_member_id: str, turn: Turn) -> None:
-        """Give a static member a new id; whoever still uses the old one learns so."""
+        """Give a static member a new id; a client that still uses the old one is fenced."""
         old_id = member.member_id
         self.answer_waiters(member, ErrorCode.FENCED_INSTANCE_ID, turn)
         self.members.rename(member, new_member_id)
@@ -125,7 +125,7 @@ class Membership:
             self.unsynced[new_member_id] = None
 
     def answer_waiters(self, member: Member, error: ErrorCode, turn: Turn) -> None:
-        """Whatever it waits for will not come."""
+        """Its waiting request will not be completed otherwise."""
         waiter = self.members.take_join_waiter(member)
         if waiter is not None:
             turn.reply(waiter, JoinResult(error, member_id=member.member_id))
@@ -134,7 +134,7 @@ class Membership:
             turn.reply(waiter, SyncResult(error))
 
     def check_sessions(self, turn: Turn) -> None:
-        """Whoever was silent for too long is no member; one that waits here is not silent."""
+        """Remove members that were silent for too long; a waiting member is not silent."""
         self.session_check_ms = None
         for member_id, deadline_ms in list(self.pending.items()):
             if turn.now_ms >= deadline_ms:

@@ -91,7 +91,8 @@ class Rebalance:
         self.protocol_name = ""
         self._rebalance_deadline_ms: int | None = None
         self._initial_remaining_ms: int | None = None
-        """How much longer the first rebalance may yet wait for more members; None in others."""
+        """How much longer the first rebalance may wait for more members; None in other
+        rebalances."""
         self._has_new_member = False
         self._sync_deadline_ms: int | None = None
         self._assignment_write: GroupWrite | None = None
@@ -100,7 +101,7 @@ class Rebalance:
 
     @property
     def unwritten_bytes(self) -> int:
-        """What the assignments take that are on their way to the log."""
+        """Memory of the assignments that are being written to the log."""
         write = self._assignment_write
         return 0 if write is None else write.token.size
 
@@ -140,7 +141,7 @@ class Rebalance:
             self.prepare_rebalance(turn)
 
     def prepare_rebalance(self, turn: Turn) -> None:
-        """All members have to join anew."""
+        """All members have to join again."""
         is_first = self.state is GroupState.EMPTY
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(ErrorCode.REBALANCE_IN_PROGRESS, turn)
@@ -181,7 +182,7 @@ class Rebalance:
             self._complete_join(turn)
 
     def _complete_join(self, turn: Turn) -> None:
-        """Whoever waits makes up the next generation, and static members that are only away."""
+        """Begin the next generation with waiting members and static members that are only away."""
         for member in list(self.members):
             if member.join_waiter is None and member.group_instance_id is None:
                 self.membership.remove(member, turn)
@@ -191,7 +192,7 @@ class Rebalance:
             self._become_empty(turn)
             return
         if not self.members.joining:
-            # Nobody is there who could lead; sessions will end the wait.
+            # No member could lead; expired sessions will end the wait.
             self._rebalance_deadline_ms = turn.now_ms + self.members.rebalance_timeout_ms
             return
         leader = self.members.get(self.membership.leader)
@@ -221,7 +222,7 @@ class Rebalance:
         turn.write(self._write_of(self._record()))
 
     def joined(self, member: Member) -> JoinResult:
-        """Return what a member is told of the present generation; the leader is told everything."""
+        """Return a member's answer about the present generation; the leader gets all members."""
         is_leader = member.member_id == self.membership.leader
         return JoinResult(
             generation_id=self.generation_id,
@@ -300,11 +301,11 @@ class Rebalance:
     def written(
         self, write: GroupWrite, error: ErrorCode, *, now_ms: int, now_wall_ms: int
     ) -> Effects:
-        """Answer whoever waited for a write that is committed (NONE) or has failed."""
+        """Answer requests that waited for a write that is committed (NONE) or has failed."""
         turn = Turn(now_ms, now_wall_ms)
         token = write.token
         if isinstance(token, AssignmentToken):
-            # A rebalance that began since has answered everybody already.
+            # A rebalance that began since has answered all members already.
             if write is self._assignment_write:
                 self._assignment_write = None
                 self._on_assignments(token, error, turn)
@@ -358,7 +359,7 @@ class Rebalance:
         token.waiter = None
 
     def _write_of(self, record: GroupValue | None, token: Any = None) -> GroupWrite:
-        """Make the write of the one record that a classic group has; None for its tombstone."""
+        """Build the write of the only record of a classic group; None for its tombstone."""
         value = None if record is None else encode_group_value(record)
         write = GroupWrite(((encode_key(GroupKey(self.group_id)), value),), token)
         try:
@@ -400,7 +401,8 @@ class Rebalance:
             self.membership.check_sessions(turn)
             self.on_members_gone(turn)
         if self._sync_deadline_ms is not None and turn.now_ms >= self._sync_deadline_ms:
-            # Who joined and never asked for its part holds partitions that nobody reads (G11).
+            # A member that joined and never asked for its assignment has partitions that it does
+            # not read (G11).
             for member_id in list(self.membership.unsynced):
                 member = self.members.get(member_id)
                 if member is not None:
@@ -428,14 +430,14 @@ class Rebalance:
         return min((each for each in deadlines if each is not None), default=None)
 
     def fail_all(self, error: ErrorCode) -> Effects:
-        """Another broker coordinates now: everybody who waits is answered with `error`."""
+        """Answer all waiting members with `error`, because another broker coordinates now."""
         effects = self.answer_all(error)
         self._assignment_write = self._tombstone = None
         self.state = GroupState.DEAD
         return effects
 
     def answer_all(self, error: ErrorCode) -> Effects:
-        """Answer everybody who waits with `error`."""
+        """Answer all waiting members with `error`."""
         turn = Turn(0, 0)
         for member in self.members:
             self.membership.answer_waiters(member, error, turn)

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a group of KIP-848: how it answers them.
 
-Pure (Kafka's `classicGroupJoinToConsumerGroup` and its kin). Nobody of them leads: each is given
-its part by the coordinator, its member epoch is its generation, and it is told to join again
-wherever a member of the new protocol would be told something by a heartbeat.
+Pure (Kafka's `classicGroupJoinToConsumerGroup` and its kin). None of them leads: the coordinator
+gives each its assignment, its member epoch is its generation, and it is told to join again whenever
+a member of the new protocol would get news in a heartbeat.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def assignment_bytes(
 ) -> bytes:
     """Return an assignment for a consumer with this subscription; deleted topics are left out.
 
-    The subscription may be of a protocol that nobody but its clients knows.
+    The subscription may be of a protocol that only its clients know.
     """
     by_name: dict[str, list[int]] = {}
     for topic_id, partition in partitions:

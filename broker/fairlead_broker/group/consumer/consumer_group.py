@@ -1,8 +1,8 @@
-"""A consumer group of KIP-848 as a state machine: each member is told its part by heartbeats.
+"""A consumer group of KIP-848 as a state machine: members get their assignments by heartbeats.
 
-Pure. It is told of requests, of outcomes of writes and of time, and answers with `Effects`. Who is
-in it and what each has is in `consumer_members`; here is what each request does, and what is
-answered when. Every answer waits until all that it rests on is committed.
+Pure. It takes requests, outcomes of writes and the time, and returns `Effects`. `consumer_members`
+has the members and their assignments; this module has what each request does and when it is
+answered. Every answer waits until all records that it depends on are committed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ MEMBER_EPOCH_SINCE: Final = 9
 
 
 class ConsumerGroup:
-    """One group: `members` with what each has, and what is on its way to the log."""
+    """One group: `members` with their assignments, and writes in flight."""
 
     __slots__ = ("_adopted", "_before", "_is_dead", "_tombstones", "members", "patterns")
 
@@ -176,7 +176,7 @@ class ConsumerGroup:
     def regular_expressions_resolved(
         self, topics: Mapping[str, frozenset[str]] | None, *, now_ms: int, now_wall_ms: int
     ) -> Effects:
-        """Take the topics of the patterns that were asked for; None if that came to nothing."""
+        """Take the topics of the requested patterns; None if the lookup failed."""
         self.patterns.end()
         if topics is None or self._is_dead:
             self.patterns.forget()
@@ -221,7 +221,7 @@ class ConsumerGroup:
         return more if known is None else more - metadata_bytes(request.member_id, known)
 
     def join(self, request: JoinRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
-        """Let a member of the classic protocol join; it waits for nobody else."""
+        """Let a member of the classic protocol join; it does not wait for other members."""
         self._abandon(now_ms)
         now, former_epoch = Now(now_ms, now_wall_ms), self.state.epoch
         try:
@@ -237,7 +237,7 @@ class ConsumerGroup:
         return self._close(now, waiter, result, former_epoch=former_epoch)
 
     def sync_bytes(self, request: SyncRequest) -> int:
-        """Nobody but the coordinator assigns anything."""
+        """Only the coordinator assigns partitions."""
         return 0
 
     def sync(self, request: SyncRequest, waiter: Any, *, now_ms: int, now_wall_ms: int) -> Effects:
@@ -357,7 +357,7 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Whether a member that says who it is may be told what is committed."""
+        """Whether a member that identifies itself may get committed offsets."""
         state = self.members.speculative.committed
         member = state.members.get(member_id or NO_MEMBER)
         if member is None:
@@ -371,7 +371,7 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def forget_waiter(self, waiter: Any) -> None:
-        """Answer this one no more: nobody waits for other members here, only for the log."""
+        """Do not answer this request any more: requests here wait only for the log."""
 
     def when_written(self, waiter: Any, result: Result) -> bool:
         """Have an answer wait for all that is on its way; False where nothing is."""
@@ -388,7 +388,7 @@ class ConsumerGroup:
         return ErrorCode.NONE, Effects(writes=[self._tombstones])
 
     def retire(self) -> GroupWrite | None:
-        """End the group because it is to speak another protocol; None if no record is of it."""
+        """End the group because it changes its protocol; None if it has no record."""
         if self.is_unused:
             return None
         speculative = self.members.speculative
@@ -399,7 +399,7 @@ class ConsumerGroup:
     def written(
         self, write: GroupWrite, error: ErrorCode, *, now_ms: int, now_wall_ms: int
     ) -> Effects:
-        """Answer whoever waited for a write that is committed, has failed, or takes too long."""
+        """Answer requests that waited for a write that is committed, failed, or takes too long."""
         if write is self._tombstones:
             self._tombstones = None
             if error is not ErrorCode.NONE:
@@ -434,12 +434,12 @@ class ConsumerGroup:
         return None if self._is_dead else self.members.timers.next_ms
 
     def on_loaded(self, *, now_ms: int, now_wall_ms: int) -> Effects:
-        """Give every member all of its time anew."""
+        """Restart the timers of every member."""
         self.members.begin_sessions(now_ms)
         return Effects()
 
     def fail_all(self, error: ErrorCode) -> Effects:
-        """Answer whoever waits: another broker coordinates now."""
+        """Answer all waiting requests: another broker coordinates now."""
         self._is_dead = True
         return Effects(_failed(self.members.speculative.all_replies(), error))
 
@@ -541,12 +541,12 @@ class ConsumerGroup:
 
     @property
     def awaits_members(self) -> bool:
-        """Nobody is given an id to come back with."""
+        """False: a member of this protocol joins with its first request."""
         return False
 
     @property
     def memory_bytes(self) -> int:
-        """What its members take, about: as it is, and as it will be."""
+        """Approximate memory of its members, as committed and as it will be."""
         return self.state.memory_bytes + self.members.speculative.committed.memory_bytes
 
     def describe(self) -> GroupDescription | None:
@@ -584,7 +584,7 @@ class ConsumerGroup:
 
 
 def heartbeat_bytes(asked: ConsumerHeartbeat) -> int:
-    """Return what somebody who joins takes in memory, about."""
+    """Return about how much memory a joining member takes."""
     names, pattern = asked.topic_names or (), asked.topic_regex or ""
     return (
         MEMBER_OVERHEAD_BYTES
@@ -596,5 +596,5 @@ def heartbeat_bytes(asked: ConsumerHeartbeat) -> int:
 
 
 def _failed(replies: Iterable[Reply], error: ErrorCode) -> list[Reply]:
-    """Return the same waiters, who are told that it came to nothing."""
+    """Return the same waiters with an error."""
     return [(waiter, type(result)(error=error)) for waiter, result in replies]

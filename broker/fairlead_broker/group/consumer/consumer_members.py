@@ -1,9 +1,8 @@
-"""Who is in a group of KIP-848, what each subscribes to, and what each is given.
+"""The members of a group of KIP-848, their subscriptions and their assignments.
 
-Pure. Every method changes the `latest` state by records, and leaves it to its caller to have them
-written. What it does is Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, step by step: the
-member is admitted, its subscription noted, a target assignment made if one is due, and the member
-moved towards it.
+Pure. Every method changes the `latest` state by records, which its caller has to write. It follows
+Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, step by step: the member is admitted, its
+subscription noted, a target assignment made if one is due, and the member moved towards it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _NOBODY: Final = MemberMetadata(None, None, "", "", (), "", UNCHANGED, None)
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupSettings:
-    """What the broker's settings, and the group's own, say of a group."""
+    """The settings of a group, from the broker and from its own configs."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -73,7 +72,7 @@ class ConsumerGroupSettings:
 
 
 class ConsumerGroupHost(Protocol):
-    """What a group knows of the world; reading it costs nothing."""
+    """What a group can ask of the broker; the answers cost nothing."""
 
     @property
     def image(self) -> ClusterImage:
@@ -112,7 +111,7 @@ class ConsumerMembers:
         self.speculative = SpeculativeState(state)
         self.timers = MemberTimers()
         self._targeted_ms: int | None = None
-        """When the last target was made; None where it is not known to be of late."""
+        """When the last target was made; None if that is not known to be recent."""
         self._image_number = -1
 
     @property
@@ -122,7 +121,7 @@ class ConsumerMembers:
 
     @property
     def settings(self) -> ConsumerGroupSettings:
-        """What holds for the group now."""
+        """The present settings of the group."""
         return self.host.settings_of(self.latest.group_id)
 
     def fall_back(self, now_ms: int) -> None:
@@ -139,7 +138,7 @@ class ConsumerMembers:
         self._targeted_ms = None
 
     def begin_sessions(self, now_ms: int) -> None:
-        """Give every member all of its time anew: the group is coordinated here from now on."""
+        """Restart the timers of every member: this broker coordinates the group from now on."""
         for member_id in self.latest.members:
             self.keep_alive(member_id, now_ms)
             self._watch_revocation(member_id, now_ms)
@@ -229,7 +228,7 @@ class ConsumerMembers:
             and asked.owned is not None
             and asked.owned <= current.assigned.keys()
         ):
-            # The reply that told it of its epoch was lost.
+            # The reply with its epoch was lost.
             return
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -280,14 +279,14 @@ class ConsumerMembers:
         return has_new_names or has_new_pattern
 
     def _forget_patterns(self) -> None:
-        """Remove what patterns stand for that nobody subscribes to any more."""
+        """Remove the topics of patterns to which no member subscribes any more."""
         state = self.latest
         for pattern in state.regular_expressions.keys() - state.patterns():
             key = RecordKey(RecordType.REGULAR_EXPRESSION, state.group_id, pattern)
             self.speculative.remove(key)
 
     def refresh_epoch(self, *, is_new: bool) -> None:
-        """Raise the group epoch where something was said anew, or topics are others than before."""
+        """Raise the group epoch if a subscription or the topics have changed."""
         number = self.host.image_number
         if not is_new and number == self._image_number:
             return
@@ -399,7 +398,7 @@ class ConsumerMembers:
         self._forget_patterns()
         self.refresh_epoch(is_new=True)
         if not state.members:
-            # Nobody would make a target for a group that is empty (KAFKA-20442).
+            # No heartbeat would make a target for an empty group (KAFKA-20442).
             made = state.target_metadata._replace(assignment_epoch=state.epoch)
             speculative.put(RecordType.TARGET_METADATA, made)
 
@@ -432,7 +431,7 @@ class ConsumerMembers:
         return found
 
     def _fencing_bytes(self, member_id: str) -> int:
-        """Return what the tombstones of a member take in a batch, at most."""
+        """Return the most bytes that the tombstones of a member take in a batch."""
         state = self.latest
         name = _RECORD_BYTES + len(state.group_id.encode())
         pattern = state.members[member_id].topic_regex

@@ -20,7 +20,7 @@ _READING_MS: Final = 1_000
 
 
 class TimerKind(Enum):
-    """What a member has to do in time, or is fenced."""
+    """What a member has to do in time so that it is not fenced."""
 
     SESSION = "heartbeats"
     REBALANCE = "giving up partitions"
@@ -33,7 +33,7 @@ class TimerKind(Enum):
 class _Deadline(NamedTuple):
     at_ms: int
     member_epoch: int | None
-    """None where it holds whatever the member's epoch is."""
+    """None if it applies whatever the member's epoch is."""
 
 
 class MemberTimers:
@@ -62,7 +62,7 @@ class MemberTimers:
         self._deadlines.pop((kind, member_id), None)
 
     def forget(self, member_id: str) -> None:
-        """Expect nothing more of somebody who is no member."""
+        """Remove the timers of a former member."""
         for kind in TimerKind:
             self.cancel(kind, member_id)
 

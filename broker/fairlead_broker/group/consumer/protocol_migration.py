@@ -1,8 +1,8 @@
 """How a group with members goes from one protocol to the other while they read (KIP-848).
 
-Pure. Upwards every member keeps what its leader gave it, with the generation as its epoch;
-downwards everybody has what it reads, and the generation is the group epoch that members were told,
-so that they commit what they have read before they join again. So no generation falls.
+Pure. At an upgrade every member keeps the assignment of its leader, with the generation as its
+epoch. At a downgrade every member has the partitions that it reads, and the generation is the group
+epoch that members know, so that they can commit before they join again. So no generation falls.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def upgraded(
 ) -> Records:
     """Return the records of a classic group in the protocol of KIP-848.
 
-    KafkaError GROUP_ID_NOT_FOUND where that would lose something: members that are no consumers,
-    or whose assignor keeps data of its own in assignments.
+    KafkaError GROUP_ID_NOT_FOUND if that would lose something: members that are no consumers, or
+    whose assignor keeps data of its own in assignments.
     """
     if protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _refused(f"its members are of type {protocol_type}")
@@ -139,7 +139,7 @@ def _kept_partitions(
 
 
 def can_downgrade(state: ConsumerGroupState, size_max: int) -> bool:
-    """Whether nobody in the group speaks the protocol of KIP-848 any more, and there is room."""
+    """Whether no member uses the protocol of KIP-848 any more, and there is room."""
     return 0 < len(state.members) <= size_max and all(
         member.classic is not None for member in state.members.values()
     )
@@ -148,10 +148,10 @@ def can_downgrade(state: ConsumerGroupState, size_max: int) -> bool:
 def downgraded(
     state: ConsumerGroupState, former_epoch: int, image: ClusterImage, *, now_wall_ms: int
 ) -> GroupValue:
-    """Return the record of a group of which all members speak the classic protocol.
+    """Return the record of a group whose members all use the classic protocol.
 
     Its generation is the group epoch before the change that brings this (Kafka's
-    `ClassicGroup.fromConsumerGroup`). Nobody leads it where partitions have yet to be assigned.
+    `ClassicGroup.fromConsumerGroup`). It has no leader if partitions have yet to be assigned.
     """
     protocol = _common_protocol(state)
     members = tuple(_classic_records(state, image, protocol))
@@ -173,8 +173,9 @@ def _classic_records(
         if member.classic is not None:
             subscription = dict(member.classic.protocols).get(protocol, b"")
             current = state.current(member_id)
-            # All that it reads, and not its target (as Kafka writes): where these differ, everybody
-            # joins again; should the group come back before, nothing may look free that is not.
+            # All partitions that it reads, and not its target (as Kafka writes): if these differ,
+            # all members join again. If the group changes back before that, no partition may look
+            # free that is not.
             read = {*current.assigned, *current.pending_revocation}
             yield MemberRecord(
                 member_id,

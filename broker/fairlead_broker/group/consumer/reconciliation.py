@@ -1,8 +1,8 @@
 """How one member moves to its target assignment (KIP-848; Kafka's `CurrentAssignmentBuilder`).
 
-Pure. A member is moved within its own heartbeats alone. What it must give up it is told first, and
-it stays at its epoch until it no longer reports that; what it is to get, it gets once nobody else
-has it. So no partition is ever with two members (G12).
+Pure. A member changes only within its own heartbeats. It first learns which partitions to give up,
+and stays at its epoch until it no longer reports them. It gets new partitions once no other member
+has them. So no partition ever belongs to two members (G12).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Reconciliation:
     def result(self) -> CurrentAssignment:
         """Return what the member has from now on; the very same where nothing changes.
 
-        KafkaError FENCED_MEMBER_EPOCH where a later version of Kafka left it in a state that this
-        one does not know, and it does not begin anew.
+        KafkaError FENCED_MEMBER_EPOCH if a later version of Kafka left it in a state that this
+        broker does not know, and it does not join again.
         """
         current = self.current
         state = current.state

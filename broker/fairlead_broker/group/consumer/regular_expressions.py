@@ -1,8 +1,9 @@
 """When the topics of a group's patterns are looked up again (Kafka's `TopicRegexResolver`).
 
 Pure. All patterns of a group are looked up together, off the loop, whenever a heartbeat comes and
-there is a reason: a pattern that nobody looked up yet, topics made or deleted since, or time gone
-by. Between two of these is a pause, so that a group whose members disagree does not do it all day.
+there is a reason: a pattern that was not looked up yet, topics created or deleted since, or the
+refresh interval. There is a pause between two lookups, so that a group whose members disagree does
+not do it all the time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class PatternWatch:
         self._began_ms: int | None = None
         self._is_running = False
         self._topics_number: int | None = None
-        """Which topics there were at the last one; None where nothing is known of what it found."""
+        """The topics at the last lookup; None if its result is unknown."""
 
     def is_due(
         self, state: ConsumerGroupState, topics_number: int, *, now_ms: int, refresh_ms: int

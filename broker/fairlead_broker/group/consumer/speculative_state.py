@@ -1,9 +1,8 @@
-"""What a group of KIP-848 is, as far as its log says so for certain, and as far as it will.
+"""The committed state of a group of KIP-848, and its latest state with writes in flight.
 
-Pure (Kafka's timeline of snapshots). Requests are decided on the `latest` state, in which all that
-is on its way to the log counts; who asks how the group is hears of the `committed` one. An answer
-goes out when all that it rests on is committed, and if that fails the latest state falls back
-(G14).
+Pure (Kafka's timeline of snapshots). Requests are decided on the `latest` state, which includes
+writes in flight; requests that describe the group get the `committed` one. An answer is sent when
+all records that it depends on are committed. If a write fails, the latest state falls back (G14).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Reply = tuple[Any, Any]
 
 
 class _Change(NamedTuple):
-    """The token of a write: its records, and who waits for it."""
+    """The token of a write: its records, and the waiters."""
 
     records: list[tuple[RecordKey, RecordValue]]
     replies: list[Reply]
@@ -106,7 +105,7 @@ class SpeculativeState:
         return was_open
 
     def settle(self, write: GroupWrite, *, is_committed: bool) -> list[Reply]:
-        """Take the outcome of a write; who waits for it."""
+        """Apply the outcome of a write; return its waiters."""
         if write in self._writes:
             self._writes.remove(write)
         change: _Change = write.token
@@ -118,7 +117,7 @@ class SpeculativeState:
         return take_replies(write)
 
     def all_replies(self) -> list[Reply]:
-        """Give up on everything: who waits for it."""
+        """Give up all writes; return their waiters."""
         return [reply for write in self._writes for reply in take_replies(write)]
 
     def _fall_back(self) -> None:
@@ -129,7 +128,7 @@ class SpeculativeState:
 
 
 def take_replies(write: GroupWrite) -> list[Reply]:
-    """Return who waits for a write; each is answered once."""
+    """Return the waiters of a write; each is answered once."""
     replies: list[Reply] = write.token.replies
     taken = list(replies)
     replies.clear()

@@ -1,7 +1,7 @@
-"""What each member of a group shall have: subscriptions resolved, an assignor chosen and asked.
+"""Computes the target assignment of a group: resolves subscriptions, chooses and calls an assignor.
 
-Pure (Kafka's `TargetAssignmentBuilder`). Of an assignor nothing is taken on trust: what it gives
-must be partitions that exist, each to one member that subscribes to it.
+Pure (Kafka's `TargetAssignmentBuilder`). The result of an assignor is checked: the partitions have
+to exist, and each has to go to one member that subscribes to its topic.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def preferred_assignor(wanted: Iterable[str | None], offered: Sequence[str]) -> 
 def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
     """Return a number that changes when a topic out of `names` is made, deleted or grown.
 
-    It is 0 where none of them exists. Kafka's also changes with the racks of replicas, which no
-    assignor here looks at; whose hash it is does not matter, but for one rebalance.
+    It is 0 if none of them exists. Kafka's hash also changes with the racks of replicas, which no
+    assignor here uses; if a group moves between Kafka and Fairlead, the other hash costs one
+    rebalance.
     """
     digest = blake2b(digest_size=_HASH_BYTES)
     is_none = True

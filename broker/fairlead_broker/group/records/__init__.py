@@ -1,1 +1,1 @@
-"""What `__consumer_offsets` holds, and the rules that a record passes before it is written."""
+"""The records of `__consumer_offsets`, and the rules that are checked before a write."""

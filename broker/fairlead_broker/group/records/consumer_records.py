@@ -33,20 +33,20 @@ _HASH_TAG = _TIMESTAMP_TAG = _CLASSIC_TAG = _ASSIGNMENT_EPOCHS_TAG = 0
 
 
 class RecordType(IntEnum):
-    """What a record says of its group, by the number that its key begins with."""
+    """The kind of a record, by the number at the beginning of its key."""
 
     EPOCH = 3
     """The group epoch."""
     PARTITION_METADATA = 4
     """Topics and racks, of Kafka 4.0 alone; removed where it is met."""
     MEMBER_METADATA = 5
-    """What a member wants."""
+    """The subscription of a member."""
     TARGET_METADATA = 6
     """The epoch that the target assignment was made for."""
     TARGET_MEMBER = 7
-    """What a member shall have."""
+    """The target assignment of a member."""
     CURRENT_ASSIGNMENT = 8
-    """What a member has, and at which epoch it is."""
+    """The current assignment and epoch of a member."""
     REGULAR_EXPRESSION = 16
     """The topics that a pattern names."""
 
@@ -78,7 +78,7 @@ _MEMBER_STATES: Final = {int(each): each for each in MemberState}
 
 
 class RecordKey(NamedTuple):
-    """Of which group a record is, and of which of its members or patterns (`name`)."""
+    """The group of a record, and its member or pattern (`name`)."""
 
     type: RecordType
     group_id: str
@@ -93,14 +93,14 @@ class GroupEpoch(NamedTuple):
 
 
 class ClassicMember(NamedTuple):
-    """What a member that speaks the classic protocol said when it joined."""
+    """What a member of the classic protocol sent when it joined."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class MemberMetadata(NamedTuple):
-    """What a member said of itself."""
+    """What a member sent of itself."""
 
     instance_id: str | None
     rack_id: str | None
@@ -113,7 +113,7 @@ class MemberMetadata(NamedTuple):
     rebalance_timeout_ms: int
     server_assignor: str | None
     classic: ClassicMember | None = None
-    """None for a member that speaks the protocol of KIP-848."""
+    """None for a member of the protocol of KIP-848."""
 
 
 class TargetMetadata(NamedTuple):
@@ -128,7 +128,7 @@ AssignedPartitions: TypeAlias = Mapping[TopicIdPartition, int]
 
 
 class CurrentAssignment(NamedTuple):
-    """What a member has: `assigned` it may read, `pending_revocation` it has yet to give up."""
+    """A member's partitions: it may read `assigned`, and has to give up `pending_revocation`."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -203,7 +203,7 @@ def encode_value(value: RecordValue) -> bytes | None:
 
 
 def decode_value(record_type: RecordType, data: bytes) -> RecordValue:
-    """Return what a record says; None for a kind that says nothing to this version."""
+    """Return the content of a record; None for a kind that this version does not know."""
     if record_type is RecordType.PARTITION_METADATA:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the records of one group of KIP-848 say: members, targets, epochs, and who holds what.
+"""The state in the records of one group of KIP-848: members, targets, epochs and owners.
 
 Pure. A state is changed by records alone, the same way while it is served and when it is replayed,
 so that both are alike (R22). Records come in any order that compaction leaves.
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 FIRST_EPOCH: Final = 1
 """Epoch of a group that nobody has joined yet (KAFKA-20268)."""
 JOINING_EPOCH: Final = 0
-"""Of a member that joins, or comes back from being fenced."""
+"""Epoch of a member that joins, or joins again after it was fenced."""
 LEAVING_EPOCH: Final = -1
 AWAY_EPOCH: Final = -2
-"""Of a static member that said it would come back."""
+"""Epoch of a static member that left and will come back."""
 NO_EPOCH: Final = -1
 NEW_MEMBER: Final = CurrentAssignment(JOINING_EPOCH, NO_EPOCH, MemberState.STABLE, {}, {})
 NO_TARGET: Final[Target] = frozenset()
@@ -47,8 +47,8 @@ _UNKNOWN_METADATA: Final = MemberMetadata(None, None, "", "", (), "", NO_EPOCH, 
 class ConsumerGroupState:
     """One group. Its dictionaries are for reading; `apply` alone changes them.
 
-    `members`, `currents` and `targets` are by member id. `holders` says which member has a
-    partition assigned, or has yet to give it up: nobody else may be given it.
+    `members`, `currents` and `targets` are by member id. `holders` has for each partition the
+    member that owns it or has yet to give it up: no other member may get it.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class ConsumerGroupState:
         """Member id by static instance id."""
         self.holders: dict[TopicIdPartition, str] = {}
         self.memory_bytes = 0
-        """What members and their partitions take, about."""
+        """Approximate memory of members and their partitions."""
 
     def copy(self) -> ConsumerGroupState:
         """Return a state that changes apart from this one; values are never changed in place."""
@@ -123,7 +123,7 @@ class ConsumerGroupState:
         return frozenset(each.topic_regex for each in self.members.values()) - {""}
 
     def apply(self, key: RecordKey, value: RecordValue) -> None:
-        """Take a record; None as its value is a tombstone."""
+        """Apply a record; a value of None is a tombstone."""
         name = key.name
         if isinstance(value, CurrentAssignment) or key.type is RecordType.CURRENT_ASSIGNMENT:
             self._set_current(name, value if isinstance(value, CurrentAssignment) else None)
@@ -147,7 +147,7 @@ class ConsumerGroupState:
             self.has_partition_metadata = False
 
     def complete_members(self) -> None:
-        """Make a member of whoever has records of which compaction left only some."""
+        """Create a member from records of which compaction may have left only some."""
         for member_id in [*self.currents, *self.targets]:
             if member_id not in self.members:
                 self._set_member(member_id, _UNKNOWN_METADATA)
@@ -225,7 +225,7 @@ class ConsumerGroupState:
 
 
 def metadata_bytes(member_id: str, member: MemberMetadata) -> int:
-    """Return what a member takes in memory without its partitions, about."""
+    """Return about how much memory a member takes without its partitions."""
     size = MEMBER_OVERHEAD_BYTES + subscription_bytes(member.topic_names, member.topic_regex)
     size += names_bytes(
         member_id, member.instance_id, member.rack_id, member.client_id, member.client_host

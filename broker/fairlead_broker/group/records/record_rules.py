@@ -1,7 +1,7 @@
 """Rules that every record of a group keeps; checked before it is written. Pure.
 
-A record that breaks one is a fault of the state machine. Replay would refuse it, or make of it a
-group that nobody was told of (R22), so it is not written, and its operation fails.
+A record that breaks a rule is a defect in the state machine. A replay would refuse it, or build a
+group that no client has seen (R22). So it is not written, and its operation fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def require_group_record(
     """Require of a group's next record that it is one, and may follow the one before it.
 
     Its generation does not fall, each member and static instance is in it once, and one of the
-    members leads (G6). None, a tombstone, is for a group without members (G7).
+    members leads (G6). None, a tombstone, may be written only for a group without members (G7).
     """
     if record is None:
         if member_count:
@@ -50,8 +50,8 @@ def require_group_record(
 def require_consumer_record(key: RecordKey, value: RecordValue, state: ConsumerGroupState) -> None:
     """Require of a record of a group of KIP-848 that it may follow those before it.
 
-    No epoch of the group falls, none runs ahead of the one that it is made for, and what a member
-    is given nobody else has (G12, G13).
+    No epoch of the group falls, none is ahead of the epoch that it is made for, and no partition of
+    a member belongs to another member (G12, G13).
     """
     if isinstance(value, GroupEpoch) and state.is_logged:
         if value.epoch < state.epoch:
