@@ -1,4 +1,4 @@
-"""What Prometheus is told of the groups that are coordinated here, in sums: never a group's id."""
+"""Metrics of the groups that this broker coordinates, in sums: never with a group's id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told of the broker process itself: its loop, disk, connections, controller."""
+"""Metrics of the broker process itself: its loop, disk, connections and controller."""
 
 from __future__ import annotations
 

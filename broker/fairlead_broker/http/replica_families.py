@@ -1,7 +1,7 @@
-"""What Prometheus is told of the replicas on this broker, and of the traffic of their topics.
+"""Metrics of the replicas on this broker, and of the traffic of their topics.
 
 One walk over all partitions gives the sums, in slices, so that a scrape of a broker with thousands
-of partitions never holds requests up. Single topics and partitions are told up to a limit.
+of partitions never holds requests up. Single topics and partitions have metrics up to a limit.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ReplicaSums:
         self.at_min_isr += in_sync == leader.effective_min_insync_replicas
         end = partition.log.log_end_offset
         for follower, progress in leader.followers.items():
-            # One that has not fetched in this epoch yet may have nothing.
+            # A follower that has not fetched in this epoch yet may have no records.
             known = max(progress.end_offset, partition.log.log_start_offset)
             self.follower_lags[follower] = max(self.follower_lags.get(follower, 0), end - known)
 

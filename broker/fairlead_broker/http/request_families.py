@@ -1,4 +1,4 @@
-"""What Prometheus is told of requests: how many, how long, how many refused.
+"""Metrics of requests: their number, their times, and refusals.
 
 Kafka's `RequestMetrics`, under the names that the usual rules of the JMX exporter give them, and a
 histogram of our own, which unlike quantiles can be added up over brokers.

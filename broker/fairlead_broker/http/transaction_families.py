@@ -1,4 +1,4 @@
-"""What Prometheus is told of transactions, as far as brokers speak of them with each other."""
+"""Metrics of transactions, as far as brokers send each other requests about them."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ class Connection:
         self.client_host = client_host
         self.principal = ANONYMOUS
         self.login: ClientLogin | None = None
-        # Whoever gets past the door of the brokers' listener is a broker, and may do everything.
+        # A peer that has passed the check of the brokers' listener is a broker, and may do
+        # everything.
         self.authorizer = None if listener.is_internal else server.authorizer
         self.peer_check = PeerCheck(server.cluster_secret) if listener.is_internal else None
         self.replica_ids = BROKER_IDS if listener.is_internal else NO_BROKER_IDS
@@ -149,7 +150,7 @@ class Connection:
         self.arrived_ns = self.handled_ns = perf_counter_ns()
 
     def handle_frame(self, frame: memoryview) -> None:
-        """One request; whatever is wrong with it ends this connection and nothing else."""
+        """Handle one request; an error in it ends this connection and nothing else."""
         try:
             context = dispatch(self, frame)
         except RemoteProtocolError as error:
@@ -218,7 +219,7 @@ class Connection:
 
     @property
     def is_known(self) -> bool:
-        """Whether the client has said who it is, where its listener asks: quotas are somebody's."""
+        """Whether the client has authenticated, if its listener requires it; for quotas."""
         return True
 
     def is_over_limits(self) -> bool:
@@ -231,7 +232,7 @@ class Connection:
     def mute(self, throttle_ms: int) -> None:
         """Handle no more requests for a time, or for what is left of a longer one (KIP-219).
 
-        What is answered already leaves.
+        Replies that are ready are sent.
         """
         loop = self._server.loop
         end_s = loop.time() + throttle_ms / 1000
@@ -268,7 +269,7 @@ class Connection:
     def on_secure(self, principal: Principal) -> None:
         """Let the peer in: its TLS handshake is done, and its certificate is that of `principal`.
 
-        On plain sockets nobody calls this.
+        It is not called for plain sockets.
         """
         self.principal = principal
         self._server.on_let_in(self)
@@ -390,7 +391,8 @@ class Connection:
     def check_deadlines(self, tick: int, idle_s: int) -> None:
         """Close if the peer has been too slow, or has gone unseen; the server asks once a second.
 
-        Who is not read, because too many of its requests wait, may hang up without an event.
+        A client that is not read, because too many of its requests wait, may hang up without an
+        event.
         """
         sender = self.sender
         if sender.unsent_bytes == 0 or sender.is_cold or sender.progress != self._progress_seen:

@@ -59,7 +59,7 @@ class ConnectionHost(TransportHost, Protocol[HostedT_contra]):
     def broker(self) -> Broker: ...
     @property
     def authorizer(self) -> Authorizer | None:
-        """None where clients may do everything."""
+        """None if clients may do everything."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class ConnectionHost(TransportHost, Protocol[HostedT_contra]):
     @property
     def ready_replies(self) -> ReadyReplies: ...
     def quotas_for(self, connection: HostedT_contra) -> ConnectionQuotas | None:
-        """Return what holds back the client of a connection; None if no quota may bind it."""
+        """Return the quotas of a connection's client; None if no quota can apply to it."""
         ...
 
     def run_later(

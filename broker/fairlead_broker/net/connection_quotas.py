@@ -126,7 +126,7 @@ class ConnectionQuotas:
         return response if told_ms == throttle_ms else _told(context, response, throttle_ms)
 
     def fetch_bytes_max(self, context: RequestContext) -> int | None:
-        """Return what one fetch may answer so that it fits into all windows; None for any."""
+        """Return how much one fetch may answer so that it fits into all windows; None: no limit."""
         meter = self._meters_of(context).fetch
         return None if meter is None else int(meter.limit * self._quotas.windows.burst_s)
 

@@ -47,7 +47,7 @@ class RequestSource(ReplyChannel, Protocol):
     def metrics(self) -> BrokerMetrics: ...
     @property
     def quotas(self) -> ConnectionQuotas | None:
-        """None where no quota may bind who asks."""
+        """None if no quota can apply to the client."""
         ...
 
     def client_id_of(self, raw: bytes) -> str:

@@ -50,7 +50,7 @@ class FrameMemory:
         return len(self._waiting)
 
     def acquire(self, size: int, user: MemoryUser) -> bytearray | None:
-        """Return a buffer of at least `size` bytes; None: `user` will be told when to try again."""
+        """Return a buffer of at least `size` bytes; None: `user` is called to try again."""
         for size_class in _CLASSES:
             if size <= size_class:
                 size = size_class
@@ -95,13 +95,13 @@ class FrameMemory:
             self._wake()
 
     def forget(self, user: MemoryUser) -> None:
-        """`user` is gone and must not be told anything any more."""
+        """`user` is gone and must not be called any more."""
         if user in self._waiting:
             self._waiting.remove(user)
         self.finish(user)
 
     def _wake(self) -> None:
-        # Each is told at most once here: who still doesn't get any queues up again.
+        # Each is called at most once here: one that still gets no buffer queues again.
         for _ in range(len(self._waiting)):
             if self._overdrawer is not None and self.used_bytes >= self._budget_bytes:
                 return

@@ -1,4 +1,4 @@
-"""Whether the peer of a socket has gone, for sockets that nobody reads at the time."""
+"""Whether the peer of a socket has hung up, for sockets that are not being read."""
 
 from __future__ import annotations
 

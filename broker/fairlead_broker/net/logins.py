@@ -1,8 +1,8 @@
 """How clients log in at one broker: what connections of its SASL listeners and HTTP requests share.
 
-Passwords and tokens are looked at by one thread, with a short queue in front: whoever guesses fills
-that, and no loop. Connections are found by the credential that let them in, so that they end when
-it changes.
+One thread checks passwords and tokens, with a short queue in front: a client that guesses fills the
+queue, and does not block the event loop. Connections are found by the credential with which they
+logged in, so that they end when it changes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Entered(Protocol):
 
 
 class TooManyLoginsError(Exception):
-    """More logins wait than are let wait: nobody can say yet whether this one is good."""
+    """Too many logins wait: whether this one is right is not known yet."""
 
 
 class Logins:

@@ -66,7 +66,7 @@ class PageCache:
         self._refusing_devices: set[int] = set()
 
     def read(self, fd: int, buffers: list[Any], length: int, position: int) -> bool:
-        """Fill buffers of `length` bytes; False where that would wait, or nobody can say."""
+        """Fill buffers of `length` bytes; False if that would wait, or it is unknown."""
         if self._is_on_refusing_device(fd):
             return False
         try:

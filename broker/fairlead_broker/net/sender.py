@@ -1,8 +1,9 @@
 """Replies of one connection on their way to the socket.
 
 Bytes are written, small slices of segment files are copied beside them, large ones go through
-`os.sendfile` on the non-blocking socket: 4 to 6 times cheaper than asyncio's own sendfile. Nobody
-else knows about `sendfile`, cold pages or partial writes. Other transports have to read the slices.
+`os.sendfile` on the non-blocking socket: 4 to 6 times cheaper than asyncio's own sendfile. No other
+module knows about `sendfile`, cold pages or partial writes. Other transports have to read the
+slices.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Listening sockets, and what all connections of a broker share.
 
 Limits are the clients': brokers reach each other however many clients there are (as in Kafka,
-KIP-402 and KIP-612). Who comes to the brokers' listener has limits of its own until it has proved
-that it is a broker.
+KIP-402 and KIP-612). A peer of the brokers' listener has other limits until it has proved that it
+is a broker.
 
 `bind` opens the sockets, so that port 0 becomes a number before the broker registers; `start`
 begins to accept; `stop` lets replies leave and closes everything. A sweep once a second stands in
@@ -124,7 +124,7 @@ class Server:
         authorizer: Authorizer | None = None,
         client_quotas: ClientQuotas | None = None,
     ) -> None:
-        """Without `cluster_secret` nobody gets past the door of an internal listener.
+        """Without `cluster_secret` no peer passes the check of an internal listener.
 
         `transports` has those of listeners that do not speak on plain sockets, by their names,
         and `logins` the listeners whose clients log in.
@@ -244,10 +244,10 @@ class Server:
             await self._logins.stop()
 
     def quotas_for(self, connection: Connection) -> ConnectionQuotas | None:
-        """Return what holds back the client of a connection; None if no quota may bind it.
+        """Return the quotas of a connection's client; None if no quota can apply to it.
 
-        Brokers are never held back, nor is who has yet to log in: strangers would use up what all
-        of them share, and nobody could log in any more.
+        Quotas never apply to brokers, nor to clients that have not logged in yet: such clients
+        would use up the quota that they share, and nobody could log in any more.
         """
         quotas = self._client_quotas
         if quotas is None or not quotas.binds_clients:
@@ -257,7 +257,7 @@ class Server:
         return ConnectionQuotas(quotas, connection)
 
     def _on_quotas_changed(self) -> None:
-        """Judge every client anew, also those who wait."""
+        """Check the quotas of every client again, even of waiting ones."""
         for connection in list(self.connections):
             connection.quotas = self.quotas_for(connection)
             if connection.is_muted:

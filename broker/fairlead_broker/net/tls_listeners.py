@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TlsListeners:
-    """One transport for each listener that speaks TLS."""
+    """One transport for each listener with TLS."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class TlsListeners:
         self._task: asyncio.Task[None] | None = None
         self.transports: dict[str, TlsTransport] = {}
         self.peer: FollowedPeer | None = None
-        """What this broker shows to other brokers, whoever calls."""
+        """The certificate that this broker shows to other brokers, in both directions."""
         self.controller: FollowedPeer | None = None
-        """What it shows to controllers."""
+        """The certificate that it shows to controllers."""
         for name, each in security.items():
             if each.tls is not None:
                 listener = follow_listener(name, each.tls)

@@ -1,4 +1,4 @@
-"""Who is at the other end of a TLS connection, by the certificate that was shown.
+"""The peer of a TLS connection, by its certificate.
 
 For the threads in which handshakes compute: what is wrong is found in the step that would end one.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Peer(NamedTuple):
-    """Who is at the other end, and until when that is certified."""
+    """The peer, and the end of its certificate."""
 
     principal: Principal = ANONYMOUS
     until: datetime | None = None

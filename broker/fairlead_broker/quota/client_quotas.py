@@ -1,8 +1,8 @@
 """The quotas of the cluster's image and the meters of those whom they bind.
 
-A meter is there only while a quota applies to somebody who asks. One that was quiet in all windows
-is forgotten. Of more than `QUOTA_METERS_MAX`, those that are new share one meter for each quota
-that binds them: whoever takes another client id with each request wins nothing by it.
+A meter exists only while a quota applies to an active client. A meter that was idle in all windows
+is removed. Beyond `QUOTA_METERS_MAX`, new clients share one meter for each quota that applies to
+them: another client id with each request gains nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClientMeters(NamedTuple):
-    """The meters of one client; None where nothing limits him."""
+    """The meters of one client; None if no quota limits it."""
 
     produce: Meter | None
     fetch: Meter | None
@@ -40,7 +40,7 @@ class ClientMeters(NamedTuple):
 
 
 class ClientQuotas:
-    """`version` rises whenever somebody's meters may be other ones."""
+    """`version` rises whenever the meters of a client may have changed."""
 
     def __init__(self, windows: Windows, mutation_burst_s: int = 1) -> None:
         self.windows = windows

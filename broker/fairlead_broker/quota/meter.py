@@ -1,4 +1,4 @@
-"""The rate of somebody in sliding windows, and how long to wait where it is too high. Pure.
+"""The rate of a client in sliding windows, and how long it has to wait if that is too high. Pure.
 
 As Kafka's `Rate` over a `WindowedSum`: what was used in the last windows, the present one among
 them, over the time that these took. The windows before the first use count as quiet ones, so who
@@ -26,7 +26,7 @@ class Windows(NamedTuple):
 
 
 class Meter:
-    """What somebody, or several who share a quota, has used. The limit is one of a second.
+    """The use of a quota by one client or by several that share it. The limit is for one second.
 
     Amounts are never negative, but for those that are taken back in the window of their charge.
     """

@@ -1,7 +1,7 @@
-"""The clock of the coordinators: its monotonic time waits while this broker hears nobody.
+"""The coordinators' clock: its monotonic time stands still while this broker hears no client.
 
-Sessions and time-outs of members count by it, so that nobody is thrown out by a broker that merely
-stood still. See `replication.wake_guard`.
+Sessions and time-outs of members use it, so that a broker that only stood still removes no member.
+See `replication.wake_guard`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What AlterConfigs and IncrementalAlterConfigs have in common: refuse, forward, collect.
 
-All go to the controller but the levels of loggers, which are this process's own. Of brokers only
-what is dynamic can be altered: they read their other settings when they start.
+All changes go to the controller except the levels of loggers, which belong to this process. Only
+dynamic configs of brokers can be altered, because brokers read other settings when they start.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ async def alter(
 ) -> list[AlterationOutcome]:
     """Alter each resource on its own; one outcome each, in the order of the request.
 
-    A resource that is named twice is refused, incrementally with an outcome for each time.
-    `require` raises the KafkaError of a resource that who asks may not alter.
+    A resource that is named twice is refused, by IncrementalAlterConfigs with an outcome for each
+    time. `require` raises the KafkaError of a resource that the client may not alter.
     """
     duplicates = repeated(_identity(resource) for resource in resources)
     outcomes: dict[tuple[int, str], AlterationOutcome] = {}
@@ -130,7 +130,7 @@ def _refusal(
 def _static_config(resource: AlterableResource) -> KafkaError | None:
     """Return why a broker's configs cannot be altered while it runs; None if they can.
 
-    What is wrong with a value besides is the controller's to say.
+    The controller reports other errors in a value.
     """
     for alteration in resource["alterations"]:
         is_set = alteration["operation"] != AlterOperation.DELETE

@@ -1,7 +1,7 @@
 """Admin requests of clients on their way to the controller.
 
-Every broker takes them and forwards them over its session; the controller's answer comes back
-slot by slot. What fails as a whole (no controller, time-out) is one `KafkaError` for all slots.
+Every broker takes them and forwards them over its session; the controller's answer comes back slot
+by slot. A failure of the whole call (no controller, time-out) is one `KafkaError` for all slots.
 
 Where a controller goes away before it answers, its successor is asked again, as in Kafka, if that
 cannot make another answer of the same request.
@@ -31,8 +31,9 @@ _REPEATABLE: Final = frozenset(
         Method.UPDATE_FEATURES,
     }
 )
-"""Calls that answer the second time as they did the first. Others (a topic that is made, say) would
-be told that it is there already: Kafka tells its clients that, here they hear that nobody knows."""
+"""Calls whose repetition has the same answer. Others (such as the creation of a topic) would answer
+that the topic exists already. Kafka's clients get that answer; here they learn that the outcome is
+unknown."""
 SUCCESSOR_PAUSE_S: Final = 0.05
 """Before a controller that is stopping is asked again: its session may last a moment longer."""
 
@@ -42,7 +43,7 @@ LOST_CALLS_MAX: Final = 2
 
 
 class SlotAnswers(NamedTuple):
-    """What became of the slots of a request that went to the controller in parts."""
+    """The results of a request that went to the controller in parts."""
 
     answers: list[Any]
     unanswered: Sequence[Any] = ()
@@ -116,7 +117,7 @@ def _is_repeatable(method: Method, body: Mapping[str, Any]) -> bool:
         # The second cancellation finds nothing to call back.
         return all(each["replicas"] is not None for each in body["partitions"])
     if method is Method.ELECT_LEADERS:
-        # "Leads already" means the same; of an unclean election the loss is told once.
+        # "Leads already" means the same; the loss of an unclean election is reported once.
         return bool(body["election_type"] == ElectionType.PREFERRED)
     return method in _REPEATABLE
 

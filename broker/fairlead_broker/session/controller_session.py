@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 RECONNECT_DELAY_MIN_S: Final = 0.02
 RECONNECT_DELAY_MAX_S: Final = 1.0
 REFUSED_DELAY_MAX_S: Final = 0.2
-"""The same while there is no controller, of a candidate whose port refuses: that costs next to
-nothing, and a controller that takes over knows by who comes at once who is dead."""
+"""The same without a controller, for a candidate whose port refuses: this costs almost nothing, and
+a controller that takes over can tell from the brokers that connect at once which ones are dead."""
 CALLS_IN_FLIGHT_MAX: Final = 1000
 CANDIDATES_MAX: Final = 64
 """Controllers that a broker keeps a link to."""
@@ -113,7 +113,7 @@ class ControllerSession:
         self.broker_epoch = NO_BROKER_EPOCH
         self.controller_epoch = -1
         self.metadata_seen = metadata_seen
-        """How far the metadata has come that controllers have told of."""
+        """The newest metadata that controllers have announced."""
         self._urls = self._addresses(urls)
         self._registration = registration
         self._publish = publish
@@ -162,7 +162,7 @@ class ControllerSession:
 
     @property
     def has_session(self) -> bool:
-        """True while the controller surely counts on this broker, or has told it otherwise."""
+        """True while the controller surely expects this broker to serve, or has told it not to."""
         return self.is_connected and self.silence_s * 1000 <= self.longest_stop_ms
 
     @property
@@ -172,7 +172,7 @@ class ControllerSession:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id; empty until a controller has told it to a new broker."""
+        """The cluster's id; empty until a new broker gets it from a controller."""
         return self._follower.image.cluster_id
 
     @property
@@ -194,8 +194,8 @@ class ControllerSession:
     def follow_candidates(self, urls: Sequence[str]) -> None:
         """Connect to these candidates from now on.
 
-        A link to any other is kept until it ends: that a candidate is not listed any more is no
-        proof that it is not the active one. Of a longer list the first `CANDIDATES_MAX` count.
+        A link to any other candidate is kept until it ends, because a candidate that is no longer
+        listed may still be the active one. Of a longer list the first `CANDIDATES_MAX` count.
         """
         self._urls = self._addresses(urls)
         if self._beating is None:
@@ -206,7 +206,7 @@ class ControllerSession:
 
     def _addresses(self, urls: Sequence[str]) -> tuple[str, ...]:
         if self.certificate is not None:
-            # Whoever tells of candidates cannot talk this broker out of TLS.
+            # A list of candidates cannot make this broker connect without TLS.
             urls = [f"wss://{url.partition('://')[2]}" for url in urls]
         return tuple(dict.fromkeys(urls))[:CANDIDATES_MAX]
 
@@ -302,8 +302,8 @@ class ControllerSession:
     def registration_message(self, controller_epoch: int) -> bytes:
         """Return the `register` message for a controller and the position that the broker has now.
 
-        One with an epoch below those that were seen gets it, too: either it does not know yet that
-        it has been deposed, or its tables went back in time, and then it has to be told.
+        A controller with an epoch below those seen gets it, too: either it does not know yet that
+        it was replaced, or its tables went back in time and it has to learn that.
         """
         position = self._follower.position
         return pack_message(
@@ -318,7 +318,7 @@ class ControllerSession:
         )
 
     def _testimony_for(self, controller_epoch: int) -> list[Any]:
-        """Return what this broker has seen; without replicas for a controller that was told."""
+        """Return what this broker has seen; without replicas for a controller that knows them."""
         is_told = controller_epoch == self.controller_epoch
         replicas = [] if is_told else self._replicas_seen()
         return [self.controller_epoch, self.broker_epoch, replicas, list(self.metadata_seen)]
@@ -393,7 +393,7 @@ class ControllerSession:
             self.metadata_seen = MetadataSeen(self.controller_epoch, writes)
 
     def _note_skipped(self, kind: str) -> None:
-        """Say once that the controller tells of something that this release does not know."""
+        """Log once that the controller sends something that this release does not know."""
         if kind not in self._skipped and len(self._skipped) < UNKNOWN_KINDS_MAX:
             self._skipped.add(kind)
             logger.warning("skipping %r of the controller, which is of a newer release", kind)
@@ -452,7 +452,7 @@ class ControllerSession:
             is_final = error.code not in _PASSING_REFUSALS
             if is_final and self._registered is not None and not self._registered.done():
                 self._registered.set_exception(error)
-                # Nobody may be waiting for it yet.
+                # There may be no waiter yet.
                 self._registered.exception()
         except SessionProtocolError as error:
             reason = str(error)

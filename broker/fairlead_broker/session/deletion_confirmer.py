@@ -1,8 +1,8 @@
 """Tells the controller that this broker holds nothing of a topic or a replica any more.
 
-A topic is gone only when every broker that may hold data of it has said so, and a reassignment
-leaves a note until whoever lost a replica has. The message is repeated until it gets through; the
-controller ignores what it knows already.
+A topic is gone only when every broker that may have data of it has confirmed that, and the record
+of a reassignment has a note until each broker that lost a replica has confirmed. The message is
+repeated until the controller gets it; the controller ignores what it knows already.
 """
 
 from __future__ import annotations

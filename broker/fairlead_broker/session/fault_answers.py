@@ -1,6 +1,6 @@
 """Answers the controller's `fault` messages, then has the fault carried out.
 
-The answer goes first: after a kill there is nobody left to give it.
+The answer is sent first: after a kill the process cannot send it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class FaultTarget(Protocol):
-    """Whoever can do faults to this process.
+    """Carries out faults on this process.
 
     `turns` are the milliseconds that a slow process stands still, and those that it then runs.
     """
@@ -34,7 +34,7 @@ class FaultTarget(Protocol):
 
 
 class FaultAnswers:
-    """One task a fault, because the answer has to be on its way before the fault."""
+    """One task for each fault, because the answer has to be sent before the fault."""
 
     def __init__(self, target: FaultTarget | None) -> None:
         self._target = target

@@ -36,7 +36,7 @@ class ImageFollower:
     def __init__(
         self, cluster_id: str = "", on_skipped: Callable[[str], None] = lambda kind: None
     ) -> None:
-        """`on_skipped` hears of each change of an optional kind that is not known here."""
+        """`on_skipped` is called with each change of an optional kind that is unknown here."""
         self.image = empty_image(cluster_id)
         self.position = Position()
         self._parts: list[Change] = []

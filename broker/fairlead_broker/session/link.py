@@ -54,7 +54,7 @@ class SessionRefusedError(Exception):
 
 
 class Welcome:
-    """What the controller said of itself once it had proved who it is."""
+    """What the controller sent of itself after it had proved its identity."""
 
     def __init__(self, message: dict[str, Any]) -> None:
         try:
@@ -70,7 +70,7 @@ class LinkOwner(Protocol):
 
     secret: bytes
     certificate: "FollowedPeer | None"
-    """What is shown to the controller, over TLS; None: in clear."""
+    """The certificate for the controller; None: without TLS."""
 
     def registration_message(self, controller_epoch: int) -> bytes:
         """Return the `register` message for a controller, and the position of the broker."""
@@ -93,7 +93,7 @@ class Link:
         self.was_standby = False
         """Whether the candidate kept this link while another one was active."""
         self.was_refused = False
-        """Whether nobody listened at the candidate's port."""
+        """Whether no process listened at the candidate's port."""
         self.version = 0
         """Version of the session, once both sides have proved who they are."""
         self._owner = owner
@@ -183,7 +183,8 @@ class Link:
             raise SessionProtocolError("bad nonce from the controller")
         greeting = Greeting(theirs, ours, their_versions, VERSIONS)
         proof = broker_proof(self._owner.secret, greeting)
-        # Also to one that has no version in common: it shall know who is turned away, and why.
+        # Also to a controller without a common version: it has to know which broker it refuses, and
+        # why.
         await socket.send_bytes(
             pack_message(MessageType.AUTHENTICATE, versions=VERSIONS, nonce=ours, proof=proof)
         )
@@ -224,9 +225,9 @@ class Link:
 def _notice_death(socket: aiohttp.ClientWebSocketResponse) -> None:
     """Have the kernel end the connection once the machine behind it is gone without a word.
 
-    Not every wait on a link has a time limit: a registration is answered when the store has it,
-    and a link that another controller has superseded is just there. While such a link seems to
-    last, nobody connects to the candidate that has come back at the same name.
+    Not every wait on a link has a time limit: a registration is answered when the store has it, and
+    a link that another controller has superseded carries nothing. While such a link seems to last,
+    the broker does not connect to the candidate that has come back under the same name.
     """
     raw = socket.get_extra_info("socket")
     if raw is None:

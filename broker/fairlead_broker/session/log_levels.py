@@ -56,7 +56,7 @@ def alter_levels(alterations: Sequence[ConfigAlteration], *, validate_only: bool
 
 
 def _logger_names() -> list[str]:
-    """Return the names of loggers that exist, sorted: nobody can make one by its name."""
+    """Return the sorted names of existing loggers: a request cannot create one."""
     parts = (*_OWN, *_LIBRARIES)
     return sorted(
         name

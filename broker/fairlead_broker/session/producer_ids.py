@@ -30,7 +30,7 @@ class ProducerIds:
         self._refill: asyncio.Task[None] | None = None
 
     def take(self) -> int | None:
-        """Return the next id, or None when there is none at hand."""
+        """Return the next id, or None if the block is used up."""
         if not self._blocks:
             return None
         block = self._blocks.popleft()
@@ -45,7 +45,7 @@ class ProducerIds:
         if is_asking or sum(map(len, self._blocks)) >= REFILL_BELOW:
             return False
         self._refill = asyncio.get_running_loop().create_task(self._ask())
-        # Nobody may be waiting for it; who does hears of the failure.
+        # If anything waits for it, it learns of the failure.
         self._refill.add_done_callback(lambda task: task.cancelled() or task.exception())
         return True
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Controller(Protocol):
-    """Who decides; `ControllerSession` implements it."""
+    """The controller, as brokers call it; `ControllerSession` implements it."""
 
     @property
     def longest_stop_ms(self) -> int:

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 CALL_TIMEOUT_MS: Final = 2_000
 RETRY_DELAY_S: Final = 0.2
 LOG_ENDS_REPEAT_S: Final = 1.0
-"""Log ends are told again this often while they are wanted: there may be a new controller."""
+"""Log ends are reported again this often while they are needed: there may be a new controller."""
 
 
 class ReplicaReporter:
@@ -91,7 +91,7 @@ class ReplicaReporter:
 
     async def _report_offline(self) -> None:
         while self._offline:
-            # What failed in this turn of the loop goes together, a failed fsync first.
+            # All failures of this turn of the loop are sent together, a failed fsync first.
             await asyncio.sleep(0)
             unclean = [key for key, each in self._offline.items() if _has_failed_flush(each)]
             batch = unclean or list(self._offline)
@@ -128,7 +128,7 @@ class ReplicaReporter:
             await asyncio.sleep(LOG_ENDS_REPEAT_S)
 
     def _log_end(self, partition: Partition) -> LogEnd | None:
-        """Return what to report of a log; None while there is nothing, or nobody waits for it."""
+        """Return what to report of a log; None if there is nothing, or none waits for it."""
         record = self._broker.image.partition(partition.topic, partition.index)
         if record is None or not record.awaits_recovery or partition.log.is_offline:
             self._awaited.pop(partition, None)

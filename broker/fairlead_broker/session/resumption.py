@@ -1,10 +1,10 @@
 """Whether a process that follows a killed one may go on where that one stood. Pure.
 
-A process that was killed and comes back on the same boot has lost nothing that anybody was told:
-its logs are in the page cache, up to a last batch whose write was cut off, which nobody has seen.
-If it also knows what its roles were, it is, to everybody else, the same start of the broker, which
-was only held up (R33): it has the same broker epoch, leads the same leader epochs, and whatever was
-decided meanwhile fences it as it would fence a process that was stopped. So it needs no word of a
+A process that was killed and is started again on the same boot has lost nothing that it had
+acknowledged: its logs are in the page cache, up to a last incomplete batch, which no other process
+has seen. If it also knows its roles, it is for all others the same start of the broker, which was
+only delayed (R33). It has the same broker epoch and leads in the same leader epochs, and decisions
+of the meantime fence it as they would fence a process that stood still. So it does not need a
 controller, and nothing is written. What it knows of its roles is in its `RoleJournal`.
 """
 
@@ -25,12 +25,12 @@ BEGIN_SESSION = "session"
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What a process had acted on when it ended, or was about to."""
+    """The roles on which a process had acted when it ended, or was about to act."""
 
     image: ClusterImage
     position: Position
     controller_epoch: int
-    """Of the controller with which it had registered last."""
+    """Epoch of the controller with which it last registered."""
 
     def broker_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
         """Return the epoch of that process; -1 if its image does not name it."""

@@ -1,9 +1,10 @@
 """Keeps on disk what this process is about to act on, for one that may have to go on (R33).
 
 Each message of the controller that changes the image is written before the broker acts on it, as it
-came; so the file never tells of less than the broker has done. It goes to the page cache and is not
-fsynced: it counts on the same boot only. A start takes it before it looks at its logs, and puts it
-back once it has found them whole: what one start finds damaged and mends, the next may find whole.
+came; so the file never has less than the broker has done. It is written to the page cache and not
+fsynced: it is valid only on the same boot. A start removes it before it opens its logs, and puts it
+back once the logs are intact: a log that one start finds damaged and repairs, the next may find
+intact.
 
 The file holds verifiers of passwords, as the image does: it is its owner's alone.
 """
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REWRITE_BYTES: Final = 1 << 20
-"""A journal that has grown by this, and to four times what it began with, is written anew."""
+"""A journal that has grown by this, and to four times its first size, is rewritten."""
 REWRITTEN_SUFFIX: Final = ".new"
 
 
@@ -56,10 +57,10 @@ class RoleJournal:
         self._session: bytes = b""
         """The frame that names the controller in use."""
         self._later: list[bytes] | None = None
-        """While the journal is written anew: what was appended since."""
+        """While the journal is rewritten: the messages since."""
 
     def take(self) -> list[bytes]:
-        """Take what the process before has left; nobody finds it again unless it is put back.
+        """Take away the journal of the process before, unless it is put back later.
 
         OSError if it cannot be taken.
         """
@@ -101,7 +102,7 @@ class RoleJournal:
 
     @property
     def is_due(self) -> bool:
-        """Whether the journal has grown so much that it is worth writing anew."""
+        """Whether the journal has grown so much that it should be rewritten."""
         size = 0 if self._file is None else self._file.size
         return size > self._first_size + max(REWRITE_BYTES, 3 * self._first_size)
 
@@ -141,7 +142,7 @@ class RoleJournal:
         try:
             self._drop()
         except OSError as error:
-            # The marker of a clean stop, or its absence where the disk fails, speaks against it.
+            # After a clean stop, or if the disk fails, the journal is not used.
             logger.warning("%s stays: %s", self._path, error)
 
     def _begin(self) -> None:
@@ -178,7 +179,7 @@ class RoleJournal:
 
 
 def roles_in(frames: list[bytes]) -> Roles | None:
-    """Return what the frames that were taken tell; None if nothing."""
+    """Return the content of the frames; None if there is none."""
     return replay(frames) if frames else None
 
 

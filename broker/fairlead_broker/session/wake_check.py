@@ -53,7 +53,8 @@ class WakeCheck:
 
     def must_hold(self) -> bool:
         """Tell whether requests of these kinds must wait now. Asked before each of them."""
-        # Who comes while others are still held waits behind them: a connection keeps its order.
+        # A request that arrives while others are held waits behind them: a connection keeps its
+        # order.
         return self._guard.is_closed(self._look()) or bool(self._held)
 
     def awake_ms(self) -> int:
@@ -90,7 +91,7 @@ class WakeCheck:
         while True:
             self.follow_session()
             if not self._guard.is_closed(self._look()):
-                self._release()  # Usually nothing is held by now: whoever asked has let it go.
+                self._release()  # Usually nothing is held any more: the answer has released it.
             await asyncio.sleep(LOOK_INTERVAL_MS / 1000)
 
     def follow_session(self) -> None:
@@ -98,7 +99,7 @@ class WakeCheck:
         self._guard.gap_max_ms = self._broker.controller.longest_stop_ms
 
     def stop(self) -> None:
-        """Ask nobody any more; what is held is never answered, its clients ask elsewhere."""
+        """Stop asking; held requests are never answered, and their clients ask another broker."""
         for task in self._tasks:
             task.cancel()
 

@@ -54,7 +54,7 @@ class ZooKeeperRegistration:
         *,
         on_controllers: Callable[[list[str]], None],
     ) -> None:
-        """`on_controllers` is told the URLs of all controllers, now and when they change.
+        """`on_controllers` is called with the URLs of all controllers, now and when they change.
 
         They fit `ControllerSession`; the list is never empty, because one that is says nothing.
         """
@@ -168,7 +168,7 @@ class ZooKeeperRegistration:
     def _refuse(self, error: BrokerIdTakenError) -> None:
         if not self.announced.done():
             self.announced.set_exception(error)
-            # Nobody may be waiting for it yet.
+            # There may be no waiter yet.
             self.announced.exception()
         else:
             logger.error("%s", error)

@@ -1,10 +1,10 @@
 """Compacts the logs of topics with `cleanup.policy=compact`, the dirtiest first, one at a time.
 
-Leaders and followers alike, each on its own. The child does the work; here it is decided what is
-worth it, and finished segments are put in place. A log that is cut, loses segments or leaves this
-broker meanwhile is given up; the next round looks at it anew. One whose cleaning fails waits longer
-each time, see `cleaning_retries`; one that holds a damaged batch is named and counted besides, and
-so is one for whose old and new files together the disk has no room.
+Leaders and followers compact independently. The child process does the work; this module decides
+which logs are due, and puts finished segments in place. A log that is truncated, loses segments or
+leaves this broker meanwhile is given up until the next round. A log whose cleaning fails waits
+longer each time, see `cleaning_retries`. Logs with a damaged batch, and logs for whose old and new
+files together the disk has no room, are also logged and counted.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ COMMAND: Final = (sys.executable, "-m", "fairlead_broker.log.compaction.cleaner_
 
 
 class CleanerDiedError(Exception):
-    """The child ended in the middle of an order, or says what nobody understands."""
+    """The child ended in the middle of an order, or sent an invalid message."""
 
 
 class CleanerProcess:
-    """At most one child; what it says about an order ends with a report, or why there is none."""
+    """At most one child process; each order ends with a report, or a reason why not."""
 
     def __init__(self, executor: Executor, command: Sequence[str] = COMMAND) -> None:
         self._executor = executor
@@ -48,7 +48,7 @@ class CleanerProcess:
     async def run(self, order: CleaningOrder) -> AsyncGenerator[dict[str, Any], None]:
         """Messages of the child about an order, as `cleaner_worker` says. CleanerDiedError.
 
-        Whoever leaves before the last message must `kill` the child.
+        A caller that leaves before the last message has to `kill` the child.
         """
         try:
             process = self._process or self._start()
@@ -75,7 +75,7 @@ class CleanerProcess:
         if process is None:
             return
         process.kill()
-        # It is dead at once, unless the disk hangs; waited for even if nobody waits for us now.
+        # It ends at once, unless the disk hangs; wait for it even if this task was cancelled.
         waiting = asyncio.get_running_loop().run_in_executor(self._executor, _reap, process)
         await asyncio.shield(waiting)
         self._process = None

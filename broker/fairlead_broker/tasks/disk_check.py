@@ -1,8 +1,9 @@
 """Asks, when a log fails, whether its disk failed with it.
 
-One log may fail alone (a bad sector, a file in the way). When the disk takes no write at all, the
-other logs on it are lost to us too: better offline at once than one by one as producers find out.
-Those in other log directories go on. A disk that only lacks room has not failed (`room_watch`).
+One log may fail alone (a bad sector, a file in the way). If the disk takes no write at all, the
+other logs on it have failed, too: they go offline at once, instead of one by one at their next
+append. Those in other log directories go on. A disk that only lacks room has not failed
+(`room_watch`).
 """
 
 from __future__ import annotations

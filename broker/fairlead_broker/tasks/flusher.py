@@ -1,8 +1,8 @@
 """Brings appended bytes to the disk: early write-out, and the flushes that settings ask for.
 
 Only logs that were appended to since the last round are looked at. Nothing here blocks the loop:
-write-out and fsync run in threads. Whoever waits for a flush (`flush.messages`) is told through
-the partition when it is done.
+write-out and fsync run in threads. Requests that wait for a flush (`flush.messages`) are checked
+through the partition when it is done.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Flusher:
     async def _write_epochs(self) -> None:
         """Put epoch files in place, a few a round and each in a turn of the loop of its own.
 
-        None is urgent: a flush writes the one that it needs. The fsyncs come later, together.
+        No file is urgent: a flush writes the one that it needs. The fsyncs come later, together.
         """
         for partition in list(islice(self._unwritten, EPOCH_FILES_A_ROUND)):
             del self._unwritten[partition]

@@ -1,4 +1,4 @@
-"""What ages: segments past their retention, files past their grace, producers past their silence.
+"""Removes what has expired: old segments, deleted files, idle producers.
 
 And what else is seen to now and then: averages of what flows through partitions, which are of the
 last minutes, and logs that are offline without anybody's having said so.
@@ -87,7 +87,7 @@ class Housekeeping:
         return deleted
 
     def _report_offline(self, partition: Partition) -> None:
-        """Nobody may be appending to it, who would find out."""
+        """Perhaps no producer appends to it and finds out."""
         self._broker.on_partition_offline(partition)
         if self._broker.on_moved is not None:
             # The flusher has the rest of the disk looked at.
@@ -123,9 +123,9 @@ class Housekeeping:
             )
 
     async def report_offline(self) -> None:
-        """Find logs that the disk has failed while nobody appended: in a read, or in a checkpoint.
+        """Find logs whose disk failed without an append: in a read, or in a checkpoint.
 
-        Such a replica would lead, or be said to follow, until the next start.
+        Otherwise such a replica would lead, or seem to follow, until the next start.
         """
         failed = self._broker.replicas.failed
         async for partition in self._walk():

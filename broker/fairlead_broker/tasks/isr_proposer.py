@@ -44,7 +44,7 @@ class IsrProposer:
         clock = self._broker.clock
         while True:
             await self._has_work.wait()
-            # What comes up in this turn of the loop goes along.
+            # Further proposals of this turn of the loop are sent, too.
             await asyncio.sleep(0)
             now_ms = clock.monotonic_ms()
             batch = self._proposals.take(now_ms)

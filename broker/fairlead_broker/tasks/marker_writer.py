@@ -1,7 +1,7 @@
 """Has markers written, here and on other brokers, as `transaction.marker_plan` says.
 
-What one turn of the loop decides goes together: one request to each broker. A partition that this
-broker leads itself costs no socket.
+All decisions of one turn of the loop are sent together: one request to each broker. A partition
+that this broker leads itself costs no socket.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class MarkerWriter:
             self._timer = self._loop.call_later(delay_ms / 1000, self._pump)
 
     def _write_here(self, batch: MarkerBatch) -> None:
-        # What is written within this turn cannot come late.
+        # A marker that is written within this turn cannot be late.
         markers = [
             (marker, dict.fromkeys(partitions, LATEST_KNOWN_EPOCH))
             for marker, partitions in batch.markers()

@@ -24,7 +24,7 @@ class MetadataRecorder:
         self._is_failing = False
 
     async def note(self, seen: MetadataSeen) -> None:
-        """Remember what was seen. A disk that refuses it is told of in the log, once."""
+        """Record what was seen. If the disk refuses it, log that once."""
         directories = self._directories
         if seen <= directories.metadata_seen:
             return

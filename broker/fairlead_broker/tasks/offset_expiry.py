@@ -22,7 +22,7 @@ class OffsetExpiry:
         self._retention_ms = broker.settings.offsets_retention_minutes * _MS_PER_MINUTE
 
     async def remove_expired(self) -> None:
-        """Write tombstones for what nobody has used for the retention (R21)."""
+        """Write tombstones for offsets that have expired (R21)."""
         coordinator = self._broker.group_coordinator
         clock = self._broker.clock
         now_ms = clock.now_ms()

@@ -1,7 +1,7 @@
 """Calls to another broker, one at a time, over a connection that is made when it is needed.
 
-What brokers say to each other about transactions goes over the internal listener, as fetches do,
-but not over the same connections: a parked fetch would hold up the replies behind it.
+Requests of brokers to each other about transactions use the internal listener, as fetches do, but
+not the same connections: a parked fetch would delay the replies behind it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S: Final = 5.0
-"""A broker that says nothing for so long, though it is in service, is connected to anew."""
+"""A broker in service that is silent for so long gets a new connection."""
 
 
 class PeerLink:
@@ -124,8 +124,8 @@ class PeerLink:
         self._end_call()
         connection, self._connection = self._connection, None
         if connection is not None:
-            # A request that was given up is sent again, maybe to another broker. What it asks for
-            # may be wrong by the time when the network lets it through.
+            # A request that was given up is sent again, maybe to another broker. If the network
+            # delivers the old one later, it may be outdated.
             connection.abort()
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
@@ -133,7 +133,7 @@ class PeerLink:
 
 
 class PeerLinks:
-    """Links to all brokers that were called; one whose registration is gone is let go."""
+    """Links to all brokers that were called, except those without a registration."""
 
     def __init__(self, broker: Broker, secret: bytes, *, client_id: str) -> None:
         self._broker = broker
@@ -161,7 +161,7 @@ class PeerLinks:
                 del self._links[peer_id]
 
     def close(self) -> None:
-        """Let go of all connections; nobody is told of calls that are under way."""
+        """Close all connections; calls under way are not answered."""
         for link in self._links.values():
             link.close()
         self._links.clear()

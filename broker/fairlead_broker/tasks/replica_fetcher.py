@@ -5,8 +5,8 @@ says so, leaves in the same turn of the loop: producers wait for it. A fetch tha
 waiting is no obstacle: what becomes new meanwhile (another partition to follow) goes in a second
 fetch, which ends the wait of the first.
 
-What each answer means is decided by `FollowerState` and carried out by the partition; here are the
-connection, the session, and when to ask again.
+`FollowerState` decides what each answer means, and the partition carries that out; this module has
+the connection, the session, and when to fetch again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SILENCE_MAX_S: Final = 10.0
-"""A leader that answers nothing for so long, long polls apart, is connected to anew."""
+"""A leader without an answer for so long, long polls aside, gets a new connection."""
 _NO_SESSION: Final = 0
 _INITIAL_EPOCH: Final = 0
 _INT32_MAX: Final = 2**31 - 1
@@ -90,7 +90,7 @@ class ReplicaFetcher:
         return len(self._partitions)
 
     def follow(self, partition: Partition) -> None:
-        """Fetch `partition` too, or anew if it is followed already and its epoch is another."""
+        """Fetch `partition`, too, or start again if it is followed already in another epoch."""
         key = (partition.topic_id, partition.index)
         asked = self._asked.get(key)
         if (
@@ -257,7 +257,7 @@ class ReplicaFetcher:
         return topics
 
     def _put_off(self, key: _PartitionKey, delay_ms: int) -> None:
-        """Leave a partition alone for a while. It may be led by somebody else by then."""
+        """Do not fetch a partition for a while. Another broker may lead it by then."""
         self._asked.pop(key, None)
         partition = self._partitions.get(key)
         if partition is None or partition.log.is_offline:
@@ -318,14 +318,14 @@ class ReplicaFetcher:
         try:
             action = partition.take(reply, now_ms=now_ms)
         except InvariantViolation:
-            # What the leader sent cannot be: this replica stops, the others go on.
+            # The leader's answer is impossible: this replica stops, the others go on.
             logger.exception("%s stops following broker %d", partition, self.leader_id)
             self._put_off(key, RETRY_DELAY_MAX_MS)
             return
         if isinstance(action, Append):
             if not reply.records and partition.log_start_offset == log_start_offset:
                 return  # Marks only: the leader goes on with what it was asked.
-            # A start that has moved is told at once: a DeleteRecords may be waiting for that.
+            # A changed log start is sent at once: a DeleteRecords may wait for it.
             self._broker.metrics.replicated_in_bytes += len(reply.records)
             if partition.has_outsiders:
                 self._broker.replication_throttle.note_taken(partition, len(reply.records))

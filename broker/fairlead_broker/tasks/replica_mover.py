@@ -30,7 +30,7 @@ STEPS_A_SECOND: Final = 10
 WAIT_S: Final = 0.02
 """Until a move looks again at a log that somebody else works on."""
 HELD_BACK_MAX_S: Final = 1.0
-"""After so long the rate is looked at again: somebody may have raised it."""
+"""After this time the rate is checked again, because somebody may have raised it."""
 
 
 class ReplicaMover:
@@ -43,7 +43,7 @@ class ReplicaMover:
         *,
         on_disk_error: Callable[[str], None],
     ) -> None:
-        """`on_disk_error` is told the path of a directory that has refused what a move needs."""
+        """`on_disk_error` is called with the path of a directory that failed during a move."""
         self._broker = broker
         self._executor = executor
         self._on_disk_error = on_disk_error

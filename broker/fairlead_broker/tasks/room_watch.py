@@ -1,8 +1,8 @@
 """Waits until a full disk has room again, and has its logs take records then.
 
-Where one log found no room, the others of its log directory are told at once if next to nothing is
-free: better that all leaders move together than one by one, as producers find out. The controller
-is told which replicas lack room, and again now and then, because the next one knows nothing of it.
+If one log found no room, and almost nothing is free, all logs of its directory stop taking records
+at once, so that all leaders move together instead of one by one. The controller gets the replicas
+that lack room, and gets them again from time to time, because a new controller does not know them.
 """
 
 from __future__ import annotations
