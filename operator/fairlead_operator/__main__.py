@@ -1,8 +1,8 @@
 """`python -m fairlead_operator`: turns resources into brokers and topics, and reports status.
 
-It waits until the controller of its own pod is active, acts while it is, and ends when it no longer
-is; its supervisor starts it again. Exit codes: 0 the reign is over or it was asked to stop, 2 the
-environment is not usable.
+It waits until the controller of its own pod is active, acts while that is so, and then ends; its
+supervisor starts it again. Exit codes: 0 the controller is no longer active, or the process was
+told to stop, 2 the environment is not usable.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class _EveryTask(Collection[asyncio.Task[Any]]):
-    """What kopf shall leave alone: its own tasks end with their parents, the others are ours."""
+    """Tasks that kopf must not cancel: its own end with their parents, the others are ours."""
 
     def __contains__(self, _: object) -> bool:
         return True

@@ -13,7 +13,7 @@ from fairlead_operator.resources.condition import MESSAGE_LENGTH_MAX
 
 Condition = dict[str, Any]
 PAUSED: Final = "Paused"
-"""Type of the condition that is there while nobody acts on changes of a spec."""
+"""Type of the condition that is set while the operator does not act on changes of a spec."""
 _WORDS: Final = {True: "True", False: "False", None: "Unknown"}
 
 

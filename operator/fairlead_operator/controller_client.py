@@ -34,7 +34,7 @@ class ControllerError(Exception):
 
 
 class ControllerUnavailableError(ControllerError):
-    """Nobody answers on the socket, or not in time."""
+    """The controller does not answer on the socket, or not in time."""
 
 
 class ControllerStandbyError(ControllerError):
@@ -64,13 +64,13 @@ class ReignState:
     is_rolled_back: bool = False
     """Whether its tables are older than what was seen of them."""
     interruptions: int = 0
-    """How often somebody else has changed its tables while it acted."""
+    """How often its tables were changed by others while it was active."""
     last_interruption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateState:
-    """What the controller process is; the keys of `clusters` are NAMESPACE/NAME."""
+    """State of the controller process; the keys of `clusters` are NAMESPACE/NAME."""
 
     role: str
     identity: str
@@ -84,7 +84,7 @@ class CandidateState:
 
 @dataclass(frozen=True, slots=True)
 class TopicChanges:
-    """What has changed among a cluster's topics since a position."""
+    """The changes of a cluster's topics since a position."""
 
     position: str
     is_full: bool
@@ -311,7 +311,7 @@ class ControllerClient:
         params: Mapping[str, str] | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> JsonObject:
-        """Send a request; repeat it while nobody answers."""
+        """Send a request; repeat it while there is no answer."""
         deadline = asyncio.get_running_loop().time() + self._retry_s
         while True:
             try:

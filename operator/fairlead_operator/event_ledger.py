@@ -21,7 +21,7 @@ _MINUTE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """What makes two Events the same."""
+    """The fields by which two Events are the same."""
 
     object_uid: str
     type: str
@@ -71,7 +71,7 @@ class _History:
 
 
 class EventLedger:
-    """What was written recently, by object."""
+    """Events that were written recently, by object."""
 
     def __init__(self) -> None:
         self._histories: OrderedDict[str, _History] = OrderedDict()

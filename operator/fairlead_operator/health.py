@@ -20,7 +20,7 @@ INFORMER_AGE_S_MAX: Final = 120.0
 PASS_S_MAX: Final = 300.0
 """The loop gives a pass up much sooner: such a one did not even end when it was cancelled."""
 ANSWERS_STOP_S: Final = 0.2
-"""What answers may take that are under way when this process ends."""
+"""How long answers may take that are under way when this process ends."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -24,7 +24,7 @@ DELETION_TELL_S: Final = 5.0
 DELETION_RETRY_S: Final = 5.0
 """When to look again after the API server has failed."""
 WORKERS_STOP_S: Final = 0.2
-"""What handlers may take that are under way when this process ends; the next one repeats them."""
+"""How long handlers may take that are under way at the end; the next process repeats them."""
 
 
 def build_kopf_settings() -> kopf.OperatorSettings:
@@ -47,7 +47,7 @@ def build_kopf_settings() -> kopf.OperatorSettings:
 
 
 def build_registry(loop: ReconcileLoop, deletions: Deletions) -> kopf.OperatorRegistry:
-    """Return the handlers; a change only requests a pass, which looks at everything anew."""
+    """Return the handlers; a change only requests a reconcile, which reads everything again."""
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry, id="pod", errors=kopf.ErrorsMode.IGNORED)(
         kopf.login_with_service_account

@@ -5,8 +5,8 @@ the object, so that the next pass does not do the same again. It never replaces 
 has heard since the write was sent: that may be a later change, and no other event would follow.
 Nor does it last: what has gone between two lists leaves no event, and would stay for ever.
 
-Where a kind may not be read, nothing is known. Whoever would take an object for absent there, and
-delete volumes or make certificates anew for that, gets an error instead.
+If the operator may not read a kind, nothing is known of it. Code that would consider an object
+absent, and delete volumes or make new certificates because of that, gets an error instead.
 """
 
 import asyncio
@@ -206,7 +206,7 @@ class LiveObjects:
             raise HiddenError(kind.plural, namespace)
 
     def _on_change(self, kind: ResourceKind, change: ObjectChange) -> None:
-        # Nobody may ask between the event that an object is there and the one that it is gone.
+        # There may be no question between the events that an object is there and that it is gone.
         self._own.pop((kind.kind, *change.key), None)
         for manifest in (change.old, change.new):
             cluster = manifest and cluster_of(manifest)

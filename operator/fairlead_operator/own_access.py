@@ -1,7 +1,7 @@
 """How the operator itself, and drills that it starts, reach the brokers of a cluster as clients.
 
-Where a cluster secures anything, they come by the operator's listener and show a certificate of the
-cluster's authority, so nobody has to make users for them.
+If a cluster has any TLS or logins, they connect to the operator's listener with a certificate of
+the cluster's authority, so they need no users.
 """
 
 from collections.abc import Mapping

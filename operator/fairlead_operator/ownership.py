@@ -1,7 +1,7 @@
 """Whose an object is that has the name of one of ours.
 
-Informers show only what has our labels, and a server-side apply takes fields from whoever had set
-them. So what has such a name is looked at before it is changed or deleted.
+Informers show only objects with the operator's labels, and a server-side apply takes fields from
+any other owner. So an object of such a name is read before it is changed or deleted.
 """
 
 from collections.abc import Mapping

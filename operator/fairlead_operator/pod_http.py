@@ -28,7 +28,7 @@ class PodAnswerError(Exception):
     def __init__(self, message: str, *, is_refused: bool = False) -> None:
         super().__init__(message)
         self.is_refused = is_refused
-        """Whether nobody listens at its port."""
+        """Whether no process listens at its port."""
 
 
 @dataclass(frozen=True, slots=True)

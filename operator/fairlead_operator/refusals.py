@@ -15,7 +15,7 @@ BAD_REQUEST: Final = 400
 FORBIDDEN: Final = 403
 UNPROCESSABLE: Final = 422
 _LASTING: Final = frozenset({BAD_REQUEST, FORBIDDEN, UNPROCESSABLE})
-"""Answers that repeat until somebody acts: roles, quotas, admission, conflicting fields."""
+"""Answers that stay the same until a person acts: roles, quotas, admission, conflicting fields."""
 _UNDECLARED: Final = "not declared in schema"
 _WEBHOOK: Final = "webhook"
 _LASTING_WORDS: Final = (_UNDECLARED, "typed patch object", _WEBHOOK)
@@ -27,7 +27,7 @@ PartKey = tuple[str, str]
 
 
 class OtherOwnerError(ApiError):
-    """An object has the name of one that `owner` needs, and is somebody else's: it is left alone.
+    """An object has the name of one that `owner` needs, but another owner: it is left alone.
 
     `owner` is a kind and a name, such as `LogCluster demo`.
     """
@@ -46,7 +46,7 @@ class Refusals:
     """The refusals of one pass."""
 
     by_part: dict[PartKey, str] = field(default_factory=dict)
-    """What the server said of each part, and what to do."""
+    """The server's answer for each part, and what to do."""
 
     @contextmanager
     def noting(self, kind: str, name: str) -> Iterator[None]:
@@ -68,7 +68,7 @@ class Refusals:
 
 
 def is_refusal(error: ApiError) -> bool:
-    """Tell whether the same request gets the same answer until somebody changes something."""
+    """Tell whether a request gets the same answer until a person changes something."""
     if error.status in _LASTING or isinstance(error, OtherOwnerError):
         return True
     return error.status >= 500 and any(word in error.message for word in _LASTING_WORDS)

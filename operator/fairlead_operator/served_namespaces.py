@@ -1,9 +1,9 @@
 """Which of the namespaces that the operator is to serve let it do so now.
 
-Each has roles of its own. One that was deleted, or has taken its roles back, must not hold up the
-others: kopf ends when one of its watches is refused. So it is left out, and when that changes the
-kopf process ends and begins anew with what is served then. Elections are not concerned: they are in
-another process.
+Each namespace has its own roles. A namespace that was deleted, or whose roles were removed, must
+not stop the others: kopf ends when one of its watches is refused. So it is left out, and when that
+changes the kopf process ends and starts again with the namespaces of that time. This does not
+affect elections, which are in another process.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the operator was told by its environment, read once at the start."""
+"""The operator's settings from its environment, read once at the start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class OperatorSettings:
     allows_controller_drills: bool = False
     """Whether drills of the operator's own namespace may break the controller."""
     refuses_plaintext: bool = False
-    """Whether LogClusters whose clients could speak in clear are refused."""
+    """Whether LogClusters with a listener without TLS are refused."""
     controller_socket: str = DEFAULT_SOCKET
     http_port: int = DEFAULT_HTTP_PORT
     log_level: str = "INFO"

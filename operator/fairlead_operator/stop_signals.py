@@ -1,8 +1,8 @@
 """SIGTERM and SIGINT, and how the kopf process ends: soon, and in good order.
 
-kopf takes these signals for itself as soon as it runs. Then it ends alone, gives every task of the
-process five seconds, ours among them, and only after that do we hear that it is over. So the
-signals are taken back (`listen`), and whatever this process does is cancelled at once.
+kopf handles these signals itself as soon as it runs. It then ends alone and gives every task of the
+process five seconds; only after that this module would learn of it. So it handles the signals again
+(`listen`), and cancels everything that this process does at once.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class StopSignals:
         self.listen()
 
     def listen(self) -> None:
-        """Hear the signals; again after somebody else has taken them."""
+        """Handle the signals; call it again after other code has replaced the handlers."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked.set)

@@ -53,7 +53,7 @@ _SERVED: Final = (
 
 @dataclass(frozen=True)
 class Login:
-    """Who logs in, and by what: a password, or tokens with `extensions`."""
+    """The credentials of a login: a password, or tokens with `extensions`."""
 
     mechanism: str
     user: str
@@ -64,7 +64,7 @@ class Login:
 
 @dataclass(frozen=True)
 class ClientSecurity:
-    """What is done on a connection before the first request: nothing by default."""
+    """Steps on a connection before the first request: none by default."""
 
     tls: ssl.SSLContext | None = None
     login: Login | None = None
@@ -174,7 +174,7 @@ def _read_token_login(path: str, settings: dict[str, str]) -> Login:
 def _is_https(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        # A port that is none raises, too. What stands before an @ would be shown.
+        # An invalid port raises, too. Text before an @ could be a password, and would be shown.
         return (
             parts.scheme == "https"
             and bool(parts.hostname and parts.port != 0)

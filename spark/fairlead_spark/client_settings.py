@@ -1,8 +1,8 @@
 """`kafka.*`: settings of Kafka clients, those that a source or sink may have.
 
-A source speaks the protocol by itself, so it takes the settings of Java's consumer that mean
-something to it, lets pass those that only tune Java's, and refuses those that would change what
-the query reads. A sink takes those of Java's producer in the same way.
+A source implements the protocol itself. It uses the settings of the Java consumer that apply to it,
+ignores those that only tune the Java consumer, and refuses those that would change what the query
+reads. A sink does the same with the settings of the Java producer.
 """
 
 import re

@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 METADATA_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 8
 """Since 8 with EARLIEST_LOCAL; a broker without it has all of its log on its disks."""
-# What a connection that went bad looks like.
+# Errors of a broken connection.
 CONNECTION_ERRORS: Final = (OSError, EOFError, RemoteProtocolError)
 _MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -73,8 +73,8 @@ class Cluster:
     def find_topics(self, subscription: Subscription) -> dict[str, Topic]:
         """Return topics of a subscription that exist now, internal ones left out of a pattern.
 
-        One that is named and was just made may be unknown to the broker that answers: it is looked
-        for again.
+        A named topic that was just created may be unknown to the broker that answers, so it is
+        asked for again.
         """
         if subscription.pattern:
             # Java's Matcher.matches: the whole name.
@@ -95,7 +95,7 @@ class Cluster:
         *,
         may_create: bool = False,
     ) -> dict[str, Topic]:
-        """Topics by name, fresh from a broker; those that don't exist are missing. None: all.
+        """Return present topics by name, without those that don't exist. `names` None: all.
 
         `may_create`: a broker that makes topics by itself (`auto.create.topics.enable`) does so.
         """
@@ -176,7 +176,7 @@ class Cluster:
         return self._connect(self._address(node_id), self._produce_connections)
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection that went bad or whose replies nobody waits for any more."""
+        """Close a connection that is broken, or whose replies are not needed any more."""
         connection.close()
         for connections in (self._connections, self._produce_connections):
             for address, each in list(connections.items()):
@@ -186,7 +186,7 @@ class Cluster:
     def call_address(
         self, host: str, port: int, message: Any, version: int, *, timeout_s: float | None = None
     ) -> Any:
-        """Send one request to a broker whose address another request told."""
+        """Send one request to a broker whose address was in another reply."""
         return self._call_at((host, port), message, version, timeout_s=timeout_s)
 
     def call_any(self, message: Any, version: int) -> Any:
@@ -220,7 +220,7 @@ class Cluster:
             backoff_s = min(backoff_s * 2, limits.RETRY_BACKOFF_S_MAX)
 
     def _no_answer(self, what: str, timeout_s: float, error: Exception) -> SourceError:
-        # A broker that encrypts only closes a connection of somebody who does not.
+        # A broker with TLS simply closes a connection without TLS.
         security = ", clientConfig if brokers encrypt or ask who is there"
         return SourceError(
             f"{self.settings.bootstrap_servers} gave no answer about {what} for {timeout_s:.0f} s: "

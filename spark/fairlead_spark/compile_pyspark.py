@@ -2,9 +2,10 @@
 
 Spark starts a Python process for each kind of work: to look for data sources, to make one, to plan
 a read, to run tasks. They import PySpark from `pyspark.zip`, which holds source only, and Python
-keeps nothing that it compiles from a zip: each process compiles PySpark anew, for a CPU second.
-This adds what Python compiles beside the source. Once after each install of PySpark, by a user who
-may write there: in an image, or on a laptop. Another version of Python goes on with the source.
+keeps nothing that it compiles from a zip: each process compiles PySpark again, which takes one CPU
+second. This module adds the compiled files beside the source. Run it once after each install of
+PySpark, as a user that may write there: in an image, or on a laptop. Another version of Python goes
+on with the source.
 """
 
 import os
@@ -34,8 +35,8 @@ def main() -> int:
 def add_compiled(archive: Path) -> int:
     """Add the compiled form of the modules that have none; return their number.
 
-    What was there stays where it was in the file, which is replaced at once: a Spark that runs
-    goes on, one that is starting reads the old file or the new one. OSError if that cannot be done.
+    Existing entries keep their place in the file, which is replaced in one step: a running Spark
+    goes on, a starting one reads the old file or the new one. OSError if that fails.
     """
     with (
         ZipFile(archive) as old,

@@ -1,6 +1,6 @@
 """One blocking connection to a broker. Requests may be sent ahead of the replies before them.
 
-A reply lies in a buffer that the next one overwrites: whoever wants to keep bytes copies them.
+A reply is in a buffer that the next reply overwrites: copy bytes that you keep.
 
 A login may last for a time only, as brokers say (KIP-368), or as its token does: then the
 connection logs in again by itself, before a request.
@@ -152,8 +152,8 @@ class Connection:
             self._buffer = bytearray(_LOGIN_BUFFER_BYTES)
             self._log_in(login, token)
         except SourceError as refused:
-            # A password may have been changed since. Who connects anew reads the file anew, and
-            # finds out whether that was the reason.
+            # The password may have changed since. A new connection reads the file again, and shows
+            # whether that was the reason.
             raise ConnectionError(str(refused)) from refused
         finally:
             self._buffer = kept

@@ -1,4 +1,4 @@
-"""What a query fails with. Each text names the topic, the partition, the offset and what to change.
+"""The errors of a query. Each text names the topic, the partition, the offset and what to change.
 
 Spark shows a Python exception's class and text to the user, so the text is the whole message.
 """
@@ -13,7 +13,7 @@ FENCED: Final = (
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.INVALID_TXN_STATE,
 )
-"""Somebody else has the transactional id, or the transaction was ended: no further try helps."""
+"""Another producer has the transactional id, or the transaction was ended: no retry helps."""
 FENCED_IN_PRODUCE: Final = (*FENCED, ErrorCode.TRANSACTION_ABORTABLE)
 
 

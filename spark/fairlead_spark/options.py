@@ -1,7 +1,7 @@
 """The options of `format("fairlead")`: those of Spark's Kafka source and sink, by the same names.
 
 Names are case-insensitive, values are text. An unknown name fails and the nearest valid one is
-named: a misspelt `failOnDataLoss` that goes unnoticed costs somebody a night.
+named: a misspelt `failOnDataLoss` must not go unnoticed.
 """
 
 import re
@@ -82,7 +82,7 @@ _MILLISECONDS: Final = {
 
 @dataclass(frozen=True)
 class Subscription:
-    """What is read: exactly one of the three is set."""
+    """The topics to read: exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""

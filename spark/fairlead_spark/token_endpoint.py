@@ -1,8 +1,8 @@
 """Tokens of a client that logs in by OAUTHBEARER: fetched by its id and secret (RFC 6749, 4.4).
 
-As librdkafka does with `sasl.oauthbearer.method=oidc`. A token is kept in the process until four
-fifths of its life are over, and then fetched anew; while that fails it is used to its end. No text
-of an error holds a secret or a token.
+As librdkafka does with `sasl.oauthbearer.method=oidc`. The process keeps a token until four fifths
+of its lifetime are over, and then fetches a new one; while that fails it uses the old one to its
+end. No error text contains a secret or a token.
 """
 
 import base64
@@ -74,7 +74,7 @@ def read_token(endpoint: TokenEndpoint) -> str:
 
 
 def forget_token(endpoint: TokenEndpoint) -> None:
-    """Fetch the next one anew: a broker has refused this one."""
+    """Fetch a new token next time, because a broker has refused this one."""
     with _lock:
         _kept.pop(endpoint, None)
 

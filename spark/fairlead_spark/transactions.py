@@ -62,7 +62,7 @@ class TransactionClient:
         timeout_s: float,
         resumed: PreparedTransaction | None = None,
     ) -> PreparedTransaction:
-        """Take an id: its open transaction is aborted, and whoever had it is fenced.
+        """Take an id: its open transaction is aborted, and the producer that had it is fenced.
 
         `resumed`: take it only if nobody has since this was begun; TakenOverError if so (KIP-360).
         """
@@ -125,7 +125,7 @@ class TransactionClient:
     def end(
         self, transactions: Sequence[PreparedTransaction], *, is_commit: bool
     ) -> list[PreparedTransaction]:
-        """Commit or abort each one; return those that somebody else has ended, or their id taken.
+        """Commit or abort each; return those that others have ended, or whose id others have taken.
 
         It returns when that is decided and durable; markers, and with them what readers see,
         follow.
@@ -170,7 +170,7 @@ class TransactionClient:
 
             def ask(name: str = name, request: InitProducerIdRequest = request) -> None:
                 code = self._ask(name, request, INIT_PRODUCER_ID_VERSION).error_code
-                # The abort has begun; nobody waits for its end.
+                # The abort has begun; there is no need to wait for its end.
                 if code != ErrorCode.CONCURRENT_TRANSACTIONS:
                     self._check(name, code)
 

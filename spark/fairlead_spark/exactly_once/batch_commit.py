@@ -58,7 +58,7 @@ class BatchCommit:
         self._sequence = 0
 
     def run(self, steps: Steps) -> None:
-        """Carry out all steps; what one fails with the generator hears first."""
+        """Carry out all steps; an error of a step is first thrown into the generator."""
         answer: Any = None
         failure: TakenOverError | None = None
         while True:
@@ -132,7 +132,7 @@ def abort_leftovers(cluster: Cluster, write: WriteName) -> None:
 def _abort_open(client: TransactionClient, name: str, is_meant: Callable[[str], bool]) -> None:
     """Abort open transactions: readers would wait for them until they time out.
 
-    Nothing else is wrong with them, so that a failure is only told.
+    Nothing else is wrong with them, so a failure is only logged.
     """
     try:
         client.abort_open(is_meant)

@@ -3,13 +3,13 @@
 Each task writes in a transaction of its own, has all of its rows acknowledged, and leaves the
 transaction open. The driver writes one `Decision` into a compacted topic, names in it what the
 tasks prepared, and only then ends the transactions. The decision is the point of no return: before
-it a batch leaves nothing that `read_committed` shows, behind it whoever runs the batch again only
+it a batch leaves nothing that `read_committed` shows; after it another run of the batch only
 finishes what was decided.
 
-Who may decide: a driver takes over the query's own transactional id first, so that a decision of
-any other driver that is still on its way is refused by the brokers; then it reads what was decided.
-Of two drivers the one whose application began later stays: an older one finds a decision of the
-newer and ends.
+Only one driver may decide: it first takes over the query's own transactional id, so that brokers
+refuse a decision of another driver that is still in flight; then it reads the last decision. Of two
+drivers the one whose application began later stays: the older one finds a decision of the newer one
+and ends.
 
 A task that stood still may wake up when its batch is over. It looks at the log right before it
 takes its transactional id, and again when its transaction has begun; and ids go by turns, so that
@@ -29,7 +29,7 @@ from fairlead_spark.errors import FencedError, LostTransactionError, SinkError, 
 from fairlead_spark.prepared_transaction import PREFIX, PreparedTransaction
 
 NO_BATCH: Final = -1
-"""Of a record by which its writer decides nothing, where nothing was decided before."""
+"""Batch of a record without a decision, if there was no decision before."""
 TAKE_OVERS_MAX: Final = 5
 """Other drivers, each of which took over while this one was about to decide."""
 TURNS: Final = 11
@@ -51,7 +51,7 @@ _NAMES_SHOWN: Final = 3
 
 
 class BatchWriter(NamedTuple):
-    """Who writes which batch.
+    """The driver and the batch of a write.
 
     `name` is the query's id, or the user's `txnAppId` and the topic; `batch` is the number of Spark
     or `txnVersion`.
@@ -288,9 +288,9 @@ def _as_owner(
     writer: BatchWriter,
     act: Callable[[Decision | None], Generator[Step, Any, Decision | None]],
 ) -> Steps:
-    """Take over, act on the last decision, and tidy up; anew where another driver took over.
+    """Take over, act on the last decision, and tidy up; start again if another driver takes over.
 
-    `act` returns the decision that is this driver's own, None if there is none.
+    `act` returns this driver's own decision, None if there is none.
     """
     # Without a look before, an old driver that wakes up would fence the one that replaced it.
     _check_order(writer, (yield ReadDecision()))

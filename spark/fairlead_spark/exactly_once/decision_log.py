@@ -1,7 +1,7 @@
 """The topic that holds the decisions of exactly-once writes: read to its end, and written to.
 
-It has one partition and is compacted, so that it stays short however long queries run. Who has read
-it before goes on where it was.
+It has one partition and is compacted, so that it stays short however long queries run. A reader
+that has read it before goes on from there.
 """
 
 import logging
@@ -89,7 +89,7 @@ class DecisionLog:
         owner: PreparedTransaction,
         sequence: int,
     ) -> None:
-        """Write a decision in a transaction of its own, if the last one is `behind`.
+        """Write a decision in its own transaction, if the last one is `behind`.
 
         None is a tombstone: nothing is to be known of the query any more.
         TakenOverError if it is not, or if another driver came. What it had read may be old: a
@@ -214,7 +214,7 @@ class DecisionLog:
     def _check_is_kept(self) -> None:
         """Check that no decision goes before a later one of its query is there.
 
-        Who may not read settings of the topic is not told of them, and goes on.
+        A user that may not read the topic's configs gets none, and goes on.
         """
         resource = DescribeConfigsResource(_TOPIC_RESOURCE, DECISIONS_TOPIC, [_CLEANUP_POLICY])
         request = DescribeConfigsRequest(resources=[resource])

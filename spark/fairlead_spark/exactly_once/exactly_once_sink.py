@@ -40,7 +40,7 @@ from fairlead_spark.writing.sink_settings import read_producer_settings
 
 @dataclass
 class TaskPrepared(WriterCommitMessage):
-    """What a task has left for the driver. `transaction` is None where it had no rows.
+    """What a task leaves to the driver. `transaction` is None if it had no rows.
 
     `is_decided`: the batch was decided before, and the task wrote nothing.
     """
@@ -131,7 +131,7 @@ def prepare_rows(
         transaction.prepared if is_needed else None,
         tuple(sorted(transaction.partitions)),
         not is_needed,
-        # What others have ended is nothing to the driver.
+        # Transactions that others have ended do not matter to the driver.
         replace(transaction.replay, ended=()),
     )
 

@@ -35,7 +35,7 @@ _APPLICATION_START: Final = "spark.app.startTime"
 _EXECUTION_ID: Final = "spark.sql.execution.id"
 
 _replays: dict[tuple[str, str], DecisionReplay] = {}
-"""What this worker has read of decisions: Spark uses it for further tasks, which read on."""
+"""The decisions that this worker has read: Spark uses it for further tasks, which read on."""
 
 
 class WriteName(NamedTuple):
@@ -94,7 +94,7 @@ def read_attempt(context: Any = None) -> Attempt:
 
 
 class OverError(Exception):
-    """The batch was decided while a task was at work that nobody waits for any more."""
+    """The batch was decided while this task ran; Spark no longer waits for the task."""
 
 
 class TaskTransaction:

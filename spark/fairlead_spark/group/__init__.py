@@ -1,1 +1,1 @@
-"""A query's progress as offsets of a consumer group, and who may commit them."""
+"""A query's progress as offsets of a consumer group, and which driver may commit them."""

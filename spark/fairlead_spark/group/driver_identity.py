@@ -1,4 +1,4 @@
-"""Which driver a process belongs to, told apart from every other, on whatever machine.
+"""The driver that a process belongs to, unique over all machines.
 
 Spark starts a process for each stream that a driver reads, as a child of the driver's JVM. So the
 JVM is what the processes of a driver have in common: its process id and when it began, which differ

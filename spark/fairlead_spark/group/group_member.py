@@ -1,10 +1,11 @@
 """A query as a member of its consumer group: joins, stays, commits, learns that it was replaced.
 
-What coordinators refuse is what fences: they take offsets only from those who are members, and who
-took the query's transactional id last (`group_transaction`), so a driver that another one has
-removed commits nothing any more, however late it wakes up. Whoever has lost its place looks why
-(`_enter`): another driver is there, or was and committed, or took the id: then this one is the
-older and ends (FencedError). Nobody was: it was away for longer than its session, and joins again.
+Coordinators do the fencing: they accept offsets only from a member that took the query's
+transactional id last (`group_transaction`). So a driver that another one has removed commits
+nothing any more, however late it wakes up. A driver that has lost its membership finds out why
+(`_enter`). If another driver is there, or was there and committed, or took the id, then this one is
+the older and ends (FencedError). If there was none, this driver was away for longer than its
+session, and joins again.
 
 Everything here blocks, and belongs to one thread.
 """
@@ -73,7 +74,7 @@ class UnstableCommitError(PassingError):
 
 
 class Committed(NamedTuple):
-    """What the group holds for a partition; -1: nothing. Earlier versions wrote a text beside."""
+    """The group's offset of a partition; -1: none. Earlier versions wrote a text beside it."""
 
     offset: int
     has_text: bool = False
@@ -93,7 +94,7 @@ class GroupMember:
         self._group = settings.group_id or ""
         self._instance = instance
         self._since_ms = since_ms
-        # Connections of its own: they give up sooner than those that read.
+        # Separate connections: they give up sooner than those that read.
         self._cluster = Cluster(replace(settings, request_timeout_s=limits.GROUP_TIMEOUT_S))
         self._transaction = GroupTransaction(self._cluster, self._group, subscription)
         self._coordinator: tuple[str, int] | None = None
@@ -325,7 +326,7 @@ class GroupMember:
         self._written |= positions.keys()
 
     def _take_back(self) -> None:
-        """Get the transactional id back that somebody else took; FencedError if that is to be."""
+        """Take the id back from another driver; FencedError if this driver is the older."""
         # Only the coordinator of the group knows whether this driver is still a member.
         self._send_heartbeat()
         try:

@@ -1,9 +1,10 @@
-"""What a query tells the group that it is a member of, and what follows from it. Pure.
+"""What a query sends to its group as a member, and what follows from it. Pure.
 
 A query is a member like any consumer: protocol type `consumer`, ConsumerProtocolSubscription and
-ConsumerProtocolAssignment of Kafka, so that every tool shows who reads which partition. It asks for
-the partitions that its checkpoint holds, and the leader of the group gives each member what it asks
-for. The protocol's name is one that no consumer has: consumers cannot join such a group.
+ConsumerProtocolAssignment of Kafka, so that every tool shows which member reads which partition. It
+asks for the partitions that its checkpoint holds, and the leader of the group gives each member
+what it asks for. The protocol's name is one that no consumer has: consumers cannot join such a
+group.
 
 Members know each other by their instance ids, `fairlead-spark.DRIVER.PROCESS`, which DescribeGroups
 tells in every state of a group. A driver that starts removes members of other drivers.
@@ -47,7 +48,7 @@ def read_instance(text: str | None) -> Instance | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a member asks for; `since_ms` is when its process began."""
+    """The partitions that a member asks for; `since_ms` is when its process began."""
 
     partitions: frozenset[TopicPartition]
     since_ms: int
@@ -101,7 +102,7 @@ def decode_assignment(assignment: bytes) -> frozenset[TopicPartition]:
 def assign(claims: Mapping[str, Claim]) -> dict[str, frozenset[TopicPartition]]:
     """Assign each member all that it asks for; a partition has one member.
 
-    Of two that ask for the same, which are queries of one driver, the one that began last gets it.
+    If two queries of one driver ask for the same partition, the one that began last gets it.
     """
     owners: dict[TopicPartition, str] = {}
     for member, claim in sorted(claims.items(), key=lambda each: (each[1].since_ms, each[0])):

@@ -43,17 +43,17 @@ class GroupProgress:
         self._truncated: set[TopicPartition] = set()
         """Their logs end before what was read: the query's next position lies there."""
         self._set_back: frozenset[TopicPartition] = frozenset()
-        """What is wanted lies before what was wanted, because the log was truncated."""
+        """The wanted offset is lower than before, because the log was truncated."""
         self._has_joined = False
         self._failure: Exception | None = None
         """Why the last try failed."""
         self._refusals = 0
         """Failed tries that the next one will not better soon."""
         self._end: Exception | None = None
-        """What the thread has ended with."""
+        """The error with which the thread has ended."""
         self._is_closing = False
         self._is_in_trouble = False
-        """The thread tries by itself: nobody waits for it."""
+        """The thread retries by itself: no batch waits for it."""
 
     def maybe_commit(self, positions: PartitionValues) -> bool:
         """Commit the ends of a batch that is done; False if there was no need, or it failed.

@@ -48,7 +48,7 @@ class GroupTransaction:
         self._is_member_since = False
 
     def take(self) -> None:
-        """Take the id unless this driver has it: whoever else had it is fenced."""
+        """Take the id unless this driver has it: another driver that had it is fenced."""
         if self._producer is None:
             self._producer = self._begin(None)
             self._is_member_since = True
@@ -64,8 +64,8 @@ class GroupTransaction:
     def commit(self, send: Callable[[PreparedTransaction], None]) -> None:
         """Commit the offsets that `send` writes for a producer; again, if it failed in between.
 
-        What an earlier try has left open is ended with this one. TakenOverError: somebody else has
-        the id, or brokers have ended the transaction.
+        A transaction that an earlier try has left open is ended with this one. TakenOverError:
+        another driver has the id, or brokers have ended the transaction.
         """
         producer = self._producer
         if producer is None:

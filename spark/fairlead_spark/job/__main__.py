@@ -21,7 +21,7 @@ def main() -> int:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    # py4j tells of every call.
+    # py4j logs every call.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     if len(sys.argv) != ARGUMENTS:
         print("usage: python -m fairlead_spark.job DOCUMENT", file=sys.stderr)

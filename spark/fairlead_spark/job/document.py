@@ -1,4 +1,4 @@
-"""The document that describes a job; whoever starts the driver writes it.
+"""The document that describes a job; the program that starts the driver writes it.
 
 | field | what |
 |---|---|
@@ -86,7 +86,7 @@ class Job:
     def source_options(self, *topics: str) -> dict[str, str]:
         """Options by which `format("fairlead")` reads topics and shows progress as the job's group.
 
-        Of a source that the job declares with these topics its own options come on top.
+        The options of a source that the job declares with these topics are added.
         """
         options = {
             **self._connection(),

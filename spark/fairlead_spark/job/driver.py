@@ -104,7 +104,7 @@ class Driver:
             for query in queries:
                 query.awaitTermination(LOOK_S)
             self._raise_problem()
-            # One that has failed while another was waited for is not active any more.
+            # A query that failed while this waited for another one is not active any more.
             self._raise_failed()
         self._raise_failed()
 
@@ -131,7 +131,7 @@ class Driver:
                 continue
             described.append(describe_query(progress))
             self._check_state(query.name or query.id, progress)
-        # Of queries that have ended the last word stays.
+        # The last progress of queries that have ended is kept.
         self._queries = described or self._queries
 
     def _check_state(self, query: str, progress: Any) -> None:
@@ -241,5 +241,5 @@ def describe_error(error: BaseException) -> str:
 
 
 def _page_host() -> str:
-    """In a pod everybody may ask; on a laptop only the laptop itself."""
+    """In a pod every client may ask; on a laptop only the laptop itself."""
     return os.environ.get("POD_IP") or "127.0.0.1"

@@ -1,4 +1,4 @@
-"""What a driver says of itself: its queries, how fast they are and how far behind. Pure."""
+"""A driver's progress: its queries, their speed and their lag. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ def describe_query(progress: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def source_lag(source: Mapping[str, Any]) -> int | None:
-    """Return the records that a source has not taken yet; None if it does not say."""
+    """Return the records that a source has not read yet; None if that is unknown."""
     latest, end = _positions(source.get("latestOffset")), _positions(source.get("endOffset"))
     if latest is None or end is None:
         return None
@@ -37,7 +37,7 @@ def has_state(progress: Mapping[str, Any]) -> bool:
 
 
 def total_lag(queries: Iterable[Mapping[str, Any]]) -> int | None:
-    """Lag of all queries together; None where none says."""
+    """Lag of all queries together; None if it is unknown."""
     lags = [query["lag"] for query in queries if query.get("lag") is not None]
     return sum(lags) if lags else None
 

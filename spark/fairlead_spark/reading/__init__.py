@@ -1,1 +1,1 @@
-"""What a query reads: which offsets, fetched how, as Arrow columns."""
+"""The reading side of a query: choosing offsets, fetching, and decoding to Arrow columns."""

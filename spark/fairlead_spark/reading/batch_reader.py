@@ -89,7 +89,8 @@ def read_partition(
     """
     if not isinstance(partition, RangePartition):
         return iter(())
-    # What decodes records is not needed on the driver, whose process for a plan is a new one.
+    # The modules that decode records are not needed on the driver, which starts a process for each
+    # plan.
     from fairlead_spark.reading.range_reader import RangeReader, ReadSettings
 
     settings = ReadSettings(

@@ -1,7 +1,7 @@
 """From the bytes of one fetch to bodies that can be decoded: checked, unpacked, visible ones only.
 
-Control batches are never shown. A read_committed reader is told by the broker which transactions
-were aborted (producer id, first offset); their batches are dropped until the marker that ends each.
+Control batches are never shown. The broker sends a read_committed reader the aborted transactions
+(producer id, first offset); their batches are dropped until the marker that ends each.
 """
 
 from collections.abc import Iterator, Sequence

@@ -29,7 +29,8 @@ from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 logger = logging.getLogger(__name__)
 
 FETCH_VERSION: Final = 13
-"""Since 13 a topic is named by its id: one that was made again is not taken for the old one."""
+"""Since version 13 a topic is named by its id, so a new topic of the same name is not mistaken for
+the old one."""
 _WHOLE_LOG_SEEN: Final = 2
 """Replies without a batch, though the log goes on, until that is believed."""
 
@@ -40,7 +41,7 @@ class _OtherTopicError(MissingTopicError):
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """What the tasks of a query have in common."""
+    """The settings that all tasks of a query share."""
 
     fail_on_data_loss: bool
     include_headers: bool
@@ -99,7 +100,7 @@ class RangeReader:
                     raise self._timed_out(PassingError("the broker sends no records"))
         finally:
             if pending is not None:
-                # Its reply will never be read: nobody else may find it on the connection.
+                # Its reply will never be read: no other user of the connection may get it.
                 self._cluster.drop(pending.connection)
 
     def _ask(self) -> _Request:
@@ -117,7 +118,7 @@ class RangeReader:
             raise
 
     def _ask_ahead(self, asked: _Request, offset: int) -> _Request | None:
-        """Ask the same leader for what comes next; None at the end of the range or if it fails.
+        """Fetch the next records from the same leader; None at the end of the range or on failure.
 
         It looks nothing up: the last reply still lies in the connection's buffer.
         """
@@ -263,7 +264,7 @@ class RangeReader:
         wanted = self._wanted
         leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
         if not self._is_wanted(topic):
-            # What this worker remembers may be older than the query.
+            # The metadata in this worker may be older than the query.
             self._cluster.forget_leaders()
             leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
         if not self._is_wanted(topic):
@@ -292,7 +293,7 @@ class RangeReader:
         raise SourceError(f"{self._where} at offset {self._position}: {text}")
 
     def _recover(self, error: Exception, deadline: float) -> None:
-        """Look for the leader anew, after a moment; fails when the time for that is over."""
+        """Look for the leader again after a moment; fail when the time for that is over."""
         now = time.monotonic()
         # A topic that is gone is no time-out, however short that is, and however long a machine
         # has stood still meanwhile.

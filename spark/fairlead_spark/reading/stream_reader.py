@@ -65,8 +65,8 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: StreamOffset | None = None
         self._refusal: OptionError | SourceError | None = None
         """Why a new query cannot begin where its options say."""
-        # A new run's first batch waits for nothing, as in Spark's Kafka source: who knows for how
-        # long its records have waited already.
+        # A new run's first batch waits for no more records, as in Spark's Kafka source: its records
+        # may have waited long already.
         self._batch_at = -math.inf
         self._progress: GroupProgress | None = None
         if options.client.group_id is not None:
@@ -301,7 +301,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest: dict[TopicPartition, int],
         limit: ReadLimit,
     ) -> dict[TopicPartition, int] | None:
-        """None: too little has come, and it may wait."""
+        """None: there are too few new records, and the batch may wait."""
         options = self._options
         if isinstance(limit, ReadAllAvailable):
             return latest

@@ -80,10 +80,10 @@ class BatchSender:
         self._left_at: float | None = None
         self.bytes_waiting = 0
         self.batch_bytes_max: dict[str, int] = {}
-        """What brokers take of topics that are configured to take less than others."""
+        """Batch sizes of topics whose limit is lower than that of others."""
 
     def begin(self) -> Producer:
-        """Return an id of its own for this task's batches; SourceError when no broker gives one."""
+        """Return a producer id for this task's batches; SourceError if no broker gives one."""
         if self._transaction is not None:
             begun = self._transaction.begin()
             return Producer(begun.producer_id, begun.producer_epoch, is_transactional=True)
@@ -125,7 +125,7 @@ class BatchSender:
             self._left_at = time.monotonic()
 
     def close(self) -> None:
-        """Close the connections whose replies nobody will read."""
+        """Close the connections whose replies will not be read."""
         for asked in self._asked.values():
             self._cluster.drop(asked.connection)
         self._asked.clear()

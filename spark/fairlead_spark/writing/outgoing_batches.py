@@ -29,7 +29,7 @@ _CRC_POSITION: Final = 17
 
 @dataclass(frozen=True)
 class Producer:
-    """Who writes: what `InitProducerId` answered."""
+    """The producer: the answer of `InitProducerId`."""
 
     producer_id: int
     producer_epoch: int
@@ -38,7 +38,7 @@ class Producer:
 
 @dataclass(frozen=True)
 class BatchShape:
-    """What batches are like. `bytes_max` is before they are compressed."""
+    """The form of batches. `bytes_max` is their size before compression."""
 
     bytes_max: int
     codec: Codec

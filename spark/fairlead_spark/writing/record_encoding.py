@@ -23,7 +23,7 @@ _NO_HEADERS: Final = pa.scalar(b"\0", pa.binary())
 
 @dataclass(frozen=True)
 class RecordCells:
-    """What the records of some rows hold. `headers` are encoded already; None: no row has one."""
+    """The contents of some rows' records. `headers` are encoded already; None: no row has one."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray | None = None

@@ -17,7 +17,7 @@ from fairlead_spark.errors import SinkError
 from fairlead_spark.writing.key_partitions import partitions_for_keys
 
 STICKY_BYTES: Final = 16 * 1024
-"""Of records without a key that go to one partition before the next has its turn."""
+"""Bytes of records without a key that go to one partition before the next one gets them."""
 
 
 class TopicPartitions(NamedTuple):

@@ -2,8 +2,8 @@
 
 A write is at least once, as that of Spark's Kafka sink: a task that is run again writes its rows
 again. What a task wrote is acknowledged before its commit message goes to the driver. With
-`exactlyOnce` it does so in a transaction, which
-`exactly_once/exactly_once_sink.py` leaves to the driver to end.
+`exactlyOnce` it writes in a transaction, which the driver ends
+(`exactly_once/exactly_once_sink.py`).
 
 Rows stay columns of Arrow until they are batches of Kafka; there is no Python object for a row.
 """

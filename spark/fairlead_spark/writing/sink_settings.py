@@ -1,4 +1,4 @@
-"""What a sink's producer is like: `kafka.*` by the names of Java's producer."""
+"""The settings of a sink's producer: `kafka.*` with the names of the Java producer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

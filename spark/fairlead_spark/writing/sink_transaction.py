@@ -8,7 +8,7 @@ from fairlead_spark.prepared_transaction import PreparedTransaction
 
 
 class SinkTransaction(Protocol):
-    """Begins with the first row. Who ends it, and how, is not for the writer to know."""
+    """It begins with the first row. The writer does not know who ends it, and how."""
 
     transactional_id: str
 
