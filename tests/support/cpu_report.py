@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -35,7 +35,7 @@ class CpuReport:
     def __init__(self) -> None:
         self._before_s = 0.0
         self._started_s = time.monotonic()
-        self.by_file: Counter[str] = Counter()
+        self.by_file: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logstart(self) -> None:
         """Note what was used before the test's fixtures are made."""
@@ -66,5 +66,6 @@ class CpuReport:
         took_s = time.monotonic() - self._started_s
         terminalreporter.section("processor time")
         terminalreporter.line(f"{total_s:7.0f} s of {len(self.by_file)} files, in {took_s:.0f} s")
-        for path, used_s in self.by_file.most_common(_FILES_SHOWN):
+        by_use = sorted(self.by_file.items(), key=lambda each: -each[1])
+        for path, used_s in by_use[:_FILES_SHOWN]:
             terminalreporter.line(f"{used_s:7.0f} s {path}")

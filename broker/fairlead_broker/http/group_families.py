@@ -14,6 +14,7 @@ from fairlead_broker.measures.exposition import label_set
 
 if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
+    from fairlead_broker.group.coordinator import GroupCoordinator
     from fairlead_broker.measures.exposition import Exposition
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager"
@@ -108,22 +109,27 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
     for stage in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED):
         name = f"{_COORDINATOR}_num_partitions_{stage.value}"
         out.one(name, "gauge", f"Partitions of groups: {stage.value}.", sums.shards[stage])
+    _expose_memory(out, broker.group_coordinator)
+
+
+def _expose_memory(out: Exposition, coordinator: GroupCoordinator) -> None:
+    """Add what groups and their members take of this broker."""
     out.one(
         "fairlead_parked_group_members",
         "gauge",
         "JoinGroup and SyncGroup requests that wait for other members.",
-        broker.group_coordinator.parked_count,
+        coordinator.parked_count,
     )
     out.one(
         "fairlead_group_member_bytes",
         "gauge",
         "Approximate memory of the members of all groups.",
-        broker.group_coordinator.memory.total_bytes,
+        coordinator.memory.total_bytes,
     )
-    offsets = broker.group_coordinator.offset_memory
+    offsets = coordinator.offset_memory
     out.one(
         "fairlead_group_offset_bytes",
         "gauge",
-        "Memory of all groups and their offsets, about, without their members.",
+        "Approximate memory of all groups and their offsets, without their members.",
         offsets.total_bytes + offsets.undecided_bytes,
     )
