@@ -29,6 +29,11 @@ _TINY_BLOCKS_MAX: Final = 16 * 1024
 _BLOCK_SIZE_MIN: Final = 256
 """What more blocks than that have to hold on average; the smallest of Java clients hold 1 KiB."""
 
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_GZIP_MEMBER_SIZE_MIN: Final = 20
+_GZIP_MEMBERS_MAX: Final = 8 * 1024
+"""A member takes 3 µs at least, also where it holds nothing."""
+
 # Magic; version 1 with independent blocks and no checksums; blocks of 64 KiB; header checksum.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK_SIZE: Final = 64 * 1024
@@ -91,6 +96,8 @@ def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
             raise _above_cap(codec, max_size)
         if codec == Codec.SNAPPY:
             return _decompress_snappy(data, max_size)
+        if codec == Codec.GZIP and len(data) > _GZIP_MEMBERS_MAX * _GZIP_MEMBER_SIZE_MIN:
+            _check_gzip_members(data)
         unpackers = {
             Codec.GZIP: cramjam.gzip.decompress_into,
             Codec.LZ4: cramjam.lz4.decompress_into,
@@ -112,6 +119,13 @@ def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
             output_size = min(max_size, output_size * 4)
     except cramjam.DecompressionError as error:
         raise RemoteProtocolError(f"damaged {Codec(codec).name} data: {error}") from error
+
+
+def _check_gzip_members(data: Buffer) -> None:
+    """Refuse what is made of very many tiny members; each begins with the same three bytes."""
+    count = bytes(data).count(_GZIP_MAGIC)
+    if count > _GZIP_MEMBERS_MAX and len(data) < _BLOCK_SIZE_MIN * count:
+        raise RemoteProtocolError(f"damaged GZIP data: {count} members in {len(data)} bytes")
 
 
 def _above_cap(codec: int, max_size: int) -> UnpackedSizeError:

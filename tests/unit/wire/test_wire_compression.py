@@ -44,10 +44,25 @@ def test_exactly_the_cap_is_allowed(codec: Codec) -> None:
 def test_what_is_packed_without_content_takes_no_time_beyond_the_cap(codec: Codec) -> None:
     """Each empty part is a few bytes, and as much work as a full one."""
     empty = compress(b"", codec)
-    packed = empty + b"\0\0\0\1\0" * 14_000 if codec is Codec.SNAPPY else empty * 20_000
+    packed = empty + b"\0\0\0\1\0" * 14_000 if codec is Codec.SNAPPY else empty * 8_000
     assert decompress(packed, codec, max_size=MIB) == b""
     with pytest.raises(UnpackedSizeError):
         decompress(packed, codec, max_size=1_000)
+
+
+@pytest.mark.parametrize("content", [b"", b"a", bytes(range(200))])
+def test_gzip_of_very_many_tiny_members_is_refused(content: bytes) -> None:
+    """A MiB of them took a third of a second, in which a broker does nothing else."""
+    packed = compress(content, Codec.GZIP)
+    assert decompress(packed * 8_192, Codec.GZIP, max_size=8 * MIB) == content * 8_192
+    with pytest.raises(RemoteProtocolError, match="damaged GZIP data: 8193 members in"):
+        decompress(packed * 8_193, Codec.GZIP, max_size=8 * MIB)
+
+
+def test_gzip_of_many_members_with_content_is_unpacked() -> None:
+    content = random.Random(1).randbytes(300)
+    packed = compress(content, Codec.GZIP)
+    assert decompress(packed * 9_000, Codec.GZIP, max_size=8 * MIB) == content * 9_000
 
 
 @pytest.mark.parametrize("block", [b"", b"a", bytes(range(200))])
