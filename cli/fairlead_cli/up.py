@@ -220,9 +220,18 @@ def run_in_foreground(plan: LaunchPlan, reporter: TerminalReporter) -> None:
 
 
 def choose_broker_count(layout: Layout, asked: int | None) -> int:
-    """As asked; else as many as there is data for, so that no partition is left without leader."""
+    """As asked; else as many as there is data for, so that no partition is left without leader.
+
+    InputError where a folder looks like that of a broker of a number that no cluster has.
+    """
     known = layout.known_brokers()
     if asked is None:
+        if known and known[-1] >= BROKERS_MAX:
+            raise InputError(
+                f"{layout.broker_directory(known[-1])} would be that of one of {known[-1] + 1} "
+                f"brokers: at most {BROKERS_MAX} run on one machine",
+                hint="If it is a copy, rename it, or move it elsewhere. Otherwise say --brokers N.",
+            )
         return known[-1] + 1 if known else BROKERS_DEFAULT
     if known and asked <= known[-1]:
         click.echo(

@@ -28,6 +28,19 @@ def test_a_path_through_a_file_is_refused(
     assert "Choose another one with --data DIR." in told
 
 
+@pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["foreground", "detached"])
+def test_a_copy_of_a_folder_starts_no_millions_of_brokers(
+    detach: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named by a date: the command made a list of as many, and nothing was heard of it."""
+    for name in ("broker-0", "broker-20261129"):
+        (tmp_path / name).mkdir()
+    assert run_command(["up", "--data", str(tmp_path), *detach]) == 2
+    told = capsys.readouterr().err
+    assert f"{tmp_path}/broker-20261129 would be that of one of 20261130 brokers" in told
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["broker-0", "broker-20261129"]
+
+
 @pytest.mark.parametrize("method", ["glob", "read_text"])
 @pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["foreground", "detached"])
 def test_a_folder_that_may_not_be_read_is_refused(
