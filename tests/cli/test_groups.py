@@ -333,6 +333,11 @@ def test_a_group_is_deleted_whole_or_by_topic(remote: Remote, topic: str, group:
     assert set(committed(remote, group)) == {(topic, 1), (topic, 2)}
     again = remote("group", "delete", group, "--topic", f"{topic}:0")
     assert (again.code, "no committed offsets there" in again.err) == (1, True)
+    # Any client may name a group: what is told to be pasted must not run anything else.
+    odd = f"{group} $(touch here)"
+    remote.ok("group", "reset", odd, "--topic", topic, "--to-earliest", "--execute")
+    told = remote("group", "delete", odd, "--topic", "no-such-topic")
+    assert f"fairlead group describe '{odd}' --bootstrap" in told.err
     assert f"Deleted group {group}." in remote.ok("group", "delete", group).out
     gone = remote("group", "describe", group)
     assert (gone.code, f"group '{group}' does not exist" in gone.err) == (1, True)

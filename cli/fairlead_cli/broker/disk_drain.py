@@ -7,6 +7,7 @@ is left alone, and a broker that starts anew in between goes on with what it was
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from functools import partial
@@ -365,6 +366,7 @@ def next_steps(broker_id: int, folder: str) -> str:
         f"  1. take it out of log.dirs of broker {broker_id}, and restart the broker\n"
         "     (on Kubernetes: out of spec.storage.volumes of the pool, once all its brokers have\n"
         "     emptied their own)\n"
-        f"  2. fairlead broker disks {broker_id} --undrain {folder}{cluster_arguments()}\n"
+        f"  2. fairlead broker disks {broker_id} --undrain {shlex.quote(folder)}"
+        f"{cluster_arguments()}\n"
         "Or keep it: the second step alone lets replicas come to it again."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -130,7 +131,8 @@ def delete_offsets_of(
             return
         raise CliError(
             f"group '{group}' has no committed offsets there ({names})",
-            hint=f"See what it has:  fairlead group describe {group}{cluster_arguments()}",
+            hint=f"See what it has:  fairlead group describe {shlex.quote(group)}"
+            f"{cluster_arguments()}",
         )
     delete_offsets(found, places)
     click.echo(f"Deleted {format_count(len(places), 'offset')} of group {group}.")

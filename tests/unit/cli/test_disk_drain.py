@@ -128,6 +128,12 @@ def run(broker: FakeBroker, folder: str = ONE, *, wait: bool = True, timeout_s: 
     )
 
 
+def test_a_folder_with_spaces_can_be_pasted() -> None:
+    assert "fairlead broker disks 2 --undrain '/disk one/$a'\n" in disk_drain.next_steps(
+        2, "/disk one/$a"
+    )
+
+
 def test_everything_moves_and_what_is_next_is_told(
     broker: FakeBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
