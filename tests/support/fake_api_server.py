@@ -190,5 +190,6 @@ def _line(sort: str, manifest: Manifest) -> bytes:
     return json.dumps({"type": sort, "object": manifest}).encode() + b"\n"
 
 
-def _status(code: int, reason: str) -> web.Response:
-    return web.json_response({"kind": "Status", "code": code, "reason": reason}, status=code)
+def _status(code: int, reason: str, message: str = "") -> web.Response:
+    answer = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return web.json_response(answer, status=code)

@@ -55,6 +55,12 @@ class FakeResourceServer(FakeApiServer):
         version = body["metadata"].get("resourceVersion") if "metadata" in body else None
         if version not in {None, old["metadata"]["resourceVersion"]}:
             return _status(409, "Conflict")
+        if request.method == "PATCH" and not rest[1:]:
+            meant = (body.get("metadata") or {}).get("uid")
+            if meant not in {None, old["metadata"]["uid"]}:
+                # Of a subresource it takes no notice.
+                message = f"metadata.uid: Invalid value: {meant}: field is immutable"
+                return _status(422, "Invalid", message)
         if request.method == "PATCH":
             part = {"status": body["status"]} if rest[1:] == ["status"] else body
             body = merged(old, part)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from api_fault_proxy import Fault, FaultProxy, is_read, is_watch
 from fake_api_server import FakeApiServer
+from fake_resource_server import FakeResourceServer
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials, TokenFile
@@ -40,9 +41,14 @@ HELD_S = 3.0
 """Until a request that gets no answer is given up."""
 
 
-def play(story: Callable[[World], Awaitable[None]], *, request_timeout_s: float = 10.0) -> None:
+def play(
+    story: Callable[[World], Awaitable[None]],
+    *,
+    request_timeout_s: float = 10.0,
+    make: type[FakeApiServer] = FakeApiServer,
+) -> None:
     async def run() -> None:
-        server = FakeApiServer()
+        server = make()
         await server.start()
         proxy = FaultProxy(Credentials(server.url, None))
         await proxy.start()
@@ -262,3 +268,30 @@ def test_errors_say_what_the_server_said() -> None:
     assert build_api_error(429, {"Retry-After": "7"}, b"").retry_after_s == 7.0
     status = b'{"kind":"Status","code":429,"reason":"T","details":{"retryAfterSeconds":3}}'
     assert build_api_error(429, {}, status).retry_after_s == 3.0
+
+
+def test_what_is_meant_for_an_earlier_object_of_a_name_is_a_conflict() -> None:
+    """Kubernetes calls the uid a field that cannot be changed, and ignores it for a status."""
+
+    async def story(world: World) -> None:
+        first = await world.client.get(POD, "default", "a")
+        uid = first["metadata"]["uid"]
+        labels = {"metadata": {"uid": uid, "labels": {"x": "y"}}}
+        await world.client.patch(POD, "default", "a", labels)
+        told = await world.client.write_status(
+            POD, "default", "a", {"phase": "Running", "podIP": None}, uid=uid
+        )
+        assert told["status"] == {"phase": "Running"}
+        await world.client.delete(POD, "default", "a")
+        await world.server.put(PODS, "a", n=1)
+        with pytest.raises(ApiError) as patched:
+            await world.client.patch(POD, "default", "a", labels)
+        with pytest.raises(ApiError) as written:
+            await world.client.write_status(POD, "default", "a", {"phase": "Failed"}, uid=uid)
+        assert patched.value.is_conflict
+        assert written.value.is_conflict
+        anew = await world.client.get(POD, "default", "a")
+        assert "status" not in anew
+        assert "labels" not in anew["metadata"]
+
+    play(story, make=FakeResourceServer)
