@@ -23,6 +23,7 @@ from time import sleep
 from typing import IO, Final
 
 from fairlead_broker.disk import Disk, RealDisk
+from fairlead_broker.log.files.text_files import NewerFormatError
 from fairlead_broker.log.recovery.log_recovery import RecoveryReport, recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
 
@@ -80,7 +81,7 @@ class RecoveryPool:
         """What children left undone, and why."""
 
     def run(self, now_ms: int) -> RecoveryOutcome:
-        """Recover everything; answers when the last log is done."""
+        """Recover everything; answers when the last log is done. NewerFormatError."""
         if not self._orders:
             return self._outcome
         self._on_progress(self._progress)
@@ -170,6 +171,8 @@ class RecoveryPool:
                 worker.scanned_bytes += scanned_bytes
                 self._note_scanned(scanned_bytes)
                 continue
+            if "newer" in message:
+                raise NewerFormatError(str(message["newer"]))
             self._finish(worker.order, message)
             if self._orders:
                 worker.give(self._orders.popleft())

@@ -1,8 +1,8 @@
 """`python -m fairlead_broker.log.recovery.worker`: recovers logs that its parent names.
 
 A line of JSON in is a `RecoveryOrder`; lines of JSON out are `{"progress": bytes}` while it scans
-and then `{"report": …}` or `{"error": …}`. It ends with its input, and dies with its parent, in the
-middle of an order too.
+and then `{"report": …}`, `{"error": …}`, or `{"newer": …}` for a file of a newer release. It ends
+with its input, and dies with its parent, in the middle of an order too.
 """
 
 import json
@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict
 
 from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.files.text_files import NewerFormatError
 from fairlead_broker.log.parent_death import die_with_parent
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
@@ -31,6 +32,8 @@ def main() -> None:
                 now_ms=int(time.time() * 1000),
                 on_progress=lambda scanned: _say({"progress": scanned}),
             )
+        except NewerFormatError as error:
+            _say({"newer": str(error)})
         except OSError as error:
             _say({"error": f"{order.directory}: {error}"})
         else:

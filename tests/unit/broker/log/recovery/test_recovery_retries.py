@@ -9,6 +9,7 @@ from log_batches import TOPIC_ID, all_headers, append, batch
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.batches.batch_scan import SCAN_CHUNK_BYTES
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.files.text_files import NewerFormatError
 from fairlead_broker.log.recovery import pool as recovery_pool
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.pool import RecoveryPool
@@ -58,6 +59,16 @@ def dying_interpreter(tmp_path, deaths):
     )
     program.chmod(0o755)
     return str(program)
+
+
+def test_a_child_that_meets_a_newer_file_ends_the_start(dirty, pauses):
+    """R30, also of logs that are too large to be recovered in the process itself."""
+    newer = dirty / "t-1" / "leader-epoch-checkpoint"
+    newer.write_text("1\n0\n")
+    with pytest.raises(NewerFormatError, match="has format version 1"):
+        start(dirty)
+    assert newer.read_text() == "1\n0\n"
+    assert pauses == [], "it is not tried again"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
