@@ -1,4 +1,4 @@
-"""Answers that tell of very many things: others get their turn of the loop between.
+"""Large answers in slices: other work gets its turn of the loop between them.
 
 Both to make such an answer and to encode it takes long.
 """
@@ -26,7 +26,7 @@ _ITEMS_PER_STEP: Final = 200
 def in_turns(
     context: RequestContext, steps: Iterator[None], count: int, build: Callable[[], _Answer]
 ) -> _Answer | Pending:
-    """Take the steps and answer; others get their turn between if they tell of very many."""
+    """Take the steps and answer; other work gets its turn between many of them."""
     if count > DESCRIBED_A_TURN:
         return context.later(_later(steps, build, context.broker.clock, context.version))
     for _ in steps:

@@ -1,4 +1,4 @@
-"""Who asks for partitions to be made or removed, where a quota limits that (KIP-599)."""
+"""The client that creates or deletes partitions, if a quota limits that (KIP-599)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def mutation_asker(context: RequestContext, *, strict_since: int) -> MutationAsker | None:
-    """Return what the controller has to know of who asks; None if nothing limits it.
+    """Return what the controller has to know of the client; None if nothing limits it.
 
     From the version `strict_since` on clients know THROTTLING_QUOTA_EXCEEDED.
     """

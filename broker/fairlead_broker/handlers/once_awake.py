@@ -1,4 +1,4 @@
-"""What a coordinator is asked waits while this broker does not know whether it still coordinates.
+"""Requests to a coordinator wait while this broker does not know whether it still coordinates.
 
 A broker that was stopped and woke answers such requests as soon as the controller has been heard:
 out of its memory if it still coordinates, with NOT_COORDINATOR if another broker does. Until then
@@ -64,7 +64,7 @@ def handle_now(
 
 
 class _Held:
-    """One request that waits; nothing becomes of it if its connection closes before."""
+    """One waiting request; it is dropped if its connection closes before."""
 
     __slots__ = ("_go_on",)
 
@@ -89,6 +89,6 @@ def _hold(
     if context.broker.wake_check.hold(held.go_on, size):
         context.parked = held
     else:
-        # Its client connects again, and has then been told for long enough to wait.
+        # Its client connects again, and has waited long enough by then.
         context.close_connection("too many requests wait until this broker is known to lead")
     return PENDING

@@ -1,4 +1,4 @@
-"""What is told to who may not read or write a topic, which depends on how it was named."""
+"""The error for a client that may not use a topic, which depends on how it named the topic."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 def topic_denial(
     context: RequestContext, operation: Operation, topic: str, *, by_id: bool
 ) -> ErrorCode:
-    """Return why who asks may not do `operation` on a topic; NONE if it may.
+    """Return why the client may not do `operation` on a topic; NONE if it may.
 
-    By its id, a topic that who asks may not describe either is one that nobody knows. A client
-    whose rights were taken is told by its next Metadata, where it asks by name.
+    If the request names a topic by its id, and the client may not even describe it, the topic is
+    unknown. A client whose rights were revoked learns that from its next Metadata request, which
+    names it.
     """
     if context.may(operation, ResourceType.TOPIC, topic):
         return ErrorCode.NONE
@@ -29,7 +30,7 @@ def topic_denial(
 def require_topic(
     context: RequestContext, operation: Operation, topic: str, *, by_id: bool
 ) -> None:
-    """Raise the KafkaError of a topic on which who asks may not do `operation`."""
+    """Raise the KafkaError of a topic on which the client may not do `operation`."""
     code = topic_denial(context, operation, topic, by_id=by_id)
     if code is not ErrorCode.NONE:
         raise KafkaError(code)

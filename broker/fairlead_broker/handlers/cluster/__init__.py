@@ -1,1 +1,1 @@
-"""The brokers themselves: what they speak, hold and can do."""
+"""The brokers themselves: their APIs, log directories and features."""

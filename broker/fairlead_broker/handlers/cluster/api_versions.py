@@ -1,13 +1,13 @@
 """ApiVersions (key 18), versions 0 to 4.
 
 Behaviour: answers what this listener serves, from the registry; encoded once a listener kind and
-version. A version that we don't know is answered with UNSUPPORTED_VERSION in the layout of
-version 0, with the range of ApiVersions itself, so that clients can choose another and ask again.
-Supported are the feature levels of this release (`fairlead_model.features`), finalized those of
-the cluster: `transaction.version`, by whose level 2 Java clients from 4.0 on choose the protocol
-with an epoch for each transaction (KIP-890), where other clients are told apart by the versions of
-their requests; `group.version` 1, the groups of KIP-848; and `fairlead.version`. There is no
-`metadata.version`: it would promise records of KRaft that no broker here has.
+version. An unknown version is answered with UNSUPPORTED_VERSION in the layout of version 0, with
+the range of ApiVersions itself, so that clients can retry with another version. Supported are the
+feature levels of this release (`fairlead_model.features`), finalized those of the cluster:
+`transaction.version`, by whose level 2 Java clients from 4.0 on choose the protocol with an epoch
+for each transaction (KIP-890), while the versions of requests show the protocol of other clients;
+`group.version` 1, the groups of KIP-848; and `fairlead.version`. There is no `metadata.version`: it
+would promise records of KRaft that no broker here has.
 Versions:  1 throttle time · 3 client software name and version, flexible, feature tags · 4 lets
            features begin at 0; in version 3, whose clients would take that for an error, they
            begin at 1 (KAFKA-17011).
@@ -81,7 +81,7 @@ def _advertise(context: RequestContext, finalized: FinalizedFeatures) -> ApiVers
     ranges = []
     for api_key, handler in sorted(HANDLERS.items()):
         lowest, highest = handler.advertised_on(context.listener)
-        # What is for brokers alone is no API of other listeners.
+        # APIs that are only for brokers are not on other listeners.
         if lowest <= highest:
             ranges.append(ApiVersion(api_key, lowest, highest))
     response = ApiVersionsResponse(api_keys=ranges)
@@ -93,7 +93,7 @@ def _advertise(context: RequestContext, finalized: FinalizedFeatures) -> ApiVers
             if each.lowest or context.version >= _LEVEL_0_SINCE
         ]
         response.finalized_features_epoch = finalized.epoch
-        # A level of 0 is none: Kafka leaves such a feature out.
+        # Kafka leaves out a feature with level 0.
         response.finalized_features = [
             FinalizedFeatureKey(name, max_version_level=level, min_version_level=level)
             for name, level in finalized.all_levels().items()

@@ -2,7 +2,7 @@
 
 Behaviour: the cluster id and the brokers that are alive, with the addresses of the listener the
 request came in on. Asked for controllers (1), it answers MISMATCHED_ENDPOINT_TYPE, as any Kafka
-broker does. Brokers that are registered and out of service are told to who asks for them.
+broker does. Registered brokers that are out of service are listed if the request asks for them.
 Versions:  0 flexible from the start · 1 endpoint_type · 2 brokers that are fenced.
 Missing:   nothing.
 """

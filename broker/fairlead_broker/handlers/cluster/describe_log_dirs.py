@@ -1,10 +1,10 @@
 """DescribeLogDirs (key 35), versions 1-5.
 
-Behaviour: each log directory of this broker with every replica in it, or with those that were
-asked for (a replica that is not here is left out, as in Kafka). An offline replica is still
-listed with the size it had. One that moves to another directory is listed there, too, as a future
-one, with what is copied and how many offsets that is behind. A directory that has failed, or cannot
-be read, answers KAFKA_STORAGE_ERROR and nothing else.
+Behaviour: each log directory of this broker with all replicas in it, or the requested ones (a
+replica that is not here is left out, as in Kafka). An offline replica is still listed with the size
+it had. A replica that moves to another directory is listed there, too, as a future replica, with
+the copied bytes and its lag in offsets. A directory that has failed, or cannot be read, answers
+KAFKA_STORAGE_ERROR and nothing else.
 Versions:  2 flexible · 3 top-level error · 4 total and usable bytes of the disk · 5 whether it is
            cordoned (KIP-1066).
 Missing:   nothing.

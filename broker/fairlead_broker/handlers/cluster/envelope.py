@@ -1,10 +1,10 @@
 """Envelope (key 58), version 0.
 
-Behaviour: carries a request of an HTTP client from the broker that it came to to the one that has
-its consumer instance, with who has sent it. Only brokers can say that: they have proved to each
-other that they know the cluster's secret. The answer comes when that of the request does. Where
-this broker serves no HTTP API the error is UNSUPPORTED_VERSION.
-Versions:  0 between brokers alone: no client is served it, or told of it.
+Behaviour: carries a request of an HTTP client from the broker that received it to the broker with
+its consumer instance, together with the client's principal. Only brokers may send it: they have
+proved to each other that they know the cluster's secret. It is answered when the request is
+answered. If this broker serves no HTTP API, the error is UNSUPPORTED_VERSION.
+Versions:  0 only between brokers: clients cannot use it and do not see it.
 Missing:   Kafka's own use, requests of Kafka clients for a KRaft controller (KIP-590): brokers ask
            the controller over their session.
 """

@@ -1,11 +1,11 @@
 """UnregisterBroker (key 64), version 0.
 
 Behaviour: the controller forgets a broker that is gone for good (`kafka-cluster.sh unregister`):
-its registration, its dynamic configs, its order to drain, and its feature levels, which hold up
-nobody any more. Only on evidence, else POLICY_VIOLATION with a sentence that says what to do: the
-broker is out of service and has no session, and no partition names it as a replica. An unknown id
-answers BROKER_ID_NOT_REGISTERED, also when it was unregistered a moment ago. A broker that comes
-back registers anew, with a new epoch and without what it was configured with.
+its registration, its dynamic configs, its order to drain, and its feature levels, which no longer
+limit upgrades. The broker has to be out of service and without a session, and no partition may name
+it as a replica; otherwise the answer is POLICY_VIOLATION with a sentence that says what to do. An
+unknown id answers BROKER_ID_NOT_REGISTERED, even if it was unregistered a moment ago. A broker that
+comes back registers again, with a new epoch and without its dynamic configs.
 Versions:  there is only this one.
 Missing:   nothing.
 """
@@ -51,7 +51,7 @@ async def _unregister(
 ) -> UnregisterBrokerResponse:
     call = UnregisterBrokerCall(broker_id=request.broker_id)
     try:
-        # The request has no time-out of its own.
+        # The request has no time-out.
         await ask_controller(
             context.broker, Method.UNREGISTER_BROKER, call, timeout_ms=ADMIN_TIMEOUT_MS
         )

@@ -4,9 +4,9 @@ Behaviour: each entity on its own, in the order of the request; needs ALTER_CONF
 An entity is a user, a client id, both, or an address; a name that is null means the default.
 INVALID_REQUEST for no or an unknown type, a type or a key twice, an empty name, an address beside
 anything else, a host's name, a key that the entity does not have, a value that is not above 0 or,
-for bytes and connections, no whole number; and for an entity that is named twice. To remove what is
-not there is a success. All that is valid is done at once, and the answer comes when this broker
-goes by it. `validate_only` runs the same checks.
+for bytes and connections, no whole number; and for an entity that is named twice. Removing a quota
+that does not exist succeeds. All valid changes are made at once, and the answer comes when this
+broker applies them. `validate_only` runs the same checks.
 Versions:  1 flexible.
 Missing:   nothing. Kafka looks up the names of hosts; here they are refused.
 """

@@ -1,12 +1,12 @@
 """AlterConfigs (key 33), versions 0-2.
 
-Behaviour: replaces the whole set of overrides of a topic or a group: what is not named goes back to
-its default. Each resource succeeds or fails on its own; `validate_only` changes nothing. Of
-brokers only dynamic configs may be altered; others are refused with INVALID_REQUEST and a sentence
-that says what to do instead.
+Behaviour: replaces all configs of a topic or a group: a config that is not named goes back to its
+default. Each resource succeeds or fails on its own; `validate_only` changes nothing. Of brokers
+only dynamic configs may be altered; others are refused with INVALID_REQUEST and a sentence that
+says what to do instead.
 Versions:  2 flexible.
-Missing:   configs of brokers that Kafka alters while they run and docs/settings.md does not: those
-           of listeners, and the numbers of threads.
+Missing:   configs of brokers that are dynamic in Kafka but not in docs/settings.md: those of
+           listeners, and the numbers of threads.
 """
 
 from __future__ import annotations

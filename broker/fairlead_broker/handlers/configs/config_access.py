@@ -1,4 +1,4 @@
-"""What somebody needs who reads or alters configs: of a topic, a group, or the cluster."""
+"""The rights that are needed to read or alter configs: of a topic, a group, or the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def require_configs(
     context: RequestContext, operation: Operation, resource_type: int, name: str
 ) -> None:
-    """Raise the KafkaError of a slot whose configs are denied to who asks."""
+    """Raise the KafkaError of a slot whose configs are denied to the client."""
     if resource_type == ConfigResourceType.TOPIC:
         context.require(operation, ResourceType.TOPIC, name)
     elif resource_type == ConfigResourceType.GROUP:

@@ -123,7 +123,7 @@ def _once(
 ) -> Iterable[DescribeConfigsResource]:
     """Without repetition: a small request for a large resource must not make a huge reply.
 
-    What is named again is told once, with all configs that were asked for and that there are.
+    A resource that is named twice is in the answer once, with all requested configs that exist.
     """
     merged: dict[tuple[int, str], DescribeConfigsResource] = {}
     for each in resources:
@@ -131,7 +131,7 @@ def _once(
         keys = each.configuration_keys
         wanted = [key for key in keys if key in names] if keys and names else keys
         if keys and not wanted:
-            wanted = [""]  # None of them: no keys at all would mean every config.
+            wanted = [""]  # No config: an empty list of keys would mean every config.
         identity = (each.resource_type, each.resource_name)
         before = merged.get(identity)
         if before is None:
@@ -156,10 +156,10 @@ def _listener_names(values: BrokerValues) -> list[str]:
 
 
 class _Known:
-    """What the request has come to already: whole resources, and configs one by one.
+    """The resources and configs that the request has already covered.
 
-    Whoever asks for thousands of topics asks for few different sets of overrides; and where all
-    sets differ, most of the configs in them do not.
+    Thousands of topics mostly have few different sets of configs; and if all sets differ, most
+    configs in them do not.
     """
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ def _config_names(kind: int, wanted: frozenset[str] | None, values: BrokerValues
 def _config(
     kind: int, name: str, overrides: Mapping[str, str], values: BrokerValues
 ) -> DescribedConfig:
-    """Describe one config. Of a resource's overrides only that of this name matters."""
+    """Describe one config; of the resource's own configs only the one of this name matters."""
     if kind == ResourceType.TOPIC:
         return describe_topic_config(name, overrides, values)
     if kind == ResourceType.GROUP:

@@ -1,4 +1,4 @@
-"""What a request wants to commit, partition by partition: in a transaction, or not."""
+"""The commits of a request, partition by partition, with or without a transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EXPIRY_MAX_MS: Final = 2**63 - 1
 
 
 class CommitSlots:
-    """What is to be written of a request, and what was refused before.
+    """The offsets of a request to write, and those that were refused before.
 
     `codes` has an error for each partition of the request, in order, and NONE for those whose
     outcome is the commit's. Objects for it would cost more than all else of a commit.

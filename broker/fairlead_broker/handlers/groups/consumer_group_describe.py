@@ -1,10 +1,10 @@
 """ConsumerGroupDescribe (key 69), versions 0-1.
 
-Behaviour: state, epochs and members of groups of KIP-848 that this broker coordinates, with what
-each has and shall have, as committed. A group of the classic protocol is GROUP_ID_NOT_FOUND, as is
-one that there is not. A topic in it that may not be described refuses the group; deleted topics are
-left out.
-Versions:  1 which protocol each member speaks.
+Behaviour: state, epochs and members of groups of KIP-848 that this broker coordinates, with the
+current and the target assignment of each, as committed. A group of the classic protocol is
+GROUP_ID_NOT_FOUND, as is a group that does not exist. If the client may not describe a topic in it,
+the group is refused; deleted topics are left out.
+Versions:  1 which protocol each member uses.
 Missing:   nothing.
 """
 
@@ -119,7 +119,7 @@ def _member(described: ConsumerMemberDescription, context: RequestContext) -> Me
         client_host=metadata.client_host,
         subscribed_topic_names=list(metadata.topic_names),
         subscribed_topic_regex=metadata.topic_regex,
-        # What it has yet to give back it reads still.
+        # It still reads the partitions that it has yet to give up.
         assignment=_assignment({**current.assigned, **current.pending_revocation}, context),
         target_assignment=_assignment(described.target, context),
         member_type=_CONSUMER if metadata.classic is None else _CLASSIC,

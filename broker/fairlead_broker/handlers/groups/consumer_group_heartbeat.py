@@ -1,11 +1,11 @@
 """ConsumerGroupHeartbeat (key 68), versions 0-1.
 
-Behaviour: a member of a group of KIP-848 joins (epoch 0), says that it lives and what it has, or
-leaves (-1, a static one for a moment: -2). The answer has its epoch, and what it may read where
-that is news to it; it comes when all that it rests on is committed. A group without members changes
-over from the classic protocol, one with members if `group.consumer.migration.policy` allows it.
-A broker that has the member of an HTTP client says in tags of its own whose that is: a regular
-expression finds what that user may describe.
+Behaviour: a member of a group of KIP-848 joins (epoch 0), sends a heartbeat with its partitions, or
+leaves (-1; -2: a static member for a moment). The answer has its epoch, and its assignment if that
+has changed; it comes when all records that it depends on are committed. A group without members
+changes from the classic protocol; a group with members changes if `group.consumer.migration.policy`
+allows it. A broker that has the member of an HTTP client sends that client's user in its own tags:
+a regular expression finds topics that this user may describe.
 Versions:  1 regular expressions (RE2); the member makes its own id.
 Missing:   nothing.
 """

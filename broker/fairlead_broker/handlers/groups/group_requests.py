@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share."""
+"""Code that the handlers of the group APIs share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_group_id(group_id: str) -> None:
 
 
 def require_consumer_protocol(broker: Broker) -> None:
-    """Raise KafkaError UNSUPPORTED_VERSION where nobody may speak the protocol of KIP-848."""
+    """Raise KafkaError UNSUPPORTED_VERSION if the protocol of KIP-848 is switched off."""
     if _CONSUMER_PROTOCOL not in broker.settings.group_coordinator_rebalance_protocols:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, "the broker does not offer the consumer protocol"

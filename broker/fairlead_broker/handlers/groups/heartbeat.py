@@ -43,7 +43,7 @@ def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRe
         now_ms=broker.group_coordinator.clock.monotonic_ms(),
     )
     if code is not ErrorCode.NONE:
-        # Who is told to join again has a deadline for it from now on.
+        # A member that is told to join again has a deadline for it from now on.
         broker.group_coordinator.runtime.schedule(group)
         broker.metrics.errors[code.name] += 1
     return HeartbeatResponse(error_code=code)

@@ -1,11 +1,11 @@
 """JoinGroup (key 11), versions 0-9.
 
-Behaviour: a member joins its group or says anew what it supports; the answer comes when all members
+Behaviour: a member joins its group or sends its protocols again; the answer comes when all members
 have done so, or when the rebalance time-out of the slowest is over. The first rebalance of an empty
 group waits `group.initial.rebalance.delay.ms` for more members. A session time-out outside of
 `group.min.session.timeout.ms` to `group.max.session.timeout.ms` is INVALID_SESSION_TIMEOUT.
-Versions:  1 rebalance time-out · 4 a new member is given its id first (MEMBER_ID_REQUIRED)
-           · 5 static members · 6 flexible · 7 protocol type in the reply · 9 skip assignment.
+Versions:  1 rebalance time-out · 4 a new member first gets its id (MEMBER_ID_REQUIRED) · 5 static
+           members · 6 flexible · 7 protocol type in the reply · 9 skip assignment.
 Missing:   nothing.
 """
 

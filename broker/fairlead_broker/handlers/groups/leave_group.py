@@ -1,8 +1,8 @@
 """LeaveGroup (key 13), versions 0-5.
 
-Behaviour: members leave at once, and the others rebalance. A static member that goes only for a
-restart sends nothing; an administrator removes one by its group instance id and an empty member id.
-Of a group of KIP-848 members of either protocol are removed; the answer comes when that is
+Behaviour: members leave at once, and the others rebalance. A static member that only restarts sends
+nothing; an administrator removes a static member by its group instance id and an empty member id.
+In a group of KIP-848 members of either protocol can be removed; the answer comes when that is
 committed.
 Versions:  3 many members · 4 flexible · 5 reason, which is not kept.
 Missing:   nothing.

@@ -1,15 +1,16 @@
 """OffsetCommit (key 8), versions 2-10.
 
-Behaviour: offsets are appended to the partition of the group and answered when its in-sync replicas
-have them; later than `offsets.commit.timeout.ms` that is COORDINATOR_NOT_AVAILABLE. Members
-commit with their generation; generation -1 commits for a group without members, which
-is made if need be (so do Spark and administrators). Errors are per partition: a topic that does not
-exist, or metadata beyond `offset.metadata.max.bytes`, leaves the others be.
-A member of KIP-848 commits with its member epoch: with the present one for any partition, with an
-older one for those that it has had since then (KIP-1251); else it is STALE_MEMBER_EPOCH.
+Behaviour: offsets are appended to the partition of the group, and the answer comes when its in-sync
+replicas have them; after `offsets.commit.timeout.ms` it is COORDINATOR_NOT_AVAILABLE. Members
+commit with their generation; generation -1 commits for a group without members, which is created if
+necessary (Spark and administrators do this). Errors are per partition: a topic that does not exist,
+or metadata beyond `offset.metadata.max.bytes`, does not affect other partitions. A member of
+KIP-848 commits with its member epoch: with the present one for any partition, with an older one for
+those that it has had since then (KIP-1251); otherwise the error is STALE_MEMBER_EPOCH.
 Versions:  2-4 retention of its own · 6 leader epoch · 7 static members · 8 flexible · 9 members of
-           KIP-848, who are refused before; GROUP_ID_NOT_FOUND for a member of a group that is not
-           there, before ILLEGAL_GENERATION · 10 topic ids instead of names: UNKNOWN_TOPIC_ID.
+           KIP-848, which are refused in lower versions; GROUP_ID_NOT_FOUND for a member of a group
+           that is not there, before ILLEGAL_GENERATION · 10 topic ids instead of names:
+           UNKNOWN_TOPIC_ID.
 Missing:   nothing.
 """
 

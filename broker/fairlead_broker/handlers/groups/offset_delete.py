@@ -1,9 +1,9 @@
 """OffsetDelete (key 47), version 0.
 
-Behaviour: deletes committed offsets of a group and answers when the tombstones are committed. Of a
-topic that members consume they stay: GROUP_SUBSCRIBED_TO_TOPIC, and so do all of consumers whose
-subscriptions make no sense. A group whose members are no consumers is NON_EMPTY_GROUP. An offset
-that there isn't is no error.
+Behaviour: deletes committed offsets of a group and answers when the tombstones are committed.
+Offsets of a topic that members consume stay: GROUP_SUBSCRIBED_TO_TOPIC. If the members'
+subscriptions cannot be decoded, all offsets stay. A group whose members are not consumers is
+NON_EMPTY_GROUP. An offset that does not exist is no error.
 Versions:  0 only; never flexible.
 Missing:   nothing.
 """

@@ -1,13 +1,14 @@
 """OffsetFetch (key 9), versions 1-10.
 
-Behaviour: what a group has committed; offset -1 without an error where it has nothing. Topics of
-null ask for all that it has. While the group is being loaded or elsewhere the answer is an error,
-never a made-up offset. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT for a partition that
-an open transaction has an offset for, and asks again until the transaction ends (KIP-447).
-Versions:  2 all topics, error of the group · 5 leader epoch · 6 flexible · 7 require_stable
-           · 8 many groups · 9 member and epoch of KIP-848: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH
-           unless they are the group's · 10 topic ids instead of names: UNKNOWN_TOPIC_ID; what is
-           committed of topics that are gone is not told.
+Behaviour: the committed offsets of a group; offset -1 without an error if there is none. A null
+list of topics means all offsets. While the group is being loaded, or is elsewhere, the answer is an
+error, never an invented offset. With require_stable the answer is UNSTABLE_OFFSET_COMMIT for a
+partition for which an open transaction has an offset; the client retries until the transaction ends
+(KIP-447).
+Versions:  2 all topics, error of the group · 5 leader epoch · 6 flexible · 7 require_stable · 8
+           many groups · 9 member and epoch of KIP-848: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH
+           unless they are the group's · 10 topic ids instead of names: UNKNOWN_TOPIC_ID; offsets of
+           deleted topics are left out.
 Missing:   nothing.
 """
 
@@ -59,7 +60,7 @@ _NO_EPOCH = -1
 
 
 class _Topic(NamedTuple):
-    """A topic of the request; a name of None is that of an id that nobody knows."""
+    """A topic of the request; a name of None means that its id is unknown."""
 
     name: str | None
     indexes: list[int]
@@ -248,7 +249,7 @@ def _find(context: RequestContext, asked: _Asked, everything: dict[str, _Topics]
 
 
 def _all_topics(offsets: GroupOffsets, context: RequestContext) -> _Topics:
-    """Return what a group has offsets of, as far as who asks may know of it."""
+    """Return the partitions for which a group has offsets and that the client may describe."""
     topics = []
     for name, topic in offsets.topics.items():
         known = context.broker.image.topic(name)

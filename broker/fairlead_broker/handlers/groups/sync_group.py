@@ -1,7 +1,7 @@
 """SyncGroup (key 14), versions 0-5.
 
-Behaviour: a member asks for its assignment. The leader's request brings those of all members; it is
-in the log of the group before anybody is answered. Who asks earlier waits for the leader.
+Behaviour: a member asks for its assignment. The leader's request has those of all members; they are
+committed before any member is answered. A member that asks earlier waits for the leader.
 Versions:  3 static members · 4 flexible · 5 protocol type and name, which must be there
            and be the group's.
 Missing:   nothing.

@@ -1,7 +1,8 @@
-"""Who leads instead, told with the error to whoever asked a broker that does not (KIP-951).
+"""The present leader, in the error reply of a broker that does not lead (KIP-951).
 
-A client that is told goes there at once. Without, it asks for Metadata first, after a pause. Kafka
-tells it from Produce 10 and Fetch 16 on, which is when replies can say where the leader is.
+A client that gets it goes there at once; without it, it asks for Metadata first, after a pause. As
+in Kafka it is sent from Produce 10 and Fetch 16 on, whose replies can also have the leader's
+address.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class CurrentLeader(NamedTuple):
 def current_leader(
     context: RequestContext, topic: str, index: int, code: int
 ) -> CurrentLeader | None:
-    """Return who leads a partition that answered `code`; None where that helps nobody.
+    """Return the leader of a partition that answered `code`; None if that is no help.
 
-    Nobody leads, the leader is not reachable, or it is this broker that refuses: one that has just
-    begun to lead, or may have been replaced without having heard of it.
+    There is no leader, it is not reachable, or it is this broker itself, which has just begun to
+    lead or may have been replaced without knowing it.
     """
     if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None

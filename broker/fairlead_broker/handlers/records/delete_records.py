@@ -3,14 +3,15 @@
 Behaviour: moves the log's start of a partition that this broker leads up to an offset, or with -1
 up to the last stable offset, which is the high watermark where no transaction is open; segments
 wholly below it go at the next retention round. Waits, within `timeout_ms` and some minutes at most,
-until the replicas of all brokers in service start there, too: what was deleted is gone whoever
-leads next. Answers with the low watermark, the lowest of these starts. When time is over it is
-REQUEST_TIMED_OUT, though this replica has deleted and the others will.
+until the replicas of all brokers in service start there, too, so that the records stay deleted
+under any next leader. Answers with the low watermark, the lowest of these starts. After the
+time-out it is REQUEST_TIMED_OUT, although this replica has deleted the records and the others will.
 An offset above the last stable offset waits, within `timeout_ms` and for some seconds, until
-transactions below it have ended: who has just committed one may delete its records, whose markers
-are on their way. Then it answers OFFSET_OUT_OF_RANGE (Kafka lets it go up to the high watermark at
-once, and loses the beginning of a transaction). One below the start changes nothing. Internal
-topics answer INVALID_TOPIC_EXCEPTION, topics that are only compacted POLICY_VIOLATION.
+transactions below it have ended: a client that has just committed a transaction may delete its
+records, although their markers are still being written. Then it answers OFFSET_OUT_OF_RANGE (Kafka
+lets it go up to the high watermark at once, and loses the beginning of a transaction). An offset
+below the start changes nothing. Internal topics answer INVALID_TOPIC_EXCEPTION, topics that are
+only compacted POLICY_VIOLATION.
 Versions:  2 flexible.
 Missing:   nothing.
 """
@@ -141,7 +142,7 @@ class _Deletion:
         return False
 
     def _is_followed(self, topic: str, offset: int, result: DeleteRecordsPartitionResult) -> bool:
-        """Tell whether all replicas have deleted, or nobody here can know any more."""
+        """Tell whether all replicas have deleted, or this broker can no longer know it."""
         try:
             low_watermark = _find(self._context.broker, topic, result.partition_index).low_watermark
         except KafkaError as error:

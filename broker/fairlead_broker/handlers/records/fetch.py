@@ -2,24 +2,23 @@
 
 Behaviour: whole batches from the one that holds the asked offset, sent from the file. The first
 batch of a reply is complete even above `max_bytes` (KIP-74). Waits up to `max_wait_ms` for
-`min_bytes`; an error in any partition, or a diverging epoch, answers at once. Request order of
-partitions is honoured; inside a session who got records goes to the end. A partition that is named
-twice is read once, as named last; no wait is longer than some minutes. Partitions are read up to
-the high watermark. With read_committed they are read up to the last stable offset, and the answer
-names aborted transactions that what was read may have records of; without, that list is null.
-A client that has used up its `consumer_byte_rate` gets an empty answer with `throttle_time_ms`, and
-its connection is muted for that time.
-Followers, from version 15 on and in sessions, are `follower_fetch`'s business. A consumer that
-names its rack (KIP-392) reads from in-sync followers, too, up to their own high watermark; with
-`replica.selector.class` a leader in another rack sends it to the one in its own. What a follower
-does not have yet and the leader has committed is OFFSET_NOT_AVAILABLE; without a rack, a follower
-is NOT_LEADER_OR_FOLLOWER. With that, and with FENCED_LEADER_EPOCH, goes who leads, if this broker
-knows it (`current_leader`).
-Batches with zstd are sent in every version, as by Apache Kafka: clients that stayed at version 4
-may well decompress it.
+`min_bytes`; an error in any partition, or a diverging epoch, answers at once. Partitions are read
+in the order of the request; in a session a partition with records goes to the end. A partition that
+is named twice is read once, as named last; no wait is longer than some minutes. Partitions are read
+up to the high watermark. With read_committed they are read up to the last stable offset, and the
+answer lists aborted transactions that may have records in it; without read_committed that list is
+null. A client that has used up its `consumer_byte_rate` gets an empty answer with
+`throttle_time_ms`, and its connection is muted for that time. `follower_fetch` serves followers,
+from version 15 on and in sessions. A consumer that names its rack (KIP-392) reads from in-sync
+followers, too, up to their own high watermark; with `replica.selector.class` a leader in another
+rack sends it to the one in its own. An offset that the leader has committed and this follower does
+not have yet is OFFSET_NOT_AVAILABLE; to a client without a rack a follower answers
+NOT_LEADER_OR_FOLLOWER. This error and FENCED_LEADER_EPOCH come with the present leader, if this
+broker knows it (`current_leader`). Batches with zstd are sent in every version, as by Apache Kafka:
+clients that stayed at version 4 may well decompress it.
 Versions:  5 log start offset · 7 sessions · 9 current leader epoch · 10 same as 9 · 11 rack and
-           preferred read replica · 12 flexible, diverging epoch · 13 topic ids · 15 replica
-           state · 16 the current leader · 17 the directory of a replica, which is not asked for.
+           preferred read replica · 12 flexible, diverging epoch · 13 topic ids · 15 replica state ·
+           16 the current leader · 17 the directory of a replica, which is ignored.
 Missing:   high watermarks that followers tell (version 18, KIP-1166).
 """
 
@@ -148,7 +147,7 @@ class _Reader:
         self._results: list[tuple[PartitionFetch, PartitionData]] = []
         self._size = 0
         self._sizes: dict[PurgatoryKey, tuple[PartitionFetch, int]] | None = None
-        """What was read of each partition last; made when one of many has moved."""
+        """The last read of each partition; used when one of many has advanced."""
         self._has_news = False
 
     @property
@@ -234,10 +233,10 @@ class _Reader:
         return data
 
     def _code_of(self, error: KafkaError, fetch: PartitionFetch) -> ErrorCode:
-        """Return what is told: no offset is out of range that a successor may have.
+        """Return the error: an offset that a successor may have is not out of range.
 
-        After OFFSET_OUT_OF_RANGE a consumer begins elsewhere, perhaps from the first record on;
-        after NOT_LEADER_OR_FOLLOWER it asks who leads. Those that know of a newer leader epoch are
+        After OFFSET_OUT_OF_RANGE a consumer begins elsewhere, perhaps at the first record; after
+        NOT_LEADER_OR_FOLLOWER it asks for the leader. Consumers that know a newer leader epoch are
         refused before.
         """
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self._replica_id < 0:
@@ -332,7 +331,7 @@ class _Reader:
         )
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
-        """Return an empty reply; what a new session holds is not told, so there is no session."""
+        """Return an empty reply without a session: it could not list a new session's partitions."""
         plan = self._plan
         if plan.is_incremental:
             return FetchResponse(throttle_ms, session_id=plan.session_id)
@@ -343,9 +342,10 @@ class _Reader:
 class _RackReader(_Reader):
     """Reads for a consumer that names its rack: as a follower, too, or it is sent to one (KIP-392).
 
-    A follower reads up to its own high watermark and last stable offset. What the leader has
-    committed and this follower does not have yet is OFFSET_NOT_AVAILABLE, with which clients go
-    back to the leader and keep their position; OFFSET_OUT_OF_RANGE of a leader makes them reset it.
+    A follower reads up to its own high watermark and last stable offset. An offset that the leader
+    has committed and this follower does not have yet is OFFSET_NOT_AVAILABLE, after which clients
+    go back to the leader and keep their position; after OFFSET_OUT_OF_RANGE of a leader they reset
+    it.
     """
 
     __slots__ = ("_rack",)
@@ -387,7 +387,7 @@ class _RackReader(_Reader):
     def _preferred(
         self, fetch: PartitionFetch, partition: Partition, leader: LeaderState
     ) -> int | None:
-        """Return the broker that should be asked instead of this one; None for none."""
+        """Return the broker to read from instead of this one; None: this one."""
         broker = self._broker
         if not broker.settings.selects_replicas_by_rack:
             return None
@@ -419,7 +419,7 @@ class _RackReader(_Reader):
 def _tell_leader(
     context: RequestContext, topic: str, data: PartitionData, endpoints: dict[int, NodeEndpoint]
 ) -> None:
-    """Say beside an error who leads, and where that is."""
+    """Add the leader and its address to an error."""
     leader = current_leader(context, topic, data.partition_index, data.error_code)
     if leader is not None:
         data.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.leader_epoch)

@@ -3,9 +3,9 @@
 The same API as in `fetch`, with what replication adds: a fetch from an offset says that everything
 below is in the follower's log, which may move the high watermark; records up to the log's end; a
 leader epoch and a broker epoch that have to fit (R5, R11); a divergence instead of records where
-the two logs part (R3). A fetch waits for records, or for a log start that has moved; a moved high
-watermark goes along with the next answer, because an answer of its own would double the traffic of
-a busy partition.
+the two logs part (R3). A fetch waits for records, or for a log start that has moved; a new high
+watermark is sent with the next answer, because a separate answer would double the traffic of a busy
+partition.
 
 A second fetch of a session that comes while one is parked ends that wait: the follower has
 something to say that can't wait for its turn.
@@ -60,7 +60,7 @@ def fetch_as_follower(
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
     if session.on_end is not None:
-        # One fetch waits already; its answer may be empty, this one follows it.
+        # One fetch waits already; its answer may be empty, and this one comes after it.
         session.on_end()
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:

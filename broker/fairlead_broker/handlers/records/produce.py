@@ -1,18 +1,18 @@
 """Produce (key 0), versions 3 to 13; 0 to 2 are advertised only.
 
-Behaviour: appends one batch a partition, each partition on its own; errors are per partition.
-acks 0 has no reply, and a failure closes the connection, the only sign that makes such a client
-refresh its metadata. acks 1 answers at once, acks -1 when the high watermark has passed the batch
-or `timeout_ms` is over. The records are a writable view of the receive buffer: they are appended
-before this returns and never kept. Where `flush.messages` is due, acks 1 waits for the flush.
-Internal topics are written by the brokers alone: INVALID_TOPIC_EXCEPTION. With
-NOT_LEADER_OR_FOLLOWER goes who leads, if this broker knows it (`current_leader`). An id that no
-topic has, such as that of a topic that was deleted and made again, is UNKNOWN_TOPIC_ID. Where a
-batch is refused for records without a key, in a compacted topic, or for their timestamps, these are
-named, unless they are very many, so that clients tell them from the others (KIP-467).
-Transactional batches need acks -1 and a transactional id that the principal may write to. The first
-one of a transaction in a partition waits until the transaction's coordinator has been asked, and
-with it what comes after it on the same connection (`transactional_produce`).
+Behaviour: appends one batch to each partition, independently; errors are per partition. acks 0 has
+no reply, and a failure closes the connection, the only sign that makes such a client refresh its
+metadata. acks 1 answers at once, acks -1 when the high watermark has passed the batch or
+`timeout_ms` is over. The records are a writable view of the receive buffer: they are appended
+before this returns and never kept. If a flush is due by `flush.messages`, acks 1 waits for it. Only
+brokers write internal topics: INVALID_TOPIC_EXCEPTION. NOT_LEADER_OR_FOLLOWER comes with the
+present leader, if this broker knows it (`current_leader`). An unknown topic id, such as that of a
+topic that was deleted and created again, is UNKNOWN_TOPIC_ID. If a batch is refused because records
+have no key (in a compacted topic) or because of their timestamps, the reply lists these records
+unless they are very many, so that clients can tell them from the others (KIP-467). Transactional
+batches need acks -1 and a transactional id that the principal may write to. The first batch of a
+transaction in a partition waits until the transaction's coordinator has been asked, and later
+requests of the same connection wait with it (`transactional_produce`).
 Versions:  5 log start offset in the reply · 7 zstd · 8 error message, records at fault ·
            9 flexible · 10 the current leader · 11 TRANSACTION_ABORTABLE exists, below it is
            INVALID_TXN_STATE · 12 clients with an epoch for each transaction: the first batch also
@@ -179,7 +179,7 @@ def _note_no_room(request: ProduceRequest, context: RequestContext) -> None:
 
 
 def _copy_records(batches: Iterable[PartitionProduceData]) -> int:
-    """Copy batches of a request that is kept; return about what it takes in memory."""
+    """Copy the batches of a request that is kept; return about how much memory it takes."""
     size = HELD_REQUEST_OVERHEAD_BYTES
     for data in batches:
         if data.records is not None:
@@ -271,7 +271,7 @@ def _append(
     if by_id and topic.topic_id != partition.topic_id:
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
     if name in INTERNAL_TOPICS:
-        # What coordinators have in memory is what they wrote themselves.
+        # Coordinators have in memory what they wrote themselves.
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the cluster")
     acks = request.acks
     if acks not in _ACKS:
@@ -309,7 +309,7 @@ def _append(
 def _append_slowly(
     context: RequestContext, partition: Partition, records: Any, **options: Any
 ) -> AppendResult:
-    """Append a batch that is packed anew, or unpacked and looked at, while everybody else waits.
+    """Append a batch that has to be compressed again or walked, while all other work waits.
 
     Its connection then waits as long, and has had enough done for it after a while.
     """
@@ -343,7 +343,7 @@ def _reply(
 
 
 def _with_leaders(response: ProduceResponse, context: RequestContext) -> ProduceResponse:
-    """Say beside errors who leads, and where that is."""
+    """Add the leader and its address to errors."""
     if context.version < _CURRENT_LEADER_SINCE:
         return response
     endpoints: dict[int, NodeEndpoint] = {}
@@ -480,14 +480,14 @@ class _VerifyingProduce:
         return PENDING
 
     def cancel(self) -> None:
-        """Forget the request: its connection is closed, so nobody waits for it or behind it."""
+        """Forget the request: its connection is closed, so no reply is needed."""
         self._unverified = []
         self._context.broker.waiting_produces.forget(self._context.channel)
 
     def _on_verdicts(self, verdicts: Verdicts) -> None:
         unverified, self._unverified = self._unverified, []
         if not unverified:
-            return  # Nobody waits for it any more.
+            return  # No client waits for it any more.
         request, context = self._request, self._context
         try:
             for each in unverified:
@@ -524,7 +524,7 @@ class _VerifyingProduce:
 
 
 class _Waiting:
-    """One partition's batch that isn't committed, or not flushed where that was asked for."""
+    """One partition's batch that isn't committed, or not flushed if that is required."""
 
     __slots__ = ("acks", "leader_epoch", "partition", "required_offset", "slot")
 

@@ -34,7 +34,7 @@ def note_refusal(error: KafkaError, partition: Partition, broker: Broker) -> Non
 
     * The leader is new. A client may hear of it, from the old one, before it does itself.
     * The leader may be replaced, and lacks what its successor may have taken since.
-    * A batch was refused here a while ago, for something that passes.
+    * A batch was refused here a while ago, for a temporary reason.
     """
     now_ms = broker.clock.monotonic_ms()
     note_passing(error.code, partition, broker)

@@ -113,10 +113,10 @@ def ask_coordinator(
 
 
 def refusal_of(verdict: ErrorCode, version: int) -> ErrorCode:
-    """Return what a producer is told where the coordinator did not say yes.
+    """Return the error for a producer if the coordinator did not agree.
 
-    Source: `ReplicaManager.handleProduceAppend`. What heals by itself is NOT_ENOUGH_REPLICAS, which
-    every client answers with the same batch, and without asking for metadata first.
+    Source: `ReplicaManager.handleProduceAppend`. A temporary error becomes NOT_ENOUGH_REPLICAS,
+    after which every client sends the same batch again without asking for metadata first.
     """
     if verdict in _RETRIED:
         return ErrorCode.NOT_ENOUGH_REPLICAS

@@ -1,4 +1,4 @@
-"""What the APIs of access rules have in common: their numbers, and who must be there."""
+"""Common code of the APIs of access rules: their numbers, and the check for an authorizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def require_authorizer(broker: Broker) -> None:
-    """Raise the KafkaError of a broker that asks nobody for rights."""
+    """Raise the KafkaError of a broker without an authorizer."""
     if broker.authorizer is None:
         raise KafkaError(
             ErrorCode.SECURITY_DISABLED,
@@ -34,7 +34,7 @@ def require_authorizer(broker: Broker) -> None:
 
 
 def asked_by(context: RequestContext) -> str:
-    """Return who asks, for the controller's log."""
+    """Return the client's principal, for the controller's log."""
     return f"{context.principal} from {context.client_host}"
 
 

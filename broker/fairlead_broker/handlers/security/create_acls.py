@@ -1,8 +1,8 @@
 """CreateAcls (key 30), versions 1-3.
 
-Behaviour: each rule on its own, in the order of the request; needs ALTER on the cluster. What is no
-rule answers INVALID_REQUEST, one that is there already is a success. The answer comes when this
-broker goes by the new rules: `kafka-acls.sh` asks for them next, and clients may use them at once.
+Behaviour: each rule on its own, in the order of the request; needs ALTER on the cluster. An invalid
+rule answers INVALID_REQUEST, a rule that exists already is a success. The answer comes when this
+broker applies the new rules: `kafka-acls.sh` asks for them next, and clients may use them at once.
 Without an authorizer SECURITY_DISABLED.
 Versions:  2 flexible · 3 resource type USER.
 Missing:   nothing.

@@ -1,10 +1,10 @@
 """DeleteAcls (key 31), versions 1-3.
 
-Behaviour: the rules that any filter selects go, all at once; each filter is told what it selected.
-Needs ALTER on the cluster. A filter with a number that is not known answers INVALID_REQUEST, and
-the others are carried out. A rule of a principal that a User resource declares stays, and answers
-POLICY_VIOLATION. The answer comes when this broker does not go by the other rules any more.
-Without an authorizer SECURITY_DISABLED.
+Behaviour: the rules that any filter selects are deleted at once; the answer has the selected rules
+of each filter. Needs ALTER on the cluster. A filter with a number that is not known answers
+INVALID_REQUEST, and the others are carried out. A rule of a principal that a User resource declares
+stays, and answers POLICY_VIOLATION. The answer comes when this broker no longer applies the deleted
+rules. Without an authorizer SECURITY_DISABLED.
 Versions:  2 flexible · 3 resource type USER.
 Missing:   nothing.
 """

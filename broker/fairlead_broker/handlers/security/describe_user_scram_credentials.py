@@ -1,8 +1,9 @@
 """DescribeUserScramCredentials (key 50), version 0.
 
-Behaviour: of each user the mechanisms and their iterations, never a salt or a key; needs DESCRIBE
-on the cluster. No users, or an empty list, means all. One who has none answers RESOURCE_NOT_FOUND,
-one who is named twice DUPLICATE_RESOURCE. Beyond 5,000 credentials others are served meanwhile.
+Behaviour: the mechanisms and iterations of each user, never a salt or a key; needs DESCRIBE on the
+cluster. No list of users, or an empty one, means all. A user without credentials answers
+RESOURCE_NOT_FOUND, a user that is named twice DUPLICATE_RESOURCE. Beyond 5,000 credentials the
+broker serves other requests meanwhile.
 Versions:  0 only.
 Missing:   nothing.
 """

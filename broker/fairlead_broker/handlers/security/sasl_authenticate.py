@@ -1,9 +1,9 @@
 """SaslAuthenticate (key 36), versions 0-2.
 
 Behaviour: one round of a login by SCRAM-SHA-256, SCRAM-SHA-512, PLAIN or OAUTHBEARER; see
-`fairlead_broker/security/sasl`. Whatever is wrong is answered with SASL_AUTHENTICATION_FAILED, in
-the same words, after `connection.failed.authentication.delay.ms`, and the connection is closed.
-Where no login is under way the answer is ILLEGAL_SASL_STATE. On the brokers' listener two rounds
+`fairlead_broker/security/sasl`. Any failure is answered with SASL_AUTHENTICATION_FAILED and the
+same message, after `connection.failed.authentication.delay.ms`, and the connection is closed.
+Without a login under way the answer is ILLEGAL_SASL_STATE. On the brokers' listener two rounds
 prove that both sides know the cluster's secret; see `peer_check`.
 Versions:  1 session lifetime, after which the login has to be repeated (KIP-368) · 2 flexible.
 Missing:   GSSAPI, delegation tokens.

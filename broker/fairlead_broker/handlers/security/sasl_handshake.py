@@ -1,9 +1,9 @@
 """SaslHandshake (key 17), versions 0 and 1.
 
-Behaviour: takes the mechanism that the client wants. One that is not enabled is answered with those
-that are, after a delay, and the connection is closed. Where nobody logs in, or somebody has and
-may not again yet (KIP-368: once a second), the answer is ILLEGAL_SASL_STATE. On the brokers'
-listener the one mechanism is the one by which brokers prove themselves; see `peer_check`.
+Behaviour: takes the mechanism that the client wants. A mechanism that is not enabled is answered
+with the enabled ones, after a delay, and the connection is closed. On a listener without logins, or
+if the client may not log in again yet (KIP-368: once a second), the answer is ILLEGAL_SASL_STATE.
+The brokers' listener has only the mechanism by which brokers prove themselves; see `peer_check`.
 Versions:  0 the tokens follow without requests around them · 1 goes on with SaslAuthenticate; the
            brokers' listener has this one only.
 Missing:   GSSAPI, and clients of Kafka 0.9 that begin it without a handshake.

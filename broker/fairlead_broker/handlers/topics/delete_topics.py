@@ -107,10 +107,10 @@ def _name_refused(responses: list[DeletableTopicResult], image: ClusterImage) ->
 def _denials(
     topics: list[DeletableTopic], names: list[str | None], context: RequestContext
 ) -> dict[tuple[str | None, bytes], KafkaError]:
-    """Return why topics may not be deleted by who asks, by what they were asked for with.
+    """Return why the client may not delete topics, by the name or id in the request.
 
-    Who may not describe a topic learns nothing from its id: it is answered as one that nobody
-    knows, which is not asked of the controller either.
+    A client that may not describe a topic learns nothing from its id: the topic is unknown to it,
+    and the controller is not asked.
     """
     if context.would_allow_cluster(Operation.DELETE):
         return {}
@@ -169,7 +169,7 @@ def _refusal(topic: DeletableTopic, image: ClusterImage) -> KafkaError | None:
 
 
 def _resolved(topic: DeletableTopic, image: ClusterImage) -> str | None:
-    """Return the name of the topic that is meant, None if this broker knows of none with the id."""
+    """Return the name of the topic, None if this broker knows none with the id."""
     if topic["name"] is not None:
         return topic["name"]
     known = image.topic_by_id(topic["topic_id"])

@@ -1,11 +1,12 @@
 """ElectLeaders (key 43), versions 0-2.
 
 Behaviour: the controller elects, each partition on its own. Preferred (type 0): the first replica
-of the assignment takes over if it is in service and in sync, else PREFERRED_LEADER_NOT_AVAILABLE;
-ELECTION_NOT_NEEDED where it leads already. Unclean (type 1): a partition without leader gets any
-replica in service, acknowledged records may be lost; ELECTION_NOT_NEEDED where there is a leader,
-ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is in service. Without partitions named, all are
-meant, and those that need nothing are left out of the reply.
+of the assignment takes over if it is in service and in sync, otherwise
+PREFERRED_LEADER_NOT_AVAILABLE; ELECTION_NOT_NEEDED if it leads already. Unclean (type 1): a
+partition without a leader gets any replica in service, and acknowledged records may be lost;
+ELECTION_NOT_NEEDED if there is a leader, ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica is in
+service. A request without partitions means all, and the reply leaves out those that need no
+election.
 Versions:  1 election type and an error for the whole request · 2 flexible.
 Missing:   quotas on controller mutations.
 """

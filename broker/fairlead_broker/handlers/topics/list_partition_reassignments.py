@@ -1,8 +1,8 @@
 """ListPartitionReassignments (key 46), version 0.
 
-Behaviour: the controller lists what it moves. A reassignment that waits for its turn is listed as
-it will be once it begins. Partitions that are unknown or do not move are left out, without an
-error. Topics null means all. A time-out of 0, which some clients send, is none: it is a question.
+Behaviour: the controller lists the reassignments. A waiting reassignment is listed as it will be
+once it begins. Partitions that are unknown or do not move are left out, without an error. A null
+list of topics means all. A time-out of 0, which some clients send, means no time-out.
 Versions:  0 is the only one.
 Missing:   nothing.
 """

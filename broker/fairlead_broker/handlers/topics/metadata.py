@@ -3,17 +3,17 @@
 Behaviour: topics by name, by id, or all; the brokers that are alive, or were so a moment ago, with
 the address that belongs to the listener the request came in on; `controller_id` names this broker
 while it is registered, because every broker forwards admin requests. While a leader has just hung
-up, replies wait for the controller's word, 300 ms at most. A partition without leader answers
+up, replies wait for the controller's decision, 300 ms at most. A partition without leader answers
 LEADER_NOT_AVAILABLE, an unknown topic UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id), an
 illegal name INVALID_TOPIC_EXCEPTION. With `auto.create.topics.enable` a missing topic is created
-before the reply. Who may not describe a topic is told TOPIC_AUTHORIZATION_FAILED by its name,
-whether it is there or not, and by its id what is told of an id that nobody knows. Replies are kept
-encoded until the cluster's image changes.
+before the reply. A client that may not describe a topic gets TOPIC_AUTHORIZATION_FAILED for its
+name, whether it exists or not, and for its id the answer of an unknown id. Replies are kept encoded
+until the cluster's image changes.
 Versions:  0 no topics means all · 1 null means all, none means none; rack, controller_id,
-           is_internal · 2 cluster_id · 4 allow_auto_topic_creation · 5 offline_replicas ·
-           7 leader_epoch · 8 authorized operations · 9 flexible · 10 topic_id · 12 by id, which
+           is_internal · 2 cluster_id · 4 allow_auto_topic_creation · 5 offline_replicas · 7
+           leader_epoch · 8 authorized operations · 9 flexible · 10 topic_id · 12 by id, which
            counts where there is a name, too · 13 an error of the whole reply, of which there is
-           none: it tells clients to begin anew with the addresses they were given.
+           none: it tells clients to bootstrap again.
 Missing:   nothing.
 """
 
@@ -67,7 +67,7 @@ _NOTHING_DENIED: Final[frozenset[str]] = frozenset()
 
 @handles(ApiKey.METADATA, versions=(0, 13), access=Access.BY_RESOURCE)
 def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Pending:
-    """Answer from the image; only auto-creation waits, and everybody while a leader may be dead."""
+    """Answer from the image; wait only for auto-creation, and while a leader may be dead."""
     broker = context.broker
     asked = _asked_topics(request, context.version)
     if _has_ids_too_early(request, context.version):
@@ -99,7 +99,7 @@ def _question(
     """Return all that a reply depends on besides the image."""
     departed = broker.departed_brokers.listed(broker.clock.monotonic_ms())
     told = _operations_asked(request, context.version)
-    # The operations that are told differ from one principal to another.
+    # The authorized operations differ from one principal to another.
     who = (context.principal, context.client_host) if told and context.authorizer else None
     return context.version, context.listener.name, asked, departed, denied, told, who
 
@@ -107,7 +107,7 @@ def _question(
 def _denied(
     request: MetadataRequest, context: RequestContext, asked: tuple[str | bytes, ...] | None
 ) -> frozenset[str]:
-    """Give the topics that who asks may not describe, or may not create where that is due."""
+    """Give the topics that the client may not describe, or may not create if that is due."""
     if context.authorizer is None:
         return _NOTHING_DENIED
     broker = context.broker
@@ -142,7 +142,7 @@ async def _reply_when_sure(
     context: RequestContext,
     asked: tuple[str | bytes, ...] | None,
 ) -> bytes:
-    """Wait until the controller has spoken of whoever hung up, or has let the time pass."""
+    """Wait until the controller has decided about the broker that hung up, or the time is over."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_doubted_ms(broker) / 1000):
             while _doubted_ms(broker):
@@ -188,7 +188,7 @@ def _encode_reply(
         _tell_operations(response, context, *operations)
     if context.version < FIRST_VERSION_BY_ID:
         for topic in response.topics:
-            # An id that nobody knows has no name, and no null to say so.
+            # An unknown id has no name, and the field cannot be null.
             topic.name = topic.name or ""
     return b"".join(response.encode(context.version))  # type: ignore[arg-type]
 
@@ -338,7 +338,7 @@ def endpoints_of(
 
 
 def stand_in_controller(live: Mapping[int, object], node_id: int) -> int:
-    """Who clients take for the controller: this broker, else the lowest that lives, else none."""
+    """Return the controller for clients: this broker, or the lowest live broker, or none."""
     if node_id in live or not live:
         return node_id if live else -1
     return min(live)

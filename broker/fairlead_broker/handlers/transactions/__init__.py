@@ -1,1 +1,1 @@
-"""Transactional ids, their partitions and markers, and what is told of them."""
+"""Transactional ids, their partitions and markers, and how they are described."""

@@ -1,12 +1,12 @@
 """AddPartitionsToTxn (key 24), versions 0-5; 4 and 5 are meant for brokers.
 
-Behaviour: makes partitions part of a transaction, which begins with the first ones. All or none:
-where one is unknown or denied, the others answer OPERATION_NOT_ATTEMPTED. With versions 4 and 5 a
-broker that leads partitions asks about many transactions at once, whether partitions are in them,
-or that they be added (KIP-890). They want CLUSTER_ACTION on the cluster, and nothing of topics and
-ids, as with Kafka: where nobody authorizes, clients may send them, and some do. The cluster's own
-topics are denied to clients. While the transaction before is being completed a client waits up to
-15 ms, and hears CONCURRENT_TRANSACTIONS only then; brokers hear it at once.
+Behaviour: makes partitions part of a transaction, which begins with the first ones. All or none: if
+one is unknown or denied, the others answer OPERATION_NOT_ATTEMPTED. With versions 4 and 5 a broker
+that leads partitions asks about many transactions at once, whether partitions are in them, or that
+they be added (KIP-890). They need CLUSTER_ACTION on the cluster, and no rights on topics and ids,
+as with Kafka: without an authorizer clients may send them, and some do. The cluster's own topics
+are denied to clients. While the previous transaction is being completed a client waits up to 15 ms,
+and only then gets CONCURRENT_TRANSACTIONS; brokers get it at once.
 Versions:  2 PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before · 3 flexible · 4 many transactions,
            verify_only · 5 TRANSACTION_ABORTABLE for a partition that is not in the transaction.
 Missing:   nothing.

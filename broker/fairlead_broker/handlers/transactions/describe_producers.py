@@ -1,11 +1,11 @@
 """DescribeProducers (key 61), version 0.
 
-Behaviour: what the leader of a partition remembers of its producers, idempotent and transactional:
-epoch, last sequence and timestamp, the epoch of the coordinator that ended a transaction last, and
-where an open transaction begins (-1: none is open). It is how `kafka-transactions` finds
-transactions that nobody will end (KIP-664). Producers of which only the epoch is known, as after a
-marker, have the last sequence -1. Beyond 5,000 producers others are served meanwhile; 500,000 are
-the most that one request is told of.
+Behaviour: the state that the leader of a partition keeps of its idempotent and transactional
+producers: epoch, last sequence and timestamp, the epoch of the coordinator that ended a transaction
+last, and where an open transaction begins (-1: none is open). With it `kafka-transactions` finds
+transactions that no coordinator will end (KIP-664). Producers of which only the epoch is known, as
+after a marker, have the last sequence -1. Beyond 5,000 producers the broker serves other requests
+meanwhile; one reply has at most 500,000.
 Versions:  there is only this one.
 Missing:   nothing.
 """

@@ -1,9 +1,9 @@
 """DescribeTransactions (key 65), version 0.
 
-Behaviour: what the coordinator keeps of transactional ids. Of a transaction that is decided, the
-partitions are those without a marker yet. An id that nobody uses is TRANSACTIONAL_ID_NOT_FOUND.
-Topics that may not be described are left out. Beyond 5,000 partitions others are served meanwhile;
-500,000 are the most that one request is told of.
+Behaviour: the coordinator's state of transactional ids. The partitions of a decided transaction are
+those without a marker yet. An id that is not in use is TRANSACTIONAL_ID_NOT_FOUND. Topics that the
+client may not describe are left out. Beyond 5,000 partitions the broker serves other requests
+meanwhile; one reply has at most 500,000.
 Versions:  0 flexible.
 Missing:   nothing.
 """

@@ -52,7 +52,7 @@ def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse |
 
 
 def client_transaction_version(context: RequestContext) -> int:
-    """Return which rules the client goes by, which the version of its request tells."""
+    """Return the transaction version of the client, by the version of its request."""
     return TRANSACTION_VERSION_2 if context.version >= _RAISES_EPOCH_SINCE else 0
 
 

@@ -1,12 +1,12 @@
 """InitProducerId (key 22), versions 0-5.
 
-Behaviour: a producer without a transactional id gets a producer id that nobody else ever had,
-with epoch 0; what it had before is not asked about, as in Kafka. With a transactional id it gets
-the id's producer id and a new epoch when that is durable, which fences all producers before it; an
-open transaction is aborted first, and a decided one ended, which is CONCURRENT_TRANSACTIONS
-meanwhile, for a decided one after 15 ms. Producer ids come in blocks from the controller; while it
-is away and the block is used up the answer is COORDINATOR_LOAD_IN_PROGRESS, which producers retry.
-An id without an epoch, or the other way round, answers INVALID_REQUEST.
+Behaviour: a producer without a transactional id gets a new producer id, with epoch 0; the id that
+it had before is ignored, as in Kafka. With a transactional id it gets the id's producer id and a
+new epoch when that is durable, which fences all producers before it; an open transaction is aborted
+first, and a decided one completed. Meanwhile the answer is CONCURRENT_TRANSACTIONS, for a decided
+one after 15 ms. Producer ids come in blocks from the controller; while the controller is not
+reachable and the block is used up the answer is COORDINATOR_LOAD_IN_PROGRESS, which producers
+retry. An id without an epoch, or an epoch without an id, answers INVALID_REQUEST.
 Versions:  2 flexible · 3 producer_id and epoch of a caller that goes on after an error · 4
            PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before · 5 TRANSACTION_ABORTABLE exists.
 Missing:   two-phase commit (version 6, KIP-939).
@@ -45,7 +45,7 @@ def init_producer_id(
     """Answer from the block at hand, or wait: for the next block, or for the coordinator."""
     transactional_id = request.transactional_id
     if transactional_id is None:
-        # KIP-679: who may write to any topic may do so idempotently.
+        # KIP-679: a client that may write to any topic may be idempotent.
         if not (
             context.may_for_some(Operation.WRITE, ResourceType.TOPIC)
             or context.may_cluster(Operation.IDEMPOTENT_WRITE)

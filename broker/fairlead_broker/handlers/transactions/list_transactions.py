@@ -2,10 +2,10 @@
 
 Behaviour: the transactional ids that this broker coordinates and the client may describe. While
 some of its partitions are being read nothing is listed: COORDINATOR_LOAD_IN_PROGRESS, or
-COORDINATOR_NOT_AVAILABLE where one cannot be read. Names of states that there are not come back as
-such and match nothing. Beyond 5,000 ids others are served meanwhile.
-Versions:  0 flexible, filters by state and producer id · 1 by duration · 2 by a pattern of RE2
-           that the whole id must match, INVALID_REGULAR_EXPRESSION if it is none.
+COORDINATOR_NOT_AVAILABLE if one cannot be read. Unknown names of states are listed as such and
+match nothing. Beyond 5,000 ids the broker serves other requests meanwhile.
+Versions:  0 flexible, filters by state and producer id · 1 by duration · 2 by a pattern of RE2 that
+           the whole id must match, INVALID_REGULAR_EXPRESSION if it is not valid.
 Missing:   nothing.
 """
 

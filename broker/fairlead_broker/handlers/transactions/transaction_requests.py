@@ -1,4 +1,4 @@
-"""What the handlers of the transaction APIs share."""
+"""Code that the handlers of the transaction APIs share."""
 
 from __future__ import annotations
 

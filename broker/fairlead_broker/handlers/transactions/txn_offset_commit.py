@@ -1,15 +1,15 @@
 """TxnOffsetCommit (key 28), versions 0-5.
 
 Behaviour: offsets of a group, which count once the producer's transaction is committed. Partitions
-that are not here, or not the client's, keep their errors whatever becomes of the others; where
-there are no others, nobody is asked and no transaction begins. The leader of the group's partition
-asks the transaction's coordinator first whether the partition is in it (KIP-890), unless a batch of
-the transaction is there already. Then the group is asked, if member, generation or instance are
-given (KIP-447): a zombie whose generation is over is refused. Answered when the in-sync replicas
-have the offsets. Errors are per partition.
+that do not exist, or that the client may not read, keep their errors whatever the result of the
+others is; without others the coordinator is not asked and no transaction begins. The leader of the
+group's partition asks the transaction's coordinator first whether the partition is in it (KIP-890),
+unless a batch of the transaction is there already. Then the group is asked, if member, generation
+or instance are given (KIP-447): a zombie whose generation is over is refused. Answered when the
+in-sync replicas have the offsets. Errors are per partition.
 Versions:  2 leader epoch · 3 flexible, generation and member · 4 the client knows
-           TRANSACTION_ABORTABLE, others get INVALID_TXN_STATE · 5 the partition is added to the
-           transaction by this very request.
+           TRANSACTION_ABORTABLE, others get INVALID_TXN_STATE · 5 this request itself adds the
+           partition to the transaction.
 Missing:   6 with topic ids.
 """
 
@@ -48,13 +48,13 @@ _LOADING_SINCE: Final = 2
 _ABORTABLE_SINCE: Final = 4
 _ADDS_PARTITION_SINCE: Final = 5
 _REFUSALS: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR}
-"""What the partition's leader said, as a coordinator says it."""
+"""The error of the partition's leader, as a coordinator sends it."""
 _VERDICTS: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""What the transaction's coordinator said, as clients know it of a commit (`KafkaApis`)."""
+"""The error of the transaction's coordinator, as clients expect it of a commit (`KafkaApis`)."""
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5), access=Access.BY_RESOURCE)

@@ -4,9 +4,9 @@ Behaviour: writes a control batch that ends a transaction to each partition that
 answers each when its marker is committed, or after 250 ms with REQUEST_TIMED_OUT. Brokers send it
 to the leaders of a transaction's partitions; a tool (Admin's abortTransaction) may, too, if it is
 allowed ALTER or CLUSTER_ACTION on the cluster. In partitions of `__consumer_offsets` the group
-coordinator writes the marker, and counts or forgets the offsets of the transaction. A broker says
-in a tag of its own for which leader epochs its markers are: where a later one has begun, they
-are refused with FENCED_LEADER_EPOCH.
+coordinator writes the marker, and counts or forgets the offsets of the transaction. A broker sends
+in its own tag the leader epochs for which its markers are: if a later one has begun, they are
+refused with FENCED_LEADER_EPOCH.
 Versions:  2 the version of the transaction, which says how strict to be with epochs (KIP-1228).
 Missing:   version 0, which Kafka 4.0 dropped.
 """
@@ -69,7 +69,7 @@ def _end_marker(asked: WritableTxnMarker) -> EndMarker:
 
 
 def _partitions(asked: WritableTxnMarker) -> dict[TopicPartition, int]:
-    """Return the leader epoch that is meant for each partition; only brokers say one."""
+    """Return the leader epoch for each partition; only brokers send one."""
     return {
         (topic.name, index): epoch
         for topic in asked.topics
