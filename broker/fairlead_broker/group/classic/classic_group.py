@@ -146,7 +146,7 @@ class ClassicGroup:
         else:
             known = self.membership.check_member(member_id, instance_id)
         if known is not ErrorCode.NONE:
-            return known
+            return known if self._supports(request) else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if not self._has_room(request):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not self._supports(request):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def join(members: ConsumerMembers, request: JoinRequest, now: Now) -> JoinResult:
     """Take a JoinGroup. KafkaError where it is refused."""
-    subscription = _check_protocols(members.latest, request)
+    _check_protocols(members.latest, request)
     member_id, instance_id = request.member_id, request.group_instance_id
     if member_id == NO_MEMBER:
         member_id = request.new_member_id
@@ -52,6 +52,7 @@ def join(members: ConsumerMembers, request: JoinRequest, now: Now) -> JoinResult
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
     elif instance_id is not None:
         members.check_member(member_id, instance_id)
+    subscription = _subscription(request)
     image = members.host.image
     current = members.advance(
         ConsumerHeartbeat(
@@ -171,7 +172,7 @@ def _knows_nothing(topic: str) -> bool:
     return False
 
 
-def _check_protocols(state: ConsumerGroupState, request: JoinRequest) -> ConsumerSubscription:
+def _check_protocols(state: ConsumerGroupState, request: JoinRequest) -> None:
     names = {name for name, _ in request.protocols}
     for member_id, member in state.members.items():
         if member.classic is not None and member_id != request.member_id:
@@ -180,6 +181,9 @@ def _check_protocols(state: ConsumerGroupState, request: JoinRequest) -> Consume
         raise KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the members of the group share no protocol"
         )
+
+
+def _subscription(request: JoinRequest) -> ConsumerSubscription:
     try:
         return decode_subscription(request.protocols[0][1])
     except ValueError as error:

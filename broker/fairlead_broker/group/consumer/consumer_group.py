@@ -231,7 +231,7 @@ class ConsumerGroup:
             result = classic_members.join(self.members, request, now)
         except KafkaError as error:
             self._abandon(now_ms)
-            return Effects([(waiter, JoinResult(error.code, member_id=request.member_id))])
+            return Effects([(waiter, JoinResult(error.code))])
         if result.error is not ErrorCode.NONE:
             return self._close(now, waiter, result)
         return self._close(now, waiter, result, former_epoch=former_epoch)

@@ -171,9 +171,12 @@ class _Fetch:
             if answer.error_code is not ErrorCode.NONE:
                 continue
             offsets = None if group is None else group.offsets
+            refused: list[OffsetFetchResponseTopics] = []
             for name, indexes, topic_id in topics:
                 slots: list[OffsetFetchResponsePartitions] = []
-                answer.topics.append(OffsetFetchResponseTopics(name or "", topic_id, slots))
+                is_refused = self._refusal(name) is not ErrorCode.NONE
+                told = refused if is_refused else answer.topics
+                told.append(OffsetFetchResponseTopics(name or "", topic_id, slots))
                 for part in in_parts(indexes) if indexes else ((),):
                     slots += self._slots(offsets, name, part)
                     yield
@@ -183,6 +186,9 @@ class _Fetch:
                         break
                 if answer.error_code is not ErrorCode.NONE:
                     break
+            else:
+                # Behind the others, as in Kafka.
+                answer.topics += refused
 
     def _slots(
         self, offsets: GroupOffsets | None, name: str | None, indexes: Sequence[int]

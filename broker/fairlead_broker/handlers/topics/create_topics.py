@@ -71,7 +71,8 @@ async def _create(request: CreateTopicsRequest, context: RequestContext) -> Crea
                 raise repetition_error(f"topic {topic.name!r}")
             if topic.name == CLUSTER_METADATA:
                 raise KafkaError(
-                    ErrorCode.TOPIC_AUTHORIZATION_FAILED, "nobody may create this topic"
+                    ErrorCode.INVALID_REQUEST,
+                    f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
                 )
             if not may_create_all:
                 context.require(Operation.CREATE, ResourceType.TOPIC, topic.name)

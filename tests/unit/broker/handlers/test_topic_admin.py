@@ -56,7 +56,7 @@ def test_the_topic_of_kafkas_controllers_is_nobodys(stage: Any) -> None:
     results = create(stage, wanted("t"), wanted("__cluster_metadata"))
     assert results["t"].error_code == ErrorCode.NONE
     refused = results["__cluster_metadata"]
-    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_who_may_not_describe_configs_is_not_told_of_what_was_made(stage: Any) -> None:

@@ -76,8 +76,9 @@ def test_a_member_that_shares_no_protocol_is_refused(
     group: GroupDriver, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     group.gather(1)
-    group.join("b", protocol_type=protocol_type, protocols=protocols)
-    assert group.joined("b").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    for waiter, member_id in (("b", ""), ("c", "nobody")):
+        group.join(waiter, member_id, protocol_type=protocol_type, protocols=protocols)
+        assert group.joined(waiter).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert (group.state, len(group.group.members)) == (GroupState.STABLE, 1)
 
 
