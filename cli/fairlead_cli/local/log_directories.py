@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fairlead_cli.local.layout import Layout
 
 LOG_DIRS: Final = "log.dirs"
+_ROOTED: Final = "fairlead.cluster.secret.file"
+"""A setting whose file lies in the data directory."""
 
 
 def choose_log_directories(layout: Layout, settings: dict[str, str]) -> tuple[str, ...]:
@@ -56,11 +58,21 @@ def build_log_directories(
 
 
 def find_log_directories(layout: Layout, broker_id: int) -> tuple[Path, ...]:
-    """Return the folders that a broker was started with last."""
+    """Return the folders that a broker was started with last.
+
+    In a copy of a data directory the settings name the folder of the original, which may be there
+    yet, and serve. The copy has its own.
+    """
     try:
         text = layout.broker_config(broker_id).read_text(encoding="utf-8")
     except FileNotFoundError:
         return (layout.broker_directory(broker_id),)
-    said = read_properties(text).get(LOG_DIRS, "")
-    folders = tuple(Path(each.strip()) for each in said.split(",") if each.strip())
-    return folders or (layout.broker_directory(broker_id),)
+    settings = read_properties(text)
+    own = layout.broker_directory(broker_id)
+    said = tuple(
+        Path(each.strip()) for each in settings.get(LOG_DIRS, "").split(",") if each.strip()
+    )
+    original = Path(settings.get(_ROOTED, layout.secret_file)).parent
+    if original != layout.root.resolve():
+        said = tuple(own if each == original / own.name else each for each in said)
+    return said or (own,)

@@ -1,5 +1,6 @@
 """Log directories of a local cluster: chosen once, and not forgotten by the next start."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,21 @@ def test_each_broker_has_a_folder_in_each_directory(tmp_path: Path) -> None:
 def test_without_them_the_logs_are_in_the_data_directory(tmp_path: Path) -> None:
     layout = started(tmp_path)
     assert find_log_directories(layout, 0) == (tmp_path / "data/broker-0",)
+
+
+@pytest.mark.parametrize("folders", [(), ("data", "two")])
+def test_a_copy_of_a_data_directory_has_its_own_logs(
+    tmp_path: Path, folders: tuple[str, ...]
+) -> None:
+    """Beside its original: `up` wanted the original's folders, `log dump` looked into them."""
+    layout = started(tmp_path, *folders)
+    copy = Layout(tmp_path / "copy")
+    shutil.copytree(layout.root, copy.root)
+    others = [tmp_path / "two/broker-1"] if folders else []
+    assert list(find_log_directories(copy, 1)) == [tmp_path / "copy/broker-1", *others]
+    assert tmp_path / "copy/broker-0" in dumped_directories(copy.root)
+    settings = {"log.dirs": f"{tmp_path}/copy,{tmp_path}/two"} if folders else {}
+    choose_log_directories(copy, settings)
 
 
 def test_one_may_be_added_and_none_with_logs_left_out(tmp_path: Path) -> None:
