@@ -143,10 +143,10 @@ PEER_LOG_WINDOW_S: Final = 10
 RECENT_BATCHES_MAX: Final = 256
 """Newest batches of a log whose positions stay in memory, so that tail readers touch no index."""
 PRODUCERS_PER_LOG_MAX: Final = 10_000
-"""Idempotent producers that a log remembers; the least recently active one goes first."""
+"""Idempotent producers whose state a log keeps; the least recently active one is dropped first."""
 PRODUCERS_MAX: Final = 500_000
-"""Idempotent producers that all logs of a broker remember, some 300 MB; where there are more, the
-logs with most of them forget the least recently active ones."""
+"""Idempotent producers whose state all logs of a broker keep, some 300 MB; if there are more, the
+logs with most of them drop the least recently active ones."""
 RETRIED_WITHIN_MS: Final = 600_000
 """How long a producer may retry a batch: librdkafka gives up after five minutes, Java after two."""
 INDEX_PAGES_MAX: Final = 1_024
@@ -252,18 +252,18 @@ GROUPS_PER_SHARD_MAX: Final = 50_000
 GROUP_MEMBERS_MAX: Final = 10_000
 """Members of a group, even if `group.max.size` allows more."""
 GROUP_MEMBERS_BYTES_MAX: Final = 512 * MIB
-"""What the members of all groups of a broker bring along and are given; beyond, none join."""
+"""Metadata and assignments of all members of all groups of a broker; beyond, no member joins."""
 GROUP_OFFSETS_BYTES_MAX: Final = 512 * MIB
-"""What all groups of a broker take with their committed offsets, members aside: some five million
+"""Memory of all groups of a broker with their committed offsets, without members: some five million
 offsets. Beyond, no group and no offset is added."""
 GROUP_OVERHEAD_BYTES: Final = KIB + 256
-"""What a group takes without members and offsets, about."""
+"""Approximate memory of a group without members and offsets."""
 TOPIC_OFFSETS_BYTES: Final = 512
-"""What a topic takes that a group has offsets for, beside the names of both, about."""
+"""Approximate memory of a topic in a group's offsets, beside the names of both."""
 COMMITTED_OFFSET_BYTES: Final = 96
-"""What a committed offset takes beside its record's value, about."""
+"""Approximate memory of a committed offset beside its record's value."""
 STAGED_OFFSET_BYTES: Final = 512
-"""What an offset takes in an open transaction beside its record's value, about."""
+"""Approximate memory of an offset in an open transaction beside its record's value."""
 COMMITS_UNDECIDED_BYTES_MAX: Final = 256 * MIB
 """Offsets of all groups that wait for the high watermark, or for the end of a transaction; beyond,
 commits are refused."""
@@ -322,14 +322,14 @@ TRANSACTIONAL_IDS_PER_SHARD_MAX: Final = 50_000
 TRANSACTIONAL_ID_BYTES_MAX: Final = 4 * KIB
 """Longer transactional ids are refused, because each is kept until it expires."""
 TRANSACTIONAL_ID_BYTES_PER_SHARD_MAX: Final = 16 * MIB
-"""All ids of one partition together, so that as many as may be there have 335 bytes each."""
+"""All transactional ids of one partition: with the largest number, 335 bytes for each."""
 TRANSACTIONS_BYTES_MAX: Final = 256 * MIB
-"""What all transactional ids of a broker take, with the partitions of their transactions; beyond,
-no ids are taken and no partitions added."""
+"""Memory of all transactional ids of a broker with the partitions of their transactions; beyond, no
+ids and no partitions are added."""
 TRANSACTIONAL_ID_OVERHEAD_BYTES: Final = KIB
-"""What an id takes beside its characters, about."""
+"""Approximate memory of a transactional id beside its characters."""
 TRANSACTION_PARTITION_BYTES: Final = 512
-"""What a partition of a transaction takes at most, the name of its topic included."""
+"""Most memory of a partition of a transaction, including the name of its topic."""
 TRANSACTION_PARTITIONS_MAX: Final = 10_000
 """Partitions in one transaction; beyond, none are added."""
 TRANSACTION_PATTERN_LENGTH_MAX: Final = 1_000
