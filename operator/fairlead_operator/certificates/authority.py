@@ -135,9 +135,9 @@ def reissue(
 
 
 def is_due(certificate: bytes, now: datetime, *, authority: bytes, uri: str = "") -> bool:
-    """Tell whether a certificate has to be issued anew: soon over, of others, or without `uri`.
+    """Tell whether a certificate has to be reissued: it expires soon, is another's, or lacks `uri`.
 
-    What cannot be read is due, too.
+    A certificate that cannot be read is due, too.
     """
     if not is_issued_by(certificate, authority):
         return True
@@ -157,7 +157,7 @@ def is_issued_by(certificate: bytes, authority: bytes) -> bool:
 
 
 def renewal_time(certificate: bytes) -> datetime:
-    """Return when a certificate is issued anew: after two thirds of its life, or a little before.
+    """Return when a certificate is reissued: after two thirds of its life, or a little before.
 
     How much before follows from its serial number, which is random.
     """

@@ -1,4 +1,4 @@
-"""What brokers show at a listener: whether it can stay, and whether it can serve. Pure.
+"""The certificate of a listener: whether it can stay, and whether it is usable. Pure.
 
 A keystore is the private key and the certificate chain in one text, as `ssl.keystore.location` has
 it.
@@ -41,7 +41,7 @@ def may_stay(
 
 
 def keystore_problem(pair: KeyPair, now: datetime) -> str:
-    """Say why a certificate that somebody else has made cannot serve; empty if it can."""
+    """Say why a certificate of another issuer cannot be used; empty if it can."""
     if not pair.certificate or not pair.key:
         return "tls.crt or tls.key is missing"
     if not pair.fits():

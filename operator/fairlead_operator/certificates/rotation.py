@@ -1,6 +1,6 @@
 """How the authority of a cluster is made, and how another one takes its place. Pure.
 
-A rotation goes in this order, so that at each moment whoever verifies trusts what it is shown:
+A rotation has this order, so that at each moment every peer trusts the certificates it gets:
 
 1. The next authority is made, and is trusted beside the current one.
 2. All brokers have said that they trust it, and clients have had time to.
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CA_CERTIFICATE: Final = "ca.crt"
-"""In the Secret that everybody may mount: all certificates to trust. In the other one: the current
-one's."""
+"""In the Secret for clients: all certificates to trust. In the other one: the current one's."""
 CA_KEY: Final = "ca.key"
 NEXT_CERTIFICATE: Final = "next.crt"
 NEXT_KEY: Final = "next.key"
@@ -44,7 +43,7 @@ class AuthorityError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorities:
-    """What the Secret with the authority's key holds."""
+    """The content of the Secret with the authority's key."""
 
     current: KeyPair
     """Issues certificates."""
@@ -64,16 +63,16 @@ class Authorities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotationSight:
-    """What is known about who trusts what."""
+    """What is known about which peers trust which authority."""
 
     is_asked_for: bool
-    """Whether somebody wants another authority before the current one is old."""
+    """Whether a user wants another authority before the current one is old."""
     is_trusted: bool
     """Whether all declared brokers have said that they trust all of `Authorities.trusted`."""
     is_issued: bool
     """Whether all certificates in use are known to be of the current authority."""
     overlap: timedelta
-    """Time that clients have to take up what changes."""
+    """Time that clients have to load changes."""
 
 
 class Step(Enum):

@@ -1,9 +1,9 @@
 """Which image the brokers of a cluster run. Pure.
 
-Another image restarts every broker, so an operator that was upgraded does not choose one by
-itself: brokers keep what they have until `spec.image` or `spec.version` says otherwise. What they
-have is in the LogCluster's status. Where that is lost, or older than this field, the StatefulSets
-say it.
+Another image restarts every broker, so an operator that was upgraded does not choose one by itself:
+brokers keep what they have until `spec.image` or `spec.version` says otherwise. Their image is in
+the LogCluster's status. If that is lost, or older than this field, it is read from the
+StatefulSets.
 """
 
 from collections.abc import Iterable, Mapping

@@ -144,7 +144,7 @@ class BrokerRoller:
         self._without_intents.discard(key)
 
     async def _drop_intents(self, key: ClusterKey) -> None:
-        """Drop the intents to delete pods: each deed was done or not, and is decided anew.
+        """Drop the intents to delete pods: each was carried out or not, and is decided again.
 
         A drill that is about to delete a pod may lose its own by that, and does without.
         """

@@ -185,9 +185,9 @@ class Deletions:
 
 
 def _is_let_go(held: Manifest | None, body: Mapping[str, Any]) -> bool:
-    """Tell whether somebody took the finalizer off, and another object has the name by now.
+    """Tell whether the finalizer was removed, and another object has the name by now.
 
-    The handler of the deletion hears nothing of it, and would go on with the new one.
+    The handler of the deletion does not see this, and would go on with the new one.
     """
     return held is not None and held["metadata"]["uid"] != body["metadata"]["uid"]
 

@@ -2,8 +2,8 @@
 
 A PodDisruptionBudget knows only whether pods are ready. A broker that has come back is ready long
 before its replicas have caught up, and the next one must not stop meanwhile. So the budget is 0
-unless every partition has all its replicas in sync and every broker's pod is ready. Whatever is not
-known counts as missing, because it is always safe to wait. A broker may stop only after some time
+unless every partition has all its replicas in sync and every broker's pod is ready. Anything
+unknown counts as missing, because it is always safe to wait. A broker may stop only after some time
 of calm, so that a replica that leaves the ISR and returns every other second does not change the
 budget all the time.
 """
@@ -36,8 +36,8 @@ class DisruptionSight:
 def decide_disruptions(sight: DisruptionSight, *, calm_s: float, present: int | None) -> int:
     """Return how many brokers may be evicted.
 
-    `calm_s` is for how long nothing has been missing, as far as is known; `present` is the value of
-    the budget now, None if there is none.
+    `calm_s` is how long nothing has been missing, as far as known; `present` is the present value
+    of the budget, None if there is none.
     """
     if not sight.is_whole:
         return 0

@@ -27,7 +27,7 @@ class FenceOrder:
 
 @dataclass(frozen=True, slots=True)
 class FenceReport:
-    """What is to be said about fenced brokers."""
+    """The condition about fenced brokers."""
 
     fenced: tuple[int, ...] = ()
     """Brokers of the list that are out of service."""
@@ -87,7 +87,7 @@ class FenceTeller:
 
 
 def describe_fences(report: FenceReport) -> tuple[bool, str, str] | None:
-    """Return status, reason and message of the condition; None where nobody is to be fenced."""
+    """Return status, reason and message of the condition; None if no broker is to be fenced."""
     if report.problems:
         return (False, "FenceRefused", "; ".join(report.problems))
     if report.fenced:

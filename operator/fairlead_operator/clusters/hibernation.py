@@ -1,11 +1,11 @@
 """A cluster that sleeps: when its brokers may stop, and what is said of it until it is awake. Pure.
 
-Brokers of a cluster stop all at once, and each in good order, so that none has to recover its logs
-and whoever comes back first, second or last follows on where it stood. That is only so for brokers
-that serve: one that recovers after a crash, or that has replicas to catch up with, would take its
-unfinished business into the sleep, and wake as one whose log may lack something. So sleep begins
-only once every broker serves, every replica is in sync, and nothing moves. What has begun goes on,
-whatever is seen meanwhile: the StatefulSets remember it (`is_asleep`).
+All brokers of a cluster stop at once, each in good order, so that none has to recover its logs, and
+each goes on where it stopped, in whatever order they come back. This is only true of brokers that
+serve: a broker that recovers after a crash, or has replicas that are not in sync, would come back
+with a log that may lack records. So hibernation begins only once every broker serves, every replica
+is in sync, and nothing moves. A hibernation that has begun goes on whatever happens meanwhile: the
+StatefulSets record it (`is_asleep`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class HibernationPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Hibernation:
-    """What is decided about a cluster's sleep, and the condition that says so."""
+    """The decision about a cluster's hibernation, and its condition."""
 
     phase: HibernationPhase = HibernationPhase.AWAKE
     sleeps: bool = False
@@ -41,7 +41,7 @@ class Hibernation:
 
     @property
     def is_down(self) -> bool:
-        """Whether nobody is to expect brokers: they stop on purpose, or have stopped."""
+        """Whether no brokers are expected: they stop on purpose, or have stopped."""
         return self.phase in {HibernationPhase.STOPPING, HibernationPhase.ASLEEP}
 
     @property
@@ -52,7 +52,7 @@ class Hibernation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HibernationSight:
-    """What the decision depends on."""
+    """The facts of the decision."""
 
     is_wanted: bool
     is_begun: bool

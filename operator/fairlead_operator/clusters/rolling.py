@@ -2,9 +2,8 @@
 
 One broker restarts at a time, and only while every partition has all its replicas in sync: then no
 partition loses its last in-sync replica, whichever broker stops. Leaders are moved off before.
-Brokers that do not restart count, too, be their pool as it may.
-Whatever is not known stops a restart (`Wait`), because it is always safe to wait and not to
-restart.
+Brokers of all pools count, even those that do not restart. Anything unknown stops a restart
+(`Wait`), because it is always safe to wait.
 
 A broker that serves nothing and does not recover either (its image cannot be pulled, its settings
 are refused) comes first and does not wait for the others, nor for a maintenance window: a restart
@@ -45,7 +44,7 @@ class BrokerState:
     is_leaving: bool = False
     """Its pool gives it up: it is emptied, and its pod goes then."""
     draining_s: float | None = None
-    """For how long it has been draining; None if it has not."""
+    """How long it has been draining; None if it is not draining."""
     unsaid_volumes: tuple[int, ...] = ()
     """Volumes that a new pod would not have, and of which it has not said that they are empty."""
 

@@ -23,7 +23,7 @@ NAMED_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHoldings:
-    """What the controller knows of one broker's replicas."""
+    """The controller's facts about one broker's replicas."""
 
     replicas: int = 0
     removals: int = 0
@@ -84,7 +84,7 @@ class ScaleDownOrder:
 def decide_order(
     pool: PoolView, present: int, brokers: Mapping[int, BrokerHoldings] | None
 ) -> ScaleDownOrder | None:
-    """Return what the controller has to be told, None if it is as it should be.
+    """Return the order for the controller, None if nothing has to change.
 
     `present` is how many brokers the pool has. Those that have left count as leaving for as long as
     they are registered, so that nothing is placed on them.

@@ -21,7 +21,7 @@ class SettingsReport:
     """Where the settings of a LogCluster are."""
 
     is_in_force: bool = False
-    """All brokers go by those of the present generation."""
+    """All brokers use the settings of the present generation."""
     is_new: bool = False
     """The controller has just been told."""
     problem: str = ""
@@ -61,7 +61,7 @@ class SettingsTeller:
 
 
 def describe_change(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Say what all brokers go by now."""
+    """Return the generation whose settings all brokers use."""
     changes = [
         f"{name}={after[name]}" if name in after else f"{name} is unset"
         for name in sorted(before.keys() | after.keys())

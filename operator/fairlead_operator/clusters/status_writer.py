@@ -25,7 +25,7 @@ INTERVAL_S: Final = 1.0
 
 
 TOLD_REASONS: Final = frozenset({"BrokersFailing", "Refused", "StoreRolledBack"})
-"""Reasons of a LogCluster's Ready that need somebody to act."""
+"""Reasons of a LogCluster's Ready that need a person to act."""
 
 
 class StatusWriter:

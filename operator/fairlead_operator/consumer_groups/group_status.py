@@ -74,7 +74,7 @@ def judge_reset(
         )
         return Verdict(False, "AlreadyOver", text)
     if is_earlier:
-        # Whoever waits for the condition would take the success of the last one for this one's.
+        # Otherwise a client that waits for the condition would see the success of the last reset.
         text = f"the reset {wish_id} waits until the group can be looked at, and is not paused"
         return Verdict(False, "NotBegun", text)
     if record is None:

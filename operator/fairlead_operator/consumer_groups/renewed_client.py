@@ -1,6 +1,6 @@
-"""A client of a cluster's groups that begins anew when brokers cannot be reached.
+"""A client of a cluster's groups that is created again when brokers cannot be reached.
 
-By then the cluster may speak another protocol, or trust another authority than when it was made.
+By then the cluster may use another security protocol or authority than before.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

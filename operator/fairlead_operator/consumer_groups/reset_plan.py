@@ -1,4 +1,4 @@
-"""What to do about a reset of offsets, and which offsets it sets. Pure.
+"""The next step of an offset reset, and the offsets that it sets. Pure.
 
 A reset happens once, whichever process dies at any time. First its targets are chosen and written
 to the status (phase Committing), then committed, then it is Done. Between the commit and Done an

@@ -9,5 +9,5 @@ faults        breaking a broker or the controller
 runner        the shell around all of it
 
 A drill's progress is in its status and, within a run, in the memory of its pod; nothing is kept
-here. So an operator that starts anew in the middle goes on.
+here. So an operator that is restarted in the middle goes on.
 """

@@ -35,7 +35,7 @@ def drill_topic_name(drill: Mapping[str, Any]) -> str:
 def agent_token(drill: Mapping[str, Any]) -> str:
     """Return the token that the pod requires.
 
-    Everybody who may read the drill can compute it; nobody else can.
+    Only users that may read the drill can compute it.
     """
     return str(drill["metadata"]["uid"])
 
@@ -134,7 +134,7 @@ def _build_container(
 
 
 def build_agent_secret(drill: Mapping[str, Any], access: OwnAccess) -> dict[str, Any] | None:
-    """Return the Secret by which a drill's load logs in; None where nobody asks it who it is."""
+    """Return the Secret with which a drill's load logs in; None if it does not authenticate."""
     if access.pair is None:
         return None
     files = {"ca.crt": "ssl.ca", "tls.crt": "ssl.certificate", "tls.key": "ssl.key"}

@@ -63,7 +63,7 @@ def build_cut_policy(
         "ingress": ingress,
     }
     if cut != "Clients":
-        # Brokers call nobody but each other and the operator, by names.
+        # Brokers connect only to each other and the operator, by names.
         spec["policyTypes"] = ["Ingress", "Egress"]
         spec["egress"] = [] if cut == "All" else [{"to": inside}, _DNS]
     return {

@@ -24,7 +24,7 @@ from fairlead_operator.specs.views import ClusterView
 _log = logging.getLogger(__name__)
 CUT_FINALIZER: Final = "fairlead.io/cut"
 CUT_SLACK_MS: Final = 15_000
-"""How much longer than its duration a cut may last if nobody knows how far the run is."""
+"""How much longer than its duration a cut may last if the state of the run is unknown."""
 
 
 class NetworkCuts:

@@ -42,7 +42,7 @@ class ChosenTarget:
 async def choose_targets(
     spec: FailoverDrillSpec, namespace: str, sight: Sight, controller: ControllerClient
 ) -> list[ChosenTarget]:
-    """Find the drill's targets at this moment: one, but for a node, a zone and the cluster."""
+    """Find the drill's present targets: several only for a node, a zone and the cluster."""
     agent, cluster = sight.seen.agent, sight.seen.cluster
     if agent is None or cluster is None:
         raise TargetError("the drill's pod or the controller cannot be asked now")

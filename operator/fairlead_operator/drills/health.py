@@ -89,7 +89,7 @@ def find_objection(spec: FailoverDrillSpec, cluster: ClusterObservation) -> Obje
 
 
 def find_danger(spec: FailoverDrillSpec, loss: Loss | None) -> Objection | None:
-    """Say why several brokers may not be broken at once; None if they may."""
+    """Say why several brokers must not be broken at once; None if they may."""
     if spec.allow_unsafe or loss is None or loss.is_safe:
         return None
     return Objection(

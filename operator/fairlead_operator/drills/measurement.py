@@ -38,7 +38,7 @@ CUT_SEEN_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ControllerTimes:
-    """When the controller noticed and decided; None for what is not known."""
+    """When the controller noticed and decided; None if unknown."""
 
     detection_ms: int | None = None
     election_ms: int | None = None
@@ -111,7 +111,7 @@ def build_run(
 def find_ineffective(
     spec: FailoverDrillSpec, figures: Mapping[str, Any], times: ControllerTimes
 ) -> str:
-    """Say why a cut seems to have cut nothing; empty if it has, or nobody can tell."""
+    """Say why a cut seems to have had no effect; empty if it had one, or that is unknown."""
     if spec.fault.type != "Isolate" or spec.fault.hold_ms < CUT_SEEN_MS:
         return ""
     cut = spec.fault.cut or "All"
@@ -204,7 +204,7 @@ def judge(
         )
         if verdict[name]
     ]
-    # One run without a measured recovery would else hide behind the others.
+    # Otherwise one run without a measured recovery would hide behind the others.
     is_measured = all("recoveryMaxMs" in run for run in runs)
     measured = DrillMeasurement(
         recovery_max_ms=status.get("recoveryMaxMs") if is_measured else None,

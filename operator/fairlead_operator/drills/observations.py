@@ -71,7 +71,7 @@ class ClusterObservation:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What the controller foretells of a loss of brokers, in partitions."""
+    """The controller's forecast for a loss of brokers, in partitions."""
 
     leaders_move: int = 0
     without_leader: int = 0
@@ -158,7 +158,7 @@ def observe_cluster(
         ),
         brokers_expected=len(wanted),
         live=frozenset(broker for broker, state in states.items() if state == "live"),
-        # The controller remembers brokers that were scaled away; nobody waits for those.
+        # The controller still has brokers that were scaled down; the drill does not wait for those.
         not_live={
             broker: state
             for broker, state in states.items()

@@ -175,7 +175,7 @@ class DrillRunner:
             self._retry_at[key] = time.monotonic() + ERROR_DELAY_S
             return True
         except Exception:
-            # Whatever it is, it is this drill's alone: the others go on.
+            # Whatever the error is, it concerns only this drill: the others go on.
             _log.exception("drill %s/%s: trying again after an unexpected error", *key)
             self._retry_at[key] = time.monotonic() + UNEXPECTED_DELAY_S
             return True
@@ -214,7 +214,7 @@ class DrillRunner:
     async def _rest(
         self, step: steps.Step, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus
     ) -> bool:
-        """Wait, or begin anew when the schedule is due; tell whether to look again soon."""
+        """Wait, or start again when the schedule is due; tell whether to check again soon."""
         match step:
             case steps.AwaitTime():
                 return await self._await_time(drill, spec, status)

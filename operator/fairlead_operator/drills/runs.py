@@ -150,7 +150,7 @@ class DrillRuns:
             memo["intent"] = await self._controller.record_intent(
                 namespace, spec.cluster_name, DELETE_POD, pods
             )
-        # Measured from before the pod is told, so that the figures flatter nobody.
+        # Measured from before the order to the pod, so that no figure is too good.
         memo["faultAtMs"] = time.time_ns() // 1_000_000
         memo["faultAt"] = _iso(memo["faultAtMs"])
         await self._agents.begin(address, number, broker_ids, memo)

@@ -1,4 +1,4 @@
-"""What a drill does next: a pure function of its status, what can be seen, and nothing else.
+"""The next step of a drill: a pure function of its status and of what is observed.
 
 | phase | waits for | then |
 |---|---|---|
@@ -67,7 +67,7 @@ class AwaitTime:
 
 @dataclass(frozen=True, slots=True)
 class StartRound:
-    """The schedule is due: begin anew, with an empty status."""
+    """The schedule is due: start again, with an empty status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def _decide_running(
     run, number = agent.run, done + 1
     if run is not None and run.number == number:
         if run.is_ended:
-            # Whoever ended it may not have got to write down why.
+            # The operator that ended it may not have written the reason any more.
             return CollectRun(number, _find_delay(spec, run))
         return _decide_observing(spec, run, agent, seen)
     # The pod may have been told already, by an operator that did not get to write it down.

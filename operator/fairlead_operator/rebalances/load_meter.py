@@ -23,7 +23,7 @@ ANSWER_BYTES_MAX: Final = 4 << 20
 
 
 class LoadMeter(Protocol):
-    """Whoever knows what the partitions of a cluster weigh."""
+    """Measures the load of a cluster's partitions."""
 
     async def measure(self, namespace: str, cluster: str, state: ControllerState) -> MeasuredLoad:
         """Measure once; what cannot be measured is named in the answer."""

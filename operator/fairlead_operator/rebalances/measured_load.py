@@ -1,4 +1,4 @@
-"""What brokers say of the replicas that they hold, put together as plans need it. Pure.
+"""The brokers' reports of their replicas, combined as plans need it. Pure.
 
 Answers are taken in one after another, so that only one is in memory as a whole. They come from
 pods whose image users choose: what is malformed counts as no answer, and what is told of partitions
@@ -26,22 +26,22 @@ class LoadAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredLoad:
-    """What all brokers said together, and when."""
+    """The reports of all brokers together, and their time."""
 
     measured_at: datetime
     disks: Mapping[int, DiskUse]
     loads: Mapping[tuple[str, int], PartitionLoad] = field(repr=False)
     copy_bytes_per_s: int | None = None
-    """What the slowest broker sends to replicas that are added."""
+    """Bytes a second that the slowest broker sends to added replicas."""
     rates_known: int = 0
     """Partitions whose leaders told what flows through them."""
     partitions: int = 0
     missing: Sequence[str] = ()
-    """Brokers that told nothing, and why; sentences."""
+    """Brokers without a report, and why; sentences."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every broker has told what it holds."""
+        """Whether every broker has reported its replicas."""
         return not self.missing
 
     @property

@@ -147,7 +147,7 @@ class RebalanceRunner:
                 _log.warning("rebalance %s/%s: trying again: %s", *key, error)
             delay_s = ERROR_DELAY_S
         except Exception:
-            # Whatever it is, it is this one's alone: the others go on.
+            # Whatever the error is, it concerns only this Rebalance: the others go on.
             _log.exception("rebalance %s/%s: trying again after an unexpected error", *key)
             delay_s = UNEXPECTED_DELAY_S
         if delay_s is not None and key in self._rebalances.objects:

@@ -1,4 +1,4 @@
-"""What a Rebalance does next: a pure function of its spec, its status, and the cluster.
+"""The next step of a Rebalance: a pure function of its spec, its status, and the cluster.
 
 | phase | waits for | then |
 |---|---|---|
@@ -112,7 +112,7 @@ class ClusterSight:
     presence: Literal["Absent", "Paused", "Hibernated", "Changing", "Present"] = "Present"
     """Paused: its spec says so. Changing: a rolling restart or another change goes on."""
     state: ControllerState | None = None
-    """None where the controller does not answer, or was not asked."""
+    """None if the controller does not answer, or was not asked."""
     other: str = ""
     """Another Rebalance of the cluster that is under way."""
     automatic: str = ""
