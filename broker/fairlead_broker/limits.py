@@ -254,7 +254,7 @@ GROUP_MEMBERS_MAX: Final = 10_000
 GROUP_MEMBERS_BYTES_MAX: Final = 512 * MIB
 """Metadata and assignments of all members of all groups of a broker; beyond, no member joins."""
 GROUP_OFFSETS_BYTES_MAX: Final = 512 * MIB
-"""Memory of all groups of a broker with their committed offsets, without members: some five million
+"""Memory of all groups of a broker with their committed offsets, without members: some 3.5 million
 offsets. Beyond, no group and no offset is added."""
 GROUP_OVERHEAD_BYTES: Final = KIB + 256
 """Approximate memory of a group without members and offsets."""
