@@ -142,13 +142,14 @@ class Housekeeping:
     async def bound_producers(self) -> None:
         """Forget idle producers where all logs together remember more than PRODUCERS_MAX.
 
-        A client may name as many producer ids as it likes, in each partition that it may write to.
+        A client may name as many producer ids as it likes, in each partition that it may write to:
+        ids that have written, and ids that a coordinator was asked about for nothing.
         """
         counts: list[int] = []
         open_count = 0
         async for partition in self._walk():
             producers = partition.log.producers
-            counts.append(producers.idle_count)
+            counts += (producers.idle_count, producers.verification_count)
             open_count += len(producers) - producers.idle_count
         if sum(counts) + open_count <= PRODUCERS_MAX:
             return
@@ -156,7 +157,8 @@ class Housekeeping:
         bound = idle_producers_a_log(counts, PRODUCERS_MAX * 9 // 10 - open_count)
         forgotten = 0
         async for partition in self._walk():
-            forgotten += partition.log.producers.keep_idle(bound)
+            producers = partition.log.producers
+            forgotten += producers.keep_idle(bound) + producers.keep_verifications(bound)
         logger.warning(
             "logs remembered more than %d producers: %d that were silent longest are forgotten, and"
             " a log keeps %d; a batch that one of these repeats would be written twice",

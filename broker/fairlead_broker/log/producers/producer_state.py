@@ -403,6 +403,15 @@ class ProducerState:
         """How many producers have no transaction open."""
         return len(self._idle)
 
+    @property
+    def verification_count(self) -> int:
+        """How many producers a coordinator was asked about, and have opened nothing since."""
+        return len(self._verifications)
+
+    def keep_verifications(self, count: int) -> int:
+        """Forget those of before but for so many, oldest first; answers how many."""
+        return self._verifications.keep(count)
+
     def keep_idle(self, count: int) -> int:
         """Forget idle producers but for so many, least recently active first; answers how many."""
         forgotten = max(0, len(self._idle) - count)

@@ -98,6 +98,13 @@ class Verifications:
         if entry is not None and not (entry.supports_epoch_bump and entry.epoch == marker_epoch):
             del self._entries[producer_id]
 
+    def keep(self, count: int) -> int:
+        """Forget the oldest entries but for so many; answers how many."""
+        forgotten = list(self._entries)[: max(0, len(self._entries) - count)]
+        for producer_id in forgotten:
+            del self._entries[producer_id]
+        return len(forgotten)
+
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget what nobody came back for since the first time that this was asked."""
         for producer_id, entry in list(self._entries.items()):

@@ -215,3 +215,23 @@ def test_logs_with_too_many_producers_forget_the_oldest_of_the_largest(
         assert "a log keeps 14" in caplog.text
 
     in_executor(stage, story)
+
+
+def test_producers_that_only_asked_for_a_transaction_are_bounded_too(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition keeps a guard for them as long as it remembers producers: a day."""
+    monkeypatch.setattr(housekeeping, "PRODUCERS_MAX", 20)
+    stage.topic("flooded")
+    stage.topic("quiet")
+    flooded, quiet = (stage.partition(name).log.producers for name in ("flooded", "quiet"))
+    for number in range(18):
+        flooded.begin_verification(number, 0, 0, supports_epoch_bump=True)
+    for number in range(3):
+        quiet.begin_verification(number, 0, 0, supports_epoch_bump=True)
+
+    async def story(keeping: Housekeeping) -> None:
+        await keeping.bound_producers()
+        assert (flooded.verification_count, quiet.verification_count) == (15, 3)
+
+    in_executor(stage, story)
