@@ -6,6 +6,7 @@ Outcomes are settled by the controller's own `Committer`.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,12 @@ from zookeeper_ensemble import running_ensemble
 from zookeeper_proxy import ZooKeeperProxy
 from zookeeper_store import connected, elected_store
 
-from fairlead_controller.decisions.tables.lines import CLUSTER_KEY
+from fairlead_controller.decisions.tables.lines import CLUSTER_KEY, partition_line
 from fairlead_controller.decisions.tables.stored_table import (
     StoreCorruptError,
     StoreError,
 )
+from fairlead_controller.stores import zookeeper_multis
 from fairlead_controller.stores.metadata_store import (
     SealedError,
     StoreUnavailableError,
@@ -31,9 +33,11 @@ from fairlead_controller.stores.metadata_store import (
 )
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
+from fairlead_controller.zookeeper import reign
 from fairlead_controller.zookeeper.reign import take_over
+from fairlead_model.partition import PartitionRegistration
 from fairlead_zookeeper.address import ZooKeeperAccess, parse_connect_string
-from fairlead_zookeeper.client import ConnectionState, ZooKeeperClient
+from fairlead_zookeeper.client import ConnectionState, InDoubtError, ZooKeeperClient
 from fairlead_zookeeper.operations import Create, Delete, SetData
 from fairlead_zookeeper.znodes import CLUSTER_ID, table_path
 
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
 PATH = table_path(TABLE)
 SESSION_S = 10.0
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class World(WatchedStore[ZooKeeperStore]):
@@ -240,6 +245,74 @@ def test_a_late_write_of_a_cut_connection_overwrites_nothing(play: Callable[...,
     play(story)
 
 
+def test_a_topic_whose_deletion_is_written_again_is_shown_no_more(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write was lost; tools see the topic for as long as it has znodes."""
+
+    async def story(world: World) -> None:
+        record = PartitionRegistration((1,), (1,), leader=1)
+        header = {"name": "t", "partitions": 1, "state": "deleting", "configs": {}}
+        made = {
+            f"topic/{TOPIC_ID}": json.dumps(header),
+            f"partition/{TOPIC_ID}/0": partition_line(record),
+        }
+        before = await world.put(**made)
+        assert await _is_there(world, "/brokers/topics/t")
+        await world.store.load()
+        send = world.client.commit
+
+        async def lose_one(*_: Any) -> None:
+            monkeypatch.setattr(world.client, "commit", send)
+            raise InDoubtError("the connection broke")
+
+        monkeypatch.setattr(world.client, "commit", lose_one)
+        await world.committer(before).commit([{TABLE: dict.fromkeys(made)}])
+        await world.other.sync()
+        assert await _is_gone(world, "/brokers/topics/t")
+        assert await _is_gone(world, "/config/topics/t")
+
+    play(story)
+
+
+def test_znodes_that_a_write_leaves_behind_are_soon_put_back(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were in a multi of their own, after that of the table, and it was refused."""
+    monkeypatch.setattr(zookeeper_multis, "MULTI_OPERATIONS_MAX", 4)
+    monkeypatch.setattr(reign, "SWEEP_SOON_S", 0.0)
+
+    def lines_under(leader: int) -> dict[str, str]:
+        record = PartitionRegistration((1, 2), (1, 2), leader=leader)
+        return {f"partition/{TOPIC_ID}/{index}": partition_line(record) for index in range(6)}
+
+    async def story(world: World) -> None:
+        header = {"name": "t", "partitions": 6, "state": "live", "configs": {}}
+        lines = {f"topic/{TOPIC_ID}": json.dumps(header)} | lines_under(1)
+        before = await world.put(**lines)
+        await world.store.load()
+        sweeping = asyncio.create_task(reign.keep_sweeping(world.store))
+        sweep, swept = world.store.sweep, asyncio.Event()
+
+        async def note_and_sweep() -> int:
+            mended = await sweep()
+            swept.set()
+            return mended
+
+        monkeypatch.setattr(world.store, "sweep", note_and_sweep)
+        await swept.wait()
+        lost = "/brokers/topics/t/partitions/5/state"
+        await world.other.multi([Delete(lost)])
+        assert await world.write(before.version, **lines_under(2)) is WriteOutcome.WRITTEN
+        await until(lambda: _is_there(world, lost))
+        znode = await world.other.get("/brokers/topics/t/partitions/4/state")
+        assert znode is not None
+        assert json.loads(znode.data)["leader"] == 2
+        sweeping.cancel()
+
+    play(story)
+
+
 def test_a_session_that_ends_with_a_write_in_doubt_ends_the_controller(
     play: Callable[..., None],
 ) -> None:
@@ -403,6 +476,11 @@ def test_a_table_too_large_for_a_znode_is_refused_and_its_longest_line_named(
 async def _holds(world: World, value: str) -> bool:
     table = await world.witness.read(TABLE)
     return table is not None and table.lines.get("a") == value
+
+
+async def _is_there(world: World, path: str) -> bool:
+    await world.other.sync()
+    return not await _is_gone(world, path)
 
 
 async def _is_gone(world: World, path: str) -> bool:

@@ -111,6 +111,10 @@ class ZooKeeperStore(RemoteStore):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper store")
         self._in_doubt: dict[str, tuple[KnownTable, list[ZnodeChange]]] = {}
         """What the last write of a table, whose outcome is not known, would make of it."""
+        self._unsettled: dict[str, list[ZnodeChange]] = {}
+        """All of Kafka's znodes that the last write of a table was to change, until it landed."""
+        self.has_lag = asyncio.Event()
+        """Set when some of Kafka's znodes are known to be behind; a sweep clears it."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         client.listeners.append(self._on_state)
         self._on_state(client.state)
@@ -161,6 +165,10 @@ class ZooKeeperStore(RemoteStore):
         self._client.listeners.remove(self._on_state)
         self._thread.shutdown(wait=False)
 
+    async def wait_connected(self) -> None:
+        """Return while there is a connection; SessionLostError."""
+        await self._client.wait_connected()
+
     async def expect(self, path: str) -> None:
         """Note an entry of `/admin/delete_topics`: it goes when its topic's deletion is durable."""
         await self._projected(lambda view: view.expect(path))
@@ -176,6 +184,7 @@ class ZooKeeperStore(RemoteStore):
         sweep is seen, by a server that is behind, too.
         """
         mended = 0
+        self.has_lag.clear()
         await self._client.sync(TABLES)
         wanted = await self._projected(Projections.wanted)
         for start in range(0, len(wanted), SWEEP_CHUNK):
@@ -272,11 +281,16 @@ class ZooKeeperStore(RemoteStore):
                 return CONFLICT
             if known.controller_epoch > write.controller_epoch:
                 return CONFLICT
-        changes = await self._projected(lambda view: view.plan(write.lines, write.controller_epoch))
+        unsettled = self._unsettled.pop(write.table, [])
+        changes = await self._projected(
+            lambda view: view.plan(write.lines, write.controller_epoch, unsettled)
+        )
+        self._unsettled[write.table] = changes
         for attempt in range(PROJECTION_TRIES + 1):
             if attempt == PROJECTION_TRIES:
                 logger.warning("table %s is written without Kafka's znodes", write.table)
                 changes = []
+                self.has_lag.set()
             plan, prepared = await self._in_thread(self._plan, write, known, changes, fence)
             try:
                 return await self._send(plan, prepared)
@@ -327,6 +341,7 @@ class ZooKeeperStore(RemoteStore):
             and content.at(Stat(table.znode_version, 0, table.mzxid, 0)) == table
         )
         if has_landed:
+            self._unsettled.pop(table.name, None)
             await self._projected(lambda view: view.note_written(changes))
         return has_landed
 
@@ -336,6 +351,7 @@ class ZooKeeperStore(RemoteStore):
             return
         if error := done.exception():
             logger.warning("%d of Kafka's znodes are behind: %s", len(multi.changes), error)
+            self.has_lag.set()
             return
         self._thread.submit(self._view().note_written, multi.changes)
 

@@ -105,8 +105,17 @@ class Projections:
         """Note that a znode is there which others have made."""
         self._znodes[path] = None
 
-    def plan(self, changed: Mapping[str, str | None], epoch: int) -> list[ZnodeChange]:
-        """Take changed lines of a table, and return what they change of the znodes."""
+    def plan(
+        self,
+        changed: Mapping[str, str | None],
+        epoch: int,
+        unsettled: Iterable[ZnodeChange] = (),
+    ) -> list[ZnodeChange]:
+        """Take changed lines of a table, and return what they change of the znodes.
+
+        `unsettled` is what an earlier write of these lines was to change, which did not land: the
+        lines are known by now, so nothing but that tells which znodes are to go.
+        """
         paths: dict[str, None] = {}
         names: dict[str, None] = {}
         for key, line in changed.items():
@@ -116,6 +125,9 @@ class Projections:
         changes = [change for name in names for change in self._topic_changes(name)]
         covered = {change.path for change in changes}
         changes += [ZnodeChange(path, self.value(path)) for path in paths if path not in covered]
+        covered.update(paths)
+        again = [path for path, _ in unsettled if path not in covered]
+        changes = [*(ZnodeChange(path, self.value(path)) for path in again), *changes]
         return [change for change in changes if self._is_news(change)]
 
     def operations(self, changes: Sequence[ZnodeChange]) -> list[list[Operation]]:

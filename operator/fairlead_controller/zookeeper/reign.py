@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 UNAVAILABLE_RETRY_S: Final = 0.1
 SWEEP_INTERVAL_S: Final = 300.0
+SWEEP_SOON_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +113,22 @@ async def take_over(client: ZooKeeperClient, store: ZooKeeperStore) -> Controlle
 
 
 async def keep_sweeping(store: ZooKeeperStore) -> None:
-    """Put back Kafka's znodes that are not what the tables say, now and every few minutes.
+    """Put back Kafka's znodes that are not what the tables say.
 
-    SealedError if another controller has been elected.
+    It looks now and every few minutes, and soon after a write has left some behind. SealedError if
+    another controller has been elected.
     """
     while True:
+        with suppress(SessionLostError):  # `Elector.keep` ends the reign.
+            await store.wait_connected()
         try:
             if mended := await store.sweep():
                 logger.warning("put back %d of Kafka's znodes", mended)
         except ZooKeeperError as error:
             logger.warning("Kafka's znodes were not compared with the tables: %s", error)
-        await asyncio.sleep(SWEEP_INTERVAL_S)
+            store.has_lag.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SWEEP_INTERVAL_S):
+                await store.has_lag.wait()
+        # What else is behind for the same reason is found by the same look.
+        await asyncio.sleep(SWEEP_SOON_S)

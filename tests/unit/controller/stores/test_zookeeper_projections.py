@@ -1,6 +1,7 @@
 """Kafka's znodes as they follow from the lines of tables, and the multis that write them."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from fairlead_controller.decisions.tables import lines
@@ -52,8 +53,10 @@ class Tree:
         self.znodes: dict[str, bytes] = dict.fromkeys(CONTAINERS, b"")
         self.view = Projections()
 
-    def write(self, changed: dict[str, Any], epoch: int = 7) -> list[ZnodeChange]:
-        changes = self.view.plan(changed, epoch)
+    def write(
+        self, changed: dict[str, Any], epoch: int = 7, unsettled: Iterable[ZnodeChange] = ()
+    ) -> list[ZnodeChange]:
+        changes = self.view.plan(changed, epoch, unsettled)
         for operations in self.view.operations(changes):
             for each in operations:
                 self.carry_out(each)
@@ -153,6 +156,25 @@ def test_a_deleted_topic_goes_with_its_last_line_and_its_request_with_the_first(
     assert "/brokers/topics/t" in tree.shown()
     tree.write({HEADER: None} | dict.fromkeys(partition(0)))
     assert tree.shown() == {}
+
+
+def test_a_deletion_that_did_not_land_is_planned_again_with_all_its_znodes() -> None:
+    tree = Tree()
+    tree.write(header(2) | partition(0) | partition(1))
+    tree.write(header(2, TopicState.DELETING))
+    last_lines = {HEADER: None} | dict.fromkeys([*partition(0), *partition(1)])
+    lost = tree.view.plan(last_lines, 7)
+    assert tree.view.plan(last_lines, 7) == [], "the lines alone do not tell it again"
+    tree.write(last_lines, unsettled=lost)
+    assert tree.shown() == {}
+
+
+def test_what_did_not_land_is_planned_again_as_the_lines_are_by_then() -> None:
+    tree = Tree()
+    tree.write(header(1) | partition(0))
+    lost = tree.view.plan(partition(0, leader=2, epoch=1), 7)
+    tree.write(partition(0, leader=1, epoch=2), unsettled=lost)
+    assert tree.shown()["/brokers/topics/t/partitions/0/state"]["leader_epoch"] == 2
 
 
 def test_a_new_topic_takes_the_znodes_of_one_that_goes() -> None:
