@@ -194,7 +194,8 @@ class ConsumerMembers:
         if assignor is not None and assignor not in offered:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_ASSIGNOR,
-                f"{assignor} is none of the broker's assignors: {', '.join(offered)}",
+                f"ServerAssignor {assignor} is not supported. "
+                f"Supported assignors: {', '.join(offered)}.",
             )
         if pattern and pattern not in self.latest.patterns():
             self.host.check_regular_expression(pattern)

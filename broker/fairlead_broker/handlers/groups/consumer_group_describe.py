@@ -93,7 +93,7 @@ def _find(group_id: str, context: RequestContext) -> ConsumerGroupDescription:
     group = broker.group_coordinator.find(group_id)
     described = None if group is None else group.protocol.describe_members()
     if described is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     return described
 
 

@@ -74,9 +74,9 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     problem = ""
     if not request.group_id:
-        problem = "the group id is empty"
+        problem = "GroupId can't be empty."
     elif not request.member_id and (version >= _OWN_MEMBER_ID_SINCE or epoch != _JOINING):
-        problem = "the member id is empty"
+        problem = "MemberId can't be empty."
     elif epoch < _AWAY:
         problem = f"there is no member epoch {epoch}"
     elif "" in (request.instance_id, request.rack_id):

@@ -86,7 +86,7 @@ def _describe(
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.version >= _NOT_FOUND_SINCE:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            missing.error_message = f"there is no classic group {group_id}"
+            missing.error_message = f"Group {group_id} not found."
         return missing, ()
     shown = DescribedGroup(
         group_id=group_id,

@@ -23,7 +23,13 @@ from fairlead_broker.handlers.security.acl_requests import asked_by
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS, USERS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller, repeated, slot_error
 from fairlead_model.codec import encode_credential
-from fairlead_model.security.scram import ScramMechanism, credential_of, credential_problem
+from fairlead_model.security.scram import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramMechanism,
+    credential_of,
+    credential_problem,
+)
 from fairlead_model.session.calls import (
     AlterCredentialsCall,
     CredentialDeletion,
@@ -73,7 +79,8 @@ async def _alter(
     call = AlterCredentialsCall(deletions=[], upsertions=[], asked_by=asked_by(context))
     for user in repeated(users):
         errors[str(user)] = KafkaError(
-            ErrorCode.DUPLICATE_RESOURCE, "a user may be named once in a request"
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
         )
     for deletion in request.deletions:
         try:
@@ -122,9 +129,12 @@ def _upsertion(upsertion: ScramCredentialUpsertion) -> CredentialUpsertion:
     mechanism = _mechanism(upsertion.mechanism)
     salted_password = bytes(upsertion.salted_password)
     if not upsertion.name:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name")
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if not salted_password:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a salted password is not empty")
+    if not MIN_ITERATIONS <= upsertion.iterations <= MAX_ITERATIONS:
+        few_or_many = "few" if upsertion.iterations < MIN_ITERATIONS else "many"
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few_or_many} iterations")
     credential = credential_of(
         mechanism, salted_password, upsertion.iterations, bytes(upsertion.salt)
     )
@@ -139,9 +149,7 @@ def _mechanism(number: int) -> ScramMechanism:
     try:
         return ScramMechanism(number)
     except ValueError:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{number} is no SCRAM mechanism"
-        ) from None
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism") from None
 
 
 def _users(request: AlterUserScramCredentialsRequest) -> list[str]:

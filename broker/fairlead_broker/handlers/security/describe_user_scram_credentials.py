@@ -89,11 +89,15 @@ def _describe(
     user: str, credentials: Credentials, *, is_twice: bool
 ) -> DescribeUserScramCredentialsResult:
     if is_twice:
-        code, message = ErrorCode.DUPLICATE_RESOURCE, "the request names this user twice"
+        code = ErrorCode.DUPLICATE_RESOURCE
+        message = (
+            "Cannot describe SCRAM credentials for the same user twice in a single request: " + user
+        )
         return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
     found = ((each, credentials.get((each, user))) for each in ScramMechanism)
     infos = [CredentialInfo(each, known.iterations) for each, known in found if known is not None]
     if not infos:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credential"
+        code = ErrorCode.RESOURCE_NOT_FOUND
+        message = f"Attempt to describe a user credential that does not exist: {user}"
         return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
     return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)

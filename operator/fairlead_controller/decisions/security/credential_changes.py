@@ -34,7 +34,8 @@ def decide_credential_changes(
     draft = Draft(state, room)
     refusals = {
         change.user: RefusedError(
-            RefusalCode.DUPLICATE_RESOURCE, "a user may be named once in a request"
+            RefusalCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
         )
         if named[change.user] > 1
         else _refusal(state, change)
@@ -64,7 +65,7 @@ def _refusal(state: ControllerState, change: CredentialChanged) -> RefusedError 
     if refusal := declared_refusal(state, f"{PRINCIPAL_TYPE}{change.user}"):
         return refusal
     if not change.user:
-        problem = "a user has a name"
+        problem = "Username must not be empty"
     elif len(change.user) > USER_LENGTH_MAX:
         problem = f"the name of a user has at most {USER_LENGTH_MAX} characters"
     elif change.credential is not None:
@@ -73,5 +74,5 @@ def _refusal(state: ControllerState, change: CredentialChanged) -> RefusedError 
             code, problem = RefusalCode.POLICY_VIOLATION, state.limits.why_no_credentials
     elif (change.mechanism, change.user) not in state.image.credentials:
         code = RefusalCode.RESOURCE_NOT_FOUND
-        problem = f"the user has no credential for {change.mechanism.sasl_name}"
+        problem = "Attempt to delete a user credential that does not exist"
     return RefusedError(code, problem) if problem else None

@@ -126,7 +126,7 @@ def check_new_name(state: ControllerState, name: str, *, is_internal: bool) -> N
     existing = state.image.topic(name)
     if existing is not None:
         by = f", declared by Topic {existing.header.resource}" if existing.header.resource else ""
-        raise RefusedError(RefusalCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists{by}")
+        raise RefusedError(RefusalCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists{by}.")
     if is_internal_topic(name) and not is_internal:
         raise RefusedError(
             RefusalCode.INVALID_TOPIC_EXCEPTION, f"{name!r} belongs to the cluster itself"

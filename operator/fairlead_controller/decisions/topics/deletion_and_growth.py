@@ -185,10 +185,14 @@ def _planned_growth(
 ) -> list[tuple[BrokerId, ...]]:
     present, count = len(topic.partitions), wanted["count"]
     if count <= present:
-        verb = "already has" if count == present else "cannot shrink: it has"
-        raise RefusedError(
-            RefusalCode.INVALID_PARTITIONS, f"topic {topic.name!r} {verb} {present} partitions"
+        # In Kafka's words, which its own tests of its admin client compare.
+        problem = (
+            f"Topic already has {present} partition(s)."
+            if count == present
+            else f"The topic {topic.name} currently has {present} partition(s); "
+            f"{count} would not be an increase."
         )
+        raise RefusedError(RefusalCode.INVALID_PARTITIONS, problem)
     if count > PARTITIONS_MAX:
         raise RefusedError(
             RefusalCode.INVALID_PARTITIONS, f"a topic may have {PARTITIONS_MAX} partitions"

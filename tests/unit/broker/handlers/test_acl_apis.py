@@ -288,6 +288,33 @@ def test_users_are_refused_one_by_one(stage: Any) -> None:
     assert {user for _, user in stage.broker.image.credentials} == {"good", "as Kafka"}
 
 
+def test_what_is_wrong_with_a_credential_is_said_in_kafkas_words(stage: Any) -> None:
+    """Kafka's own tests of a cluster compare them."""
+    upsertion = alter_user_scram_credentials.ScramCredentialUpsertion
+    deletion = alter_user_scram_credentials.ScramCredentialDeletion
+    given = [("", 1, 4096), ("few", 1, 4095), ("many", 1, 16385), ("none", 9, 4096)]
+    request = alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+        [deletion("gone", 1), *[deletion("twice", 1)] * 2],
+        [upsertion(*each, b"salt" * 4, salted("x")) for each in given],
+    )
+    assert {each.user: each.error_message for each in stage.ask(request, 0).results} == {
+        "gone": "Attempt to delete a user credential that does not exist",
+        "twice": "A user credential cannot be altered twice in the same request",
+        "": "Username must not be empty",
+        "few": "Too few iterations",
+        "many": "Too many iterations",
+        "none": "Unknown SCRAM mechanism",
+    }
+    name = describe_user_scram_credentials.UserName
+    asked = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+        [name("x"), name("y"), name("y")]
+    )
+    assert [each.error_message for each in stage.ask(asked, 0).results] == [
+        "Attempt to describe a user credential that does not exist: x",
+        "Cannot describe SCRAM credentials for the same user twice in a single request: y",
+    ]
+
+
 def test_users_are_described_without_what_verifies_them(stage: Any) -> None:
     salt = b"salt" * 4
     alter(stage, [], [("bob", 1, 8192, salt, salted("b"))])

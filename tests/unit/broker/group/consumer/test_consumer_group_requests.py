@@ -477,6 +477,12 @@ def test_a_pattern_is_resolved_on_the_broker(tmp_path: Path) -> None:
         told = await beat(groups, "m", joined.member_epoch, topic_partitions=[])
         (topic,) = told.assignment.topic_partitions
         assert topic.partitions == [0, 1, 2, 3]
+        assert (await described(groups, "nobodys")).error_message == "Group nobodys not found."
+        wish = {"subscribed_topic_names": ["t"], "server_assignor": "best"}
+        assert (await beat(groups, "o", **wish)).error_message == (
+            "ServerAssignor best is not supported. Supported assignors: uniform, range."
+        )
+        assert (await beat(groups, "o", group_id="")).error_message == "GroupId can't be empty."
         bad = await beat(groups, "n", subscribed_topic_regex="(")
         assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
         assert bad.error_message

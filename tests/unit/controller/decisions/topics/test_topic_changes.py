@@ -123,8 +123,12 @@ def test_growth_by_hand(world) -> None:
     ("event", "code", "message"),
     [
         (growth("u", 4), RefusalCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic"),
-        (growth("t", 2), RefusalCode.INVALID_PARTITIONS, "already has 2"),
-        (growth("t", 1), RefusalCode.INVALID_PARTITIONS, "cannot shrink: it has 2"),
+        (growth("t", 2), RefusalCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
+        (
+            growth("t", 1),
+            RefusalCode.INVALID_PARTITIONS,
+            "The topic t currently has 2 partition(s); 1 would not be an increase.",
+        ),
         (growth("t", 10_001), RefusalCode.INVALID_PARTITIONS, "10000"),
         (growth("t", 4, [[0]]), RefusalCode.INVALID_REPLICA_ASSIGNMENT, "1 assignments for 2"),
         (growth("t", 3, [[9]]), RefusalCode.INVALID_REPLICA_ASSIGNMENT, "unknown broker 9"),
