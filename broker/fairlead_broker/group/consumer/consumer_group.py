@@ -186,7 +186,7 @@ class ConsumerGroup:
         has_others = False
         for pattern in sorted(state.patterns() & topics.keys()):
             known = state.regular_expressions.get(pattern)
-            has_others |= known is None or known.topics != topics[pattern]
+            has_others |= topics[pattern] != (frozenset() if known is None else known.topics)
             resolved = ResolvedRegularExpression(topics[pattern], now_wall_ms, now_wall_ms)
             members.speculative.put(RecordType.REGULAR_EXPRESSION, resolved, pattern)
         if has_others:

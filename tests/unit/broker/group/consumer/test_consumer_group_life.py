@@ -277,6 +277,19 @@ def test_the_first_topics_of_a_pattern_wait_for_no_pause_between_assignments() -
     driver.require_replayable()
 
 
+def test_a_pattern_that_matches_nothing_yet_costs_no_rebalance() -> None:
+    driver = ConsumerGroupDriver(t=1)
+    answer = driver.join("a", None, regex="ord.*")
+    driver.resolve({"ord.*": frozenset()})
+    assert driver.state.epoch == answer.member_epoch == 1
+    assert driver.state.regular_expressions["ord.*"].topics == frozenset()
+    driver.host.set_topics({"t": 1, "orders": 2})
+    driver.resolve({"ord.*": frozenset({"orders"})})
+    told = driver.beat("a", 1, owned={})
+    assert (told.member_epoch, told.assigned) == (2, partitions({"orders": [0, 1]}))
+    driver.require_replayable()
+
+
 def test_patterns_are_looked_up_again_when_topics_come_or_time_has_gone() -> None:
     driver = ConsumerGroupDriver(orders=1)
     driver.join("a", None, regex="ord.*")
