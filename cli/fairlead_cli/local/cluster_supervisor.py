@@ -195,7 +195,15 @@ class ClusterSupervisor:
         It is not restarted then, because it would end again.
         """
         started = time.monotonic()
-        await child.start()
+        try:
+            await child.start()
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            raise CliError(
+                f"{child.name} cannot be started: {error.strerror}{where}",
+                hint=f"Its output goes to {child.spec.output}, and it runs as the user of this "
+                "command.",
+            ) from error
         self.save()
         waiting = asyncio.create_task(child.wait_until_ready())
         try:

@@ -212,6 +212,20 @@ def test_a_broker_that_cannot_start_ends_everything_with_its_last_words(plan: La
     assert saved(plan).state == "stopped"
 
 
+def test_a_broker_whose_output_cannot_be_written_ends_everything(plan: LaunchPlan) -> None:
+    """Such as a file of another user, who has started the cluster before."""
+    output = plan.layout.output_file("broker-1")
+
+    async def scenario() -> None:
+        output.mkdir(parents=True)
+        with pytest.raises(CliError, match="broker-1 cannot be started: Is a directory") as raised:
+            await build(plan, Audience()).run()
+        assert str(output) in raised.value.message
+
+    run(scenario())
+    assert "stop controller" in read_notes(plan)
+
+
 def test_a_controller_that_ends_while_brokers_start_ends_everything(plan: LaunchPlan) -> None:
     """What brokers tell it may be why; they would wait for it for ever."""
 
