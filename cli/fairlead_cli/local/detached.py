@@ -102,9 +102,10 @@ def start_detached(plan: LaunchPlan, *, data_option: str, say: Callable[[str], N
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a pipe was asked for")
     try:
-        with process.stdin, process.stdout:
-            process.stdin.write(encode_plan(plan) + "\n")
-            process.stdin.close()
+        with process.stdout:
+            # One that has ended at once is told of below: it is no reader of ours that went away.
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(encode_plan(plan) + "\n")
             for line in process.stdout:
                 if show_event(json.loads(line), data_option=data_option, say=say):
                     # It outlives us on purpose: there is nothing left to wait for.

@@ -41,6 +41,22 @@ def test_a_copy_of_a_folder_starts_no_millions_of_brokers(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["broker-0", "broker-20261129"]
 
 
+def test_a_supervisor_that_ends_before_it_reads_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was taken for `| head`, which has what it wanted: exit code 0, and no cluster."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexit 7\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    # More than a pipe holds, so that writing it waits until the other side has ended.
+    manifest = tmp_path / ("m" * 200)
+    manifest.write_text("")
+    arguments = ["-f", str(manifest)] * 1_000
+    assert run_command(["up", "--detach", "--data", f"{tmp_path}/d", *arguments]) == 1
+    assert "the supervisor ended with exit code 7 before" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("method", ["glob", "read_text"])
 @pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["foreground", "detached"])
 def test_a_folder_that_may_not_be_read_is_refused(
