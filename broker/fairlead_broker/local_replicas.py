@@ -414,8 +414,8 @@ class LocalReplicas:
     def _config(self, topic: TopicImage) -> LogConfig:
         """Return a topic's log settings.
 
-        Many topics have the same: working them out costs 0.3 ms. What a newer release has set and
-        this one cannot read takes no partition out of service.
+        Topics with the same configs share them, because computing them takes 0.3 ms. What a newer
+        release has set and this one cannot read takes no partition out of service.
         """
         overrides = tuple(sorted(topic.configs.items()))
         known = self._configs.get(overrides)

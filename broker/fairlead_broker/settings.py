@@ -169,7 +169,7 @@ class Settings:
         values: BrokerValues | None = None,
         unreadable: list[str] | None = None,
     ) -> LogConfig:
-        """Return what a topic's logs on this broker have, by its running values or its settings.
+        """Return the config of a topic's logs here, by the running values or the settings.
 
         For `unreadable` see `resolve_topic_config`.
         """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def in_slices(steps: Iterator[object], clock: Clock) -> None:
-    """Do all steps, giving way to others whenever a slice's time is used up."""
+    """Do all steps, and let other work run whenever a slice's time is used up."""
     deadline_ms = clock.monotonic_ms() + HOUSEKEEPING_SLICE_MS
     for _ in steps:
         if clock.monotonic_ms() >= deadline_ms:

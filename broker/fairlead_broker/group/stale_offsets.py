@@ -33,7 +33,7 @@ RETRY_S: Final = 1.0
 
 
 class _Stale(NamedTuple):
-    """What a group had for a topic when that was deleted, as `_values_of` says.
+    """The offsets of a group for a topic when that was deleted, as `_values_of` gives them.
 
     None for what was committed for an earlier topic of the same name, which is yet to be found.
     """
@@ -172,7 +172,7 @@ class StaleOffsets:
             if stale.group.is_gone:
                 continue
             if self._topic_id(stale.topic) is not None:
-                # What was committed since is for a topic of the same name.
+                # Later commits are for a new topic of the same name.
                 self._waiting.append(stale)
             else:
                 self.forget_topics((stale.group,), (stale.topic,))

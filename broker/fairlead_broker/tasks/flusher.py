@@ -50,7 +50,7 @@ class Flusher:
         on_offline: Callable[[Partition], None],
         on_disk_error: Callable[[str], None],
     ) -> None:
-        """`on_offline` is told of partitions whose log was found offline, perhaps repeatedly.
+        """`on_offline` is called with partitions whose log was found offline, perhaps repeatedly.
 
         `on_disk_error` is told the path of a directory some names of which are not durable.
         """

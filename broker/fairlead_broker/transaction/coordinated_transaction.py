@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class CoordinatedTransaction:
     """`scheduled_ms` is the deadline that the coordinator's timer has for it, or None.
 
-    `counted_bytes` is what the id took when that was counted last.
-    `is_gone` once the id is forgotten or coordinated elsewhere: nothing is written for it then.
-    `waiting` are requests for it that came while it was busy; None where none ever did.
+    `counted_bytes` is what the id took when that was counted last. `is_gone` is true once the id is
+    forgotten or coordinated elsewhere: nothing is written for it then. `waiting` are requests that
+    arrived while it was busy; None if there never were any.
     """
 
     __slots__ = ("counted_bytes", "is_gone", "machine", "scheduled_ms", "shard", "waiting")
