@@ -151,6 +151,10 @@ class ConsumerGroupDriver:
     def state(self) -> ConsumerGroupState:
         return self.group.state
 
+    def asks_for_topics(self) -> bool:
+        """Tell whether patterns wait to be looked at."""
+        return self.resolution is not None
+
     def take(self, effects: Effects) -> None:
         for write in effects.writes:
             assert not write.violation, write.violation

@@ -1,6 +1,7 @@
 """A controller's state in a few words, for tests of decisions."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from fairlead_controller.decisions.decide import decide
@@ -16,7 +17,7 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.decisions.state import ControllerState, CountersChanged, initial_state
 from fairlead_model.broker import BrokerRegistration, Endpoint
-from fairlead_model.cluster import empty_image
+from fairlead_model.cluster import TopicImage, empty_image
 from fairlead_model.session.calls import CreatableTopic, CreateTopicsCall
 from fairlead_model.session.refusals import RefusedError
 
@@ -54,6 +55,18 @@ def create_topics(*topics: CreatableTopic, validate_only: bool = False) -> Creat
             default_replication_factor=1,
         )
     )
+
+
+def there(topic: TopicImage | None) -> TopicImage:
+    """A topic that has to be there."""
+    assert topic is not None
+    return topic
+
+
+def reply_of(decision: Decision) -> Mapping[str, Any]:
+    """The reply of a decision that answers and does not refuse."""
+    assert decision.reply is not None and not isinstance(decision.reply, RefusedError)
+    return decision.reply
 
 
 class World:
@@ -110,8 +123,7 @@ class World:
 
     def propose(self, *isr: int, name: str = "t") -> Any:
         """Have the leader of partition 0 propose in-sync replicas; its outcome."""
-        topic = self.state.image.topic(name)
-        assert topic is not None
+        topic = self.topic(name)
         partition = topic.partitions[0]
         proposal: Any = {
             "topic_id": topic.topic_id,
@@ -140,10 +152,12 @@ class World:
 
     def partitions(self, name: str) -> Any:
         """The partitions of a topic."""
-        topic = self.state.image.topic(name)
-        assert topic is not None
-        return topic.partitions
+        return self.topic(name).partitions
 
     def leaders(self, name: str) -> list[int]:
         """The leaders of a topic's partitions."""
         return [partition.leader for partition in self.partitions(name)]
+
+    def topic(self, name: str) -> TopicImage:
+        """A topic that is there."""
+        return there(self.state.image.topic(name))

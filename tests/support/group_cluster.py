@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairlead_broker.broker import Broker
     from fairlead_broker.group.coordinator import GroupCoordinator
 
-NO_DELAY = {"group_initial_rebalance_delay_ms": "0"}
+NO_DELAY: dict[str, Any] = {"group_initial_rebalance_delay_ms": "0"}
 
 
 class Call:

@@ -407,3 +407,9 @@ def batch(*values: bytes, **options: Any) -> bytes:
     """A record batch of one record a value."""
     now_ms = SystemClock().now_ms()
     return encode_batch([Record(i, now_ms, None, v) for i, v in enumerate(values)], **options)
+
+
+def has_no_connection_left(live: LiveBroker) -> bool:
+    """Let a second pass, and tell whether the broker has given up all its connections."""
+    live.pass_seconds(1)
+    return not live.server.connections

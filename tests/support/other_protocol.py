@@ -106,6 +106,15 @@ class OtherProtocol:
         self.members.pop(member_id, None)
         return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
 
+    def check_transactional_commit(
+        self,
+        member_id: str,
+        generation_id: int,
+        group_instance_id: str | None,
+        offsets: Offsets = (),
+    ) -> ErrorCode:
+        return ErrorCode.NONE
+
     def check_commit(
         self,
         member_id: str,

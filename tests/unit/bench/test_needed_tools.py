@@ -9,6 +9,9 @@ import needed_tools
 import pytest
 from needed_tools import TOOLS, describe_missing, is_promised, need
 
+from fairlead_bench.peers import spark_connector, zookeeper_server
+from fairlead_bench.peers.kafka_distribution import POM, read_version
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -47,15 +50,15 @@ def test_what_maven_has_fetched_needs_it_no_more(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(needed_tools, "CACHE", tmp_path)
     (tmp_path / "spark-connector").mkdir()
-    (tmp_path / needed_tools.zookeeper_server.FOLDER).mkdir()
-    kafka = tmp_path / f"kafka-{needed_tools.read_version(needed_tools.POM)}"
+    (tmp_path / zookeeper_server.FOLDER).mkdir()
+    kafka = tmp_path / f"kafka-{read_version(POM)}"
     for folder in ("libs", "streams", "connect"):
         (kafka / folder).mkdir(parents=True)
     assert not TOOLS["maven"].is_there()
-    for jar in needed_tools.spark_connector.JARS:
+    for jar in spark_connector.JARS:
         (tmp_path / "spark-connector" / jar.file_name).touch()
-    for jar in needed_tools.zookeeper_server.JARS:
-        (tmp_path / needed_tools.zookeeper_server.FOLDER / jar.file_name).touch()
+    for jar in zookeeper_server.JARS:
+        (tmp_path / zookeeper_server.FOLDER / jar.file_name).touch()
     assert TOOLS["maven"].is_there()
 
 

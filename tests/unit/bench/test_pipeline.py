@@ -10,6 +10,7 @@ import pytest
 
 from fairlead_bench.peers.fairlead_cluster import FairleadCluster
 from fairlead_bench.scenarios import pipeline, pipeline_run
+from fairlead_bench.scenarios.pipeline_job import RESULT
 from fairlead_bench.scenarios.pipeline_run import PipelineFailedError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Drivers:
 def run(
     tmp_path: Path, cluster: FairleadCluster, drivers: Drivers, patch: pytest.MonkeyPatch
 ) -> None:
-    sink: dict[str, Any] = {"topic": pipeline.RESULT, "format": None}
+    sink: dict[str, Any] = {"topic": RESULT, "format": None}
     patch.setattr(pipeline_run, "start_driver", drivers.start)
     patch.setattr(pipeline_run, "ANSWER_S", 0.1)
     pipeline.run_job(cluster, tmp_path, "transform", sink, RECORDS)

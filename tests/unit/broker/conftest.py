@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from group_driver import GroupDriver
 
-from fairlead_broker.api_registry import HANDLERS, PENDING, RequestContext, load_handlers
-from fairlead_broker.authorization import ANONYMOUS, Authorizer
+from fairlead_broker.api_registry import (
+    HANDLERS,
+    PENDING,
+    ClientLogin,
+    RequestContext,
+    load_handlers,
+)
+from fairlead_broker.authorization import ANONYMOUS, Authorizer, Principal
 from fairlead_broker.broker import Broker
 from fairlead_broker.clock import Clock, ManualClock
+from fairlead_broker.coordinator import slicing
 from fairlead_broker.handlers import in_turns
 from fairlead_broker.listener import Listener
 from fairlead_broker.log.directory.log_directories import LogDirectories
 from fairlead_broker.log.files.file_slice import FileSlice
 from fairlead_broker.net.connection_quotas import ConnectionQuotas
-from fairlead_broker.peer_check import BROKER_IDS, NO_BROKER_IDS
+from fairlead_broker.peer_check import BROKER_IDS, NO_BROKER_IDS, PeerCheck
 from fairlead_broker.settings import build_settings
 from fairlead_model.cluster import (
     BrokerChanged,
@@ -40,7 +47,7 @@ from fairlead_wire.messages import RESPONSES
 from fairlead_wire.records import Record, encode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Container, Coroutine, Iterator
     from pathlib import Path
 
     from fairlead_broker.log.directory.log_directory import LogDirectory
@@ -78,9 +85,11 @@ class Channel:
         self.broker = broker
         self.listener = listener
         self.client_host = "127.0.0.1"
-        self.principal = ANONYMOUS
+        self.principal: Principal = ANONYMOUS
         self.authorizer: Authorizer | None = None
-        self.replica_ids = BROKER_IDS if listener.is_internal else NO_BROKER_IDS
+        self.peer_check: PeerCheck | None = None
+        self.login: ClientLogin | None = None
+        self.replica_ids: Container[int] = BROKER_IDS if listener.is_internal else NO_BROKER_IDS
         quotas = broker.client_quotas
         self.quotas = ConnectionQuotas(quotas, self) if quotas.binds_clients else None  # type: ignore[arg-type]
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -97,6 +106,9 @@ class Channel:
 
     def close(self, reason: str) -> None:
         self.closed = reason
+
+    def on_proved(self) -> None:
+        raise AssertionError("nothing is to be proved here")
 
     def charge(self, spent_ms: int) -> None:
         self.charged_ms += spent_ms
@@ -136,7 +148,8 @@ class Stage:
     @property
     def log_directory(self) -> LogDirectory:
         """The first one, mostly the only one."""
-        return self.broker.log_directories.directories[0]
+        directory: LogDirectory = self.broker.log_directories.directories[0]
+        return directory
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(coroutine)
@@ -237,7 +250,8 @@ class Stage:
         return int(self.run(act()))
 
     def partition(self, name: str, index: int = 0) -> Partition:
-        return self.broker.partitions[(name, index)]
+        partition: Partition = self.broker.partitions[(name, index)]
+        return partition
 
     def neighbour(self, broker_id: int, *, fenced: bool = False, rack: str | None = None) -> None:
         """Another broker, which may be dead."""
@@ -324,7 +338,7 @@ def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
 def later_steps(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """The steps of answers between which others are served, from now on."""
     found: list[None] = []
-    in_slices = in_turns.in_slices
+    in_slices = slicing.in_slices
 
     async def noted(steps: Iterator[None], clock: Clock) -> None:
         taken = list(steps)

@@ -482,7 +482,7 @@ def test_who_may_describe_a_topic_is_told_by_its_id_that_more_is_denied(
     def describe_only(principal: Any, host: str, operation: Operation, *resource: Any) -> bool:
         return operation is Operation.DESCRIBE or deny(principal, host, operation, *resource)
 
-    denying.is_allowed = describe_only  # type: ignore[method-assign]
+    denying.is_allowed = describe_only  # type: ignore[method-assign, assignment]
     assert list(error_codes(stage.ask(make(topic_id), version)))[-1] == 29
 
 

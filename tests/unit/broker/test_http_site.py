@@ -64,13 +64,13 @@ def test_the_longest_silent_one_goes() -> None:
     async def act(_: web.AppRunner, port: int) -> None:
         async with asyncio.timeout(30):
             both = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
-            (old_reader, old_writer), (silent, _) = both[:2]
+            (old_reader, old_writer), (silent, _writer) = both[:2]
             assert await ask(old_writer, old_reader) == b"HTTP/1.1 200"
             newcomer = await asyncio.open_connection("127.0.0.1", port)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await silent.readexactly(1)
             assert await ask(old_writer, old_reader) == b"HTTP/1.1 200"
-            for _, writer in [*both, newcomer]:
+            for _reader, writer in [*both, newcomer]:
                 writer.close()
 
     asyncio.run(with_site(act))

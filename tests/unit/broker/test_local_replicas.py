@@ -121,7 +121,7 @@ def test_a_full_disk_that_does_not_tell_its_room_keeps_no_other_replica(
     monkeypatch.undo()
 
     async def look() -> bool:
-        return watching._look()
+        return bool(watching._look())
 
     assert stage.run(look())
     assert stage.partition("large").is_leader

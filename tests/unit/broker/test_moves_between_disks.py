@@ -42,7 +42,7 @@ def ask(stage: Any, path: Path | str, topic: str = "a", index: int = 0) -> int:
         2,
     )
     ((result,),) = ([*each.partitions] for each in answer.results)
-    return result.error_code
+    return int(result.error_code)
 
 
 def carry_out(
@@ -241,7 +241,7 @@ def test_a_topic_may_be_deleted_and_made_again_meanwhile(
     fill(stage)
     ask(stage, tmp_path / "two")
     log = stage.partition("a").log
-    done = []
+    done: list[Any] = []
 
     def delete(move: ReplicaMove, step: Step) -> None:
         if step is when and not done:

@@ -15,7 +15,7 @@ Helm = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def helm() -> Helm:
+def helm() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run helm; the finished process, whatever its exit code."""
     need("helm")
 

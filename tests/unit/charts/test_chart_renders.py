@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ FOLDERS = {
 CASES = sorted((HERE / "values").glob("*.yaml"))
 
 
-def objects(text: str) -> list[dict]:
+def objects(text: str) -> list[dict[str, Any]]:
     return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
-def pools(manifests: list[dict]) -> list[dict]:
+def pools(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in manifests if each["kind"] == "BrokerPool"]
 
 
@@ -37,7 +38,7 @@ def without_definitions(text: str) -> str:
 
 
 @pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
-def test_renders_what_was_reviewed(values: Path, render) -> None:
+def test_renders_what_was_reviewed(values: Path, render: Callable[..., str]) -> None:
     rendered = without_definitions(render(values.stem.partition("-")[0], "-f", values))
     golden = HERE / "golden" / values.name
     if os.environ.get("FAIRLEAD_REWRITE"):
@@ -45,7 +46,7 @@ def test_renders_what_was_reviewed(values: Path, render) -> None:
     assert rendered == golden.read_text(), "FAIRLEAD_REWRITE=1 writes it anew; review the diff"
 
 
-def test_definitions_are_rendered_whole_and_kept(render) -> None:
+def test_definitions_are_rendered_whole_and_kept(render: Callable[..., str]) -> None:
     rendered = {
         each["metadata"]["name"]: each
         for each in objects(render("operator"))
@@ -60,12 +61,14 @@ def test_definitions_are_rendered_whole_and_kept(render) -> None:
 
 
 @pytest.mark.parametrize("chart", ["operator", "cluster"])
-def test_lint_finds_nothing(chart: str, helm) -> None:
+def test_lint_finds_nothing(
+    chart: str, helm: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     done = helm("lint", "--strict", FOLDERS[chart])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_object_is_labelled_and_says_its_namespace(render) -> None:
+def test_every_object_is_labelled_and_says_its_namespace(render: Callable[..., str]) -> None:
     everything = HERE / "values" / "operator-everything.yaml"
     for each in objects(render("operator", "-f", everything)):
         labels = each["metadata"]["labels"]
@@ -73,11 +76,13 @@ def test_every_object_is_labelled_and_says_its_namespace(render) -> None:
         assert labels["app.kubernetes.io/part-of"] == "fairlead"
 
 
-def test_names_that_yaml_takes_for_something_else_stay_names(render, tmp_path: Path) -> None:
+def test_names_that_yaml_takes_for_something_else_stay_names(
+    render: Callable[..., str], tmp_path: Path
+) -> None:
     """A namespace may be called 123, and a topic `no`: no number and no boolean is a name."""
     cluster, operator = tmp_path / "cluster.yaml", tmp_path / "operator.yaml"
     pool = {"replicas": 1, "idBase": 1_000_000, "storage": {"size": "1Gi"}}
-    users = {"0x1f": {}, "off": {}}
+    users: dict[str, Any] = {"0x1f": {}, "off": {}}
     names = {"topics": {"no": {}, "123": {"partitions": 3}}, "pools": {"on": pool}, "users": users}
     cluster.write_text(yaml.safe_dump(names))
     watched = {"watchNamespaces": ["123", "no"], "nameOverride": "on"}
@@ -91,7 +96,9 @@ def test_names_that_yaml_takes_for_something_else_stay_names(render, tmp_path: P
         texts += [text for subject in subjects for text in subject.values()]
         assert all(isinstance(text, str) for text in texts), each
     assert {"no", "123", "on", "0x1f", "off"} <= {each["metadata"]["name"] for each in rendered}
-    specs = {(each["kind"], each["metadata"]["name"]): each.get("spec") for each in rendered}
+    specs: dict[tuple[str, str], Any] = {
+        (each["kind"], each["metadata"]["name"]): each.get("spec") for each in rendered
+    }
     peers = specs["NetworkPolicy", "on"]["ingress"][0]["from"][0]["namespaceSelector"]
     assert peers["matchExpressions"][0]["values"] == ["123", "no"]
     monitor = specs["PodMonitor", "fairlead-brokers"]
@@ -107,7 +114,7 @@ def test_names_that_yaml_takes_for_something_else_stay_names(render, tmp_path: P
     assert repr(bases["on"]) == "1000000", "1e+06 is no integer"
 
 
-def test_the_operator_pod_needs_no_privilege(render) -> None:
+def test_the_operator_pod_needs_no_privilege(render: Callable[..., str]) -> None:
     (workload,) = [each for each in objects(render("operator")) if each["kind"] == "StatefulSet"]
     pod = workload["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -119,7 +126,9 @@ def test_the_operator_pod_needs_no_privilege(render) -> None:
         }
 
 
-def test_memory_of_one_process_of_the_operator_is_not_the_others(render) -> None:
+def test_memory_of_one_process_of_the_operator_is_not_the_others(
+    render: Callable[..., str],
+) -> None:
     (workload,) = [each for each in objects(render("operator")) if each["kind"] == "StatefulSet"]
     pod = workload["spec"]["template"]["spec"]
     controller, operator = pod["containers"]
@@ -134,31 +143,35 @@ def test_memory_of_one_process_of_the_operator_is_not_the_others(render) -> None
     assert "shareProcessNamespace" not in pod
 
 
-def test_resources_of_a_pod_with_one_container_are_refused_with_their_place(helm) -> None:
+def test_resources_of_a_pod_with_one_container_are_refused_with_their_place(
+    helm: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     done = helm("template", "x", FOLDERS["operator"], "--set", "resources.limits.memory=2Gi")
     assert done.returncode != 0
     assert "at '/resources': additional properties 'limits' not allowed" in done.stderr
 
 
-def test_a_namespaced_operator_asks_for_nothing_cluster_wide(render) -> None:
+def test_a_namespaced_operator_asks_for_nothing_cluster_wide(render: Callable[..., str]) -> None:
     values = HERE / "values" / "operator-namespaced.yaml"
     kinds = {each["kind"] for each in objects(render("operator", "-f", values))}
     assert kinds == {"Role", "RoleBinding", "Service", "StatefulSet"}
 
 
-def test_large_numbers_stay_whole(render) -> None:
+def test_large_numbers_stay_whole(render: Callable[..., str]) -> None:
     text = render("cluster", "-f", HERE / "values" / "cluster-outside.yaml")
     assert '"retention.ms": 604800000\n' in text
     assert '"log.retention.bytes": 10737418240\n' in text
     assert '"cleanup.policy": null\n' in text
 
 
-def log_cluster(rendered: str) -> dict:
+def log_cluster(rendered: str) -> dict[str, Any]:
     (found,) = [each["spec"] for each in objects(rendered) if each["kind"] == "LogCluster"]
     return dict(found)
 
 
-def test_a_new_cluster_is_in_clear_only_where_a_value_says_so(render, helm) -> None:
+def test_a_new_cluster_is_in_clear_only_where_a_value_says_so(
+    render: Callable[..., str], helm: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     secure = log_cluster(render("cluster"))
     assert [each["authentication"]["type"] for each in secure["listeners"]] == ["scram-sha-512"]
     assert all(each["tls"]["enabled"] for each in secure["listeners"])
@@ -169,7 +182,9 @@ def test_a_new_cluster_is_in_clear_only_where_a_value_says_so(render, helm) -> N
     assert "interBroker" not in apart and apart["listeners"] == secure["listeners"]
 
 
-def test_a_listener_of_a_secure_cluster_says_whether_it_encrypts(helm, render) -> None:
+def test_a_listener_of_a_secure_cluster_says_whether_it_encrypts(
+    helm: Callable[..., subprocess.CompletedProcess[str]], render: Callable[..., str]
+) -> None:
     listener = '{"name":"outside","type":"NodePort","port":9095%s}'
     flags = ("--kube-version", "1.34.0", "--set-json")
     plain = f"cluster.listeners=[{listener % ''}]"
@@ -208,11 +223,11 @@ def test_every_field_of_a_cluster_is_a_value_of_its_name() -> None:
     assert values.keys() - fields == {"secure"}
 
 
-def test_what_no_value_says_stays_as_it_was_set(render) -> None:
-    def spec(*settings: str) -> dict:
+def test_what_no_value_says_stays_as_it_was_set(render: Callable[..., str]) -> None:
+    def spec(*settings: str) -> dict[str, Any]:
         each = [word for setting in settings for word in ("--set-json", setting)]
         found = [m for m in objects(render("cluster", *each)) if m["kind"] == "LogCluster"]
-        return found[0]["spec"]
+        return dict(found[0]["spec"])
 
     fields = {"hibernated", "fencedBrokers", "maintenanceWindows", "version", "rest"}
     assert not fields & spec().keys()
@@ -231,7 +246,9 @@ def test_what_no_value_says_stays_as_it_was_set(render) -> None:
     assert said["rest"] == {"enabled": True, "tls": {"enabled": True}}
 
 
-def test_a_backup_reads_the_metadata_and_may_do_nothing_else(render, tmp_path) -> None:
+def test_a_backup_reads_the_metadata_and_may_do_nothing_else(
+    render: Callable[..., str], tmp_path: Path
+) -> None:
     rendered = render("cluster", "-f", HERE / "values" / "cluster-outside.yaml")
     own = {
         each["kind"]: each
@@ -259,14 +276,14 @@ def test_a_backup_reads_the_metadata_and_may_do_nothing_else(render, tmp_path) -
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
 
 
-def test_a_backup_needs_an_image(helm) -> None:
+def test_a_backup_needs_an_image(helm: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     flags = ("--kube-version", "1.34.0", "--set", "metadataBackup.enabled=true")
     done = helm("template", "x", FOLDERS["cluster"], *flags)
     assert done.returncode != 0
     assert "metadataBackup.image: name the image of Fairlead" in done.stderr
 
 
-def test_a_backup_goes_to_the_volume_that_is_named(render) -> None:
+def test_a_backup_goes_to_the_volume_that_is_named(render: Callable[..., str]) -> None:
     settings = (
         "metadataBackup.enabled=true",
         "metadataBackup.image=fairlead:1",
@@ -289,7 +306,9 @@ def given(*settings: str) -> list[str]:
     return [part for setting in settings for part in ("--set", setting)]
 
 
-def test_a_backup_goes_to_an_object_store_as_the_command_reads_it(render) -> None:
+def test_a_backup_goes_to_an_object_store_as_the_command_reads_it(
+    render: Callable[..., str],
+) -> None:
     rendered = {each["kind"]: each for each in objects(render("cluster", *given(*TO_BUCKET)))}
     assert "PersistentVolumeClaim" not in rendered
     pod = rendered["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -297,12 +316,13 @@ def test_a_backup_goes_to_an_object_store_as_the_command_reads_it(render) -> Non
     assert "volumes" not in pod
     assert "volumeMounts" not in container
     assert "env" not in container, "whoever the pod is to the store"
-    _, _, verb, *arguments = [*container["command"], *container["args"]]
+    words: list[str] = [*container["command"], *container["args"]]
+    verb, arguments = words[2], words[3:]
     context = metadata.commands[verb].make_context(verb, arguments)
     assert context.params["directory"] == "s3://backups/events"
 
 
-def test_a_backup_is_told_where_the_store_is_and_who_asks(render) -> None:
+def test_a_backup_is_told_where_the_store_is_and_who_asks(render: Callable[..., str]) -> None:
     store = ("endpoint=http://minio:9000", "region=here", "credentialsSecret=keys")
     settings = [f"metadataBackup.{setting}" for setting in store]
     rendered = objects(render("cluster", *given(*TO_BUCKET, *settings)))
@@ -319,14 +339,14 @@ def test_a_backup_is_told_where_the_store_is_and_who_asks(render) -> None:
     ]
 
 
-def test_a_backup_goes_on_with_the_values_of_an_earlier_chart(render) -> None:
+def test_a_backup_goes_on_with_the_values_of_an_earlier_chart(render: Callable[..., str]) -> None:
     new = ("uri", "credentialsSecret", "endpoint", "region", "serviceAccount")
     without = [f"metadataBackup.{name}=null" for name in new]
     assert render("cluster", *given(*BACKUP, *without)) == render("cluster", *given(*BACKUP))
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_the_account_of_a_backup_may_have_a_role(keep: bool, render) -> None:
+def test_the_account_of_a_backup_may_have_a_role(keep: bool, render: Callable[..., str]) -> None:
     role = (
         r"metadataBackup.serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::1:x"
     )
@@ -357,7 +377,9 @@ def test_the_account_of_a_backup_may_have_a_role(keep: bool, render) -> None:
         ((*BACKUP, "metadataBackup.region=here"), "name it by metadataBackup.uri"),
     ],
 )
-def test_a_backup_has_one_place(settings: tuple[str, ...], complaint: str, helm) -> None:
+def test_a_backup_has_one_place(
+    settings: tuple[str, ...], complaint: str, helm: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     flags = ("--kube-version", "1.34.0", *given(*settings))
     done = helm("template", "x", FOLDERS["cluster"], *flags)
     assert done.returncode != 0
@@ -390,14 +412,18 @@ def test_a_backup_has_one_place(settings: tuple[str, ...], complaint: str, helm)
         ("cluster", "nameOverride=Upper", "at '/nameOverride'"),
     ],
 )
-def test_a_wrong_value_is_named(chart: str, setting: str, complaint: str, helm) -> None:
+def test_a_wrong_value_is_named(
+    chart: str, setting: str, complaint: str, helm: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     done = helm("template", "x", FOLDERS[chart], "--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
 @pytest.mark.parametrize("chart", ["operator", "cluster"])
-def test_a_common_label_goes_before_the_one_of_that_name(chart: str, helm) -> None:
+def test_a_common_label_goes_before_the_one_of_that_name(
+    chart: str, helm: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     label = r"commonLabels.app\.kubernetes\.io/part-of=platform"
     done = helm("template", "x", FOLDERS[chart], "--kube-version", "1.34.0", "--set", label)
     assert done.returncode == 0, done.stderr
@@ -418,14 +444,16 @@ def test_a_common_label_goes_before_the_one_of_that_name(chart: str, helm) -> No
     ],
 )
 def test_a_label_by_which_objects_are_found_is_refused(
-    chart: str, label: str, complaint: str, helm
+    chart: str, label: str, complaint: str, helm: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = helm("template", "x", FOLDERS[chart], "--kube-version", "1.34.0", "--set", f"{label}=a")
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
-def test_drills_of_the_controller_need_an_operator_that_sees_them(helm) -> None:
+def test_drills_of_the_controller_need_an_operator_that_sees_them(
+    helm: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     values = ("--set", "drills.controller=true", "--set", "watchNamespace=events")
     render = ("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
     done = helm(*render, "-n", "logs")
@@ -438,7 +466,9 @@ def test_drills_of_the_controller_need_an_operator_that_sees_them(helm) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_account_that_is_not_made_is_named(helm, render) -> None:
+def test_an_account_that_is_not_made_is_named(
+    helm: Callable[..., subprocess.CompletedProcess[str]], render: Callable[..., str]
+) -> None:
     """The pods of the operator would wait for ever for one that nobody makes."""
     values = ("--set", "serviceAccount.create=false")
     done = helm("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
@@ -450,19 +480,23 @@ def test_an_account_that_is_not_made_is_named(helm, render) -> None:
     assert workload["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
 
 
-def test_one_namespace_is_a_list_of_one(render) -> None:
+def test_one_namespace_is_a_list_of_one(render: Callable[..., str]) -> None:
     old = render("operator", "--set", "watchNamespace=events")
     assert old == render("operator", "--set", "watchNamespaces={events}")
 
 
-def test_a_list_and_one_more_namespace_are_refused(helm) -> None:
+def test_a_list_and_one_more_namespace_are_refused(
+    helm: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     values = ("--set", "watchNamespaces={a,b}", "--set", "watchNamespace=c")
     done = helm("template", "x", FOLDERS["operator"], "--kube-version", "1.34.0", *values)
     assert done.returncode != 0
     assert "watchNamespace and watchNamespaces: set one of them" in done.stderr
 
 
-def test_a_release_name_that_no_cluster_can_have_is_refused(helm) -> None:
+def test_a_release_name_that_no_cluster_can_have_is_refused(
+    helm: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     done = helm("template", "1st.logs", FOLDERS["cluster"], "--kube-version", "1.34.0")
     assert '"1st.logs" cannot be the name of a cluster' in done.stderr
 
@@ -479,7 +513,9 @@ def empty_values(values: dict[str, Any], above: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("chart", FOLDERS)
-def test_values_that_are_named_and_left_empty_are_their_defaults(chart: str, render) -> None:
+def test_values_that_are_named_and_left_empty_are_their_defaults(
+    chart: str, render: Callable[..., str]
+) -> None:
     """As `topics:` in a file of values, all of whose lines below it are comments."""
     defaults = yaml.safe_load((FOLDERS[chart] / "values.yaml").read_text())
     paths = empty_values(defaults)
@@ -496,7 +532,7 @@ def test_values_that_are_named_and_left_empty_are_their_defaults(chart: str, ren
 
 @pytest.mark.parametrize("chart", FOLDERS)
 def test_a_group_of_values_that_is_named_and_left_empty_is_named_where_it_is_needed(
-    chart: str, helm
+    chart: str, helm: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """As `podMonitor:` with comments alone below it: Helm takes it for a removal."""
     defaults = yaml.safe_load((FOLDERS[chart] / "values.yaml").read_text())
@@ -511,7 +547,7 @@ def test_a_group_of_values_that_is_named_and_left_empty_is_named_where_it_is_nee
     assert wrong == {}
 
 
-def rendered_or_error(render, *arguments: str) -> str:
+def rendered_or_error(render: Callable[..., Any], *arguments: str) -> str:
     """What is rendered, or why nothing is."""
     try:
         return str(render(*arguments))
@@ -519,7 +555,7 @@ def rendered_or_error(render, *arguments: str) -> str:
         return str(error)
 
 
-def notes(helm, tmp_path: Path, *arguments: str) -> str:
+def notes(helm: Callable[..., Any], tmp_path: Path, *arguments: str) -> str:
     """What a release of the cluster's chart tells, without a Kubernetes cluster."""
     chart = tmp_path / "chart"
     shutil.copytree(FOLDERS["cluster"], chart, dirs_exist_ok=True)
@@ -534,7 +570,9 @@ def notes(helm, tmp_path: Path, *arguments: str) -> str:
     return str(yaml.safe_load(done.stdout)["notes"])
 
 
-def test_notes_call_a_topic_by_its_name_in_kafka(helm, tmp_path: Path) -> None:
+def test_notes_call_a_topic_by_its_name_in_kafka(
+    helm: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
     named = ("--set-json", 'topics={"orders-v1":{"topicName":"Orders.V1"}}')
     told = notes(helm, tmp_path, *named)
     assert "fairlead produce Orders.V1\n" in told
@@ -545,7 +583,9 @@ def test_notes_call_a_topic_by_its_name_in_kafka(helm, tmp_path: Path) -> None:
     assert "fairlead produce Orders.V1 --bootstrap" in in_clear
 
 
-def test_notes_go_by_a_user_who_may_do_what_they_show(helm, tmp_path: Path) -> None:
+def test_notes_go_by_a_user_who_may_do_what_they_show(
+    helm: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
     """Those of the values may log in by certificates alone, or have no right to that topic."""
     users = {"admin": {"authentication": {"type": "tls"}}, "audit": {"acls": []}, "hello": {}}
     given = json.dumps(users)
@@ -563,7 +603,9 @@ def test_notes_go_by_a_user_who_may_do_what_they_show(helm, tmp_path: Path) -> N
 
 
 @pytest.mark.kubernetes  # helm renders notes only with a cluster at hand
-def test_notes_tell_the_next_commands(helm) -> None:
+def test_notes_tell_the_next_commands(
+    helm: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     definitions = str(HERE.parents[2] / "crds")
     apply = ("kubectl", "apply", "--server-side", "--force-conflicts", "-f", definitions)
     subprocess.run(apply, check=True, capture_output=True)
@@ -582,9 +624,16 @@ def test_notes_tell_the_next_commands(helm) -> None:
     assert pod["spec"]["volumes"][0]["secret"]["secretName"] == user["metadata"]["name"]
 
 
-def test_what_is_cluster_wide_has_another_name_in_each_namespace(render) -> None:
+def test_what_is_cluster_wide_has_another_name_in_each_namespace(
+    render: Callable[..., str],
+) -> None:
     def cluster_wide(namespace: str) -> set[tuple[str, str]]:
-        values = ("-n", namespace, "--set", "nameOverride=an-operator-with-a-long-name-of-its-own")
+        values: tuple[str, ...] = (
+            "-n",
+            namespace,
+            "--set",
+            "nameOverride=an-operator-with-a-long-name-of-its-own",
+        )
         values += ("--set", "crds.install=false", "--set", "rbac.aggregatedRoles=false")
         return {
             (each["kind"], each["metadata"]["name"])

@@ -6,7 +6,7 @@ each names. Where the kind is a variable, the kinds that come there are named be
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import yaml
@@ -133,7 +133,9 @@ def granted(rendered: str) -> set[Right]:
     }
 
 
-def test_the_operator_may_do_what_its_code_does_and_nothing_else(render) -> None:
+def test_the_operator_may_do_what_its_code_does_and_nothing_else(
+    render: Callable[..., str],
+) -> None:
     needed = {*used(), *KOPF, *OWNERS, *BY_NAME}
     rights = granted(render("operator"))
     beyond_get = {right for right in rights if right[2] != "get"}

@@ -31,7 +31,7 @@ TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, PatternType.LITERAL, PatternType.
 )
 def test_resources_are_read_as_they_are_shown(text: str, resource: tuple[object, ...]) -> None:
     assert parse_resource(text) == resource
-    rule = AclBinding(*resource, "User:a", "*", Operation.READ, Permission.ALLOW)  # type: ignore[arg-type]
+    rule = AclBinding(*resource, "User:a", "*", Operation.READ, Permission.ALLOW)
     assert parse_resource(resource_text(rule)) == resource
 
 

@@ -5,6 +5,7 @@ import os
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -183,7 +184,7 @@ def test_a_cluster_that_serves_on_without_its_supervisor_is_told(
     """This process stands in for all of it: it lives, and serves nothing."""
     own = identify(os.getpid())
     assert own is not None
-    process = {"pid": own.pid, "start_time": own.start_time, "state": "running"}
+    process: dict[str, Any] = {"pid": own.pid, "start_time": own.start_time, "state": "running"}
     cluster = build_cluster(tmp_path, 19092, 18080)
     cluster.state = "running"
     cluster.controller = ProcessEntry("controller", "127.0.0.1", 1, 2, **process)

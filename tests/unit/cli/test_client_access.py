@@ -44,7 +44,7 @@ def written(path: Path) -> Path:
     return path
 
 
-def test_the_administrators_file_of_a_secure_local_cluster_is_taken(tmp_path) -> None:
+def test_the_administrators_file_of_a_secure_local_cluster_is_taken(tmp_path: Path) -> None:
     access.note_local_cluster(tmp_path)
     assert access.configured_file() is None
     file = written(admin_file(Layout(tmp_path)))
@@ -66,7 +66,7 @@ def test_a_secure_cluster_of_somebody_else_is_said(
     assert "--client-config FILE" in (refused.value.hint or "")
 
 
-def test_a_file_that_was_named_stands_above_it(tmp_path) -> None:
+def test_a_file_that_was_named_stands_above_it(tmp_path: Path) -> None:
     written(admin_file(Layout(tmp_path)))
     named = written(tmp_path / "mine.librdkafka")
     access.note_client_file(named)
@@ -74,7 +74,7 @@ def test_a_file_that_was_named_stands_above_it(tmp_path) -> None:
     assert access.configured_file() == named
 
 
-def test_a_file_that_cannot_be_taken_is_not_noted(tmp_path) -> None:
+def test_a_file_that_cannot_be_taken_is_not_noted(tmp_path: Path) -> None:
     java = tmp_path / "mine.properties"
     java.write_text("sasl.jaas.config=x\n")
     with pytest.raises(InputError):
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_taken_is_not_noted(tmp_path) -> None:
     assert access.configured_file() is None
 
 
-def test_a_file_that_it_names_has_to_be_there(tmp_path) -> None:
+def test_a_file_that_it_names_has_to_be_there(tmp_path: Path) -> None:
     file = tmp_path / "mine.librdkafka"
     file.write_text(f"security.protocol=ssl\nssl.ca.location={tmp_path}/ca.pem\n")
     with pytest.raises(InputError, match=r"there is no .*/ca.pem, which ssl.ca.location names"):
@@ -91,7 +91,7 @@ def test_a_file_that_it_names_has_to_be_there(tmp_path) -> None:
     access.note_client_file(file)
 
 
-def test_a_setting_that_librdkafka_does_not_know_is_wrong_usage(tmp_path) -> None:
+def test_a_setting_that_librdkafka_does_not_know_is_wrong_usage(tmp_path: Path) -> None:
     file = tmp_path / "mine.librdkafka"
     file.write_text("securty.protocol=ssl\n")
     access.note_client_file(file)
@@ -109,7 +109,7 @@ def encrypted(folder: Path, *settings: str) -> ssl.SSLContext:
     return context
 
 
-def test_authorities_are_where_librdkafka_looks_for_them(tmp_path) -> None:
+def test_authorities_are_where_librdkafka_looks_for_them(tmp_path: Path) -> None:
     """In the system's places, which it calls `probe`, too, or in a folder."""
     default = encrypted(tmp_path)
     probed = encrypted(tmp_path, "ssl.ca.location=probe")
@@ -121,7 +121,7 @@ def test_authorities_are_where_librdkafka_looks_for_them(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("no", ["false", "F", "0"])
-def test_whoever_asks_for_no_verification_gets_none(tmp_path, no: str) -> None:
+def test_whoever_asks_for_no_verification_gets_none(tmp_path: Path, no: str) -> None:
     context = encrypted(tmp_path, f"enable.ssl.certificate.verification={no}")
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
     context = encrypted(tmp_path, "enable.ssl.certificate.verification=true")

@@ -56,12 +56,12 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_partitions_without_any_are_left_out(answer: Any) -> None:
     answer({1: TOLD})
-    assert read_commit_metadata(None, group_at(1)) == {Place("t", 0): "by hand"}  # type: ignore[arg-type]
+    assert read_commit_metadata(None, group_at(1)) == {Place("t", 0): "by hand"}
 
 
 def test_a_coordinator_that_moved_is_looked_for(answer: Any) -> None:
     answer({1: OffsetFetchResponse(error_code=ErrorCode.NOT_COORDINATOR), 2: TOLD})
-    assert read_commit_metadata(None, group_at(1)) == {Place("t", 0): "by hand"}  # type: ignore[arg-type]
+    assert read_commit_metadata(None, group_at(1)) == {Place("t", 0): "by hand"}
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_a_refusal_is_named(
     monkeypatch.setattr(commit_metadata, "REQUEST_TIMEOUT_S", 0.0)
     answer({1: OffsetFetchResponse(error_code=code)})
     with pytest.raises(CliError, match=said):
-        read_commit_metadata(None, group_at(1))  # type: ignore[arg-type]
+        read_commit_metadata(None, group_at(1))

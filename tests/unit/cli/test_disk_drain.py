@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +34,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.homes = {("t", index): ONE for index in range(4)}
         self.targets: dict[tuple[str, int], str] = {}
-        self.cordoned = ""
+        self.cordoned: str | None = ""
         self.static = ""
         self.folders = [ONE, TWO, THREE]
         self.version = 5
@@ -95,7 +96,7 @@ class FakeBroker:
     def order(self, address: str, broker_id: int, config: str, value: str | None) -> None:
         assert (address, broker_id, config) == (str(AT), 2, "cordoned.log.dirs")
         self.orders.append(value)
-        self.cordoned = value  # type: ignore[assignment]
+        self.cordoned = value
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -116,8 +117,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
     monkeypatch.setattr(drain, "order", broker.order)
     monkeypatch.setattr(broker_configs, "read_config", lambda *_: broker.value)
     monkeypatch.setattr(disk_drain, "find_missing", lambda _: broker.missing)
-    monkeypatch.setattr(disk_drain.time, "sleep", broker.sleep)
-    monkeypatch.setattr(disk_drain.time, "monotonic", lambda: broker.now)
+    monkeypatch.setattr(time, "sleep", broker.sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: broker.now)
     return broker
 
 
@@ -318,7 +319,7 @@ def test_undrain_leaves_other_cordons_alone(broker: FakeBroker) -> None:
 
 def test_undrain_overrules_the_settings(broker: FakeBroker) -> None:
     """Without a dynamic value those would cordon it again."""
-    broker.static, broker.cordoned = ONE, None  # type: ignore[assignment]
+    broker.static, broker.cordoned = ONE, None
     disk_drain.undrain(Disks("somewhere", 2), ONE)
     assert broker.orders == [None, ""]
     assert not any(each.is_cordoned for each in broker.describe(AT).results)

@@ -50,6 +50,7 @@ def test_a_leader_that_was_chosen_shows_that_the_fault_is_known(
     run = observation.run
     assert run.detection_ms == pytest.approx(detection_ms, abs=1)
     assert run.election_ms == pytest.approx(27, abs=1)
+    assert run.detection_ms is not None and run.election_ms is not None
     assert run.detection_ms <= run.election_ms
 
 

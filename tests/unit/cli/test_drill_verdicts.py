@@ -60,7 +60,8 @@ def test_a_good_drill_has_no_failures() -> None:
 
 @pytest.mark.parametrize("what", ["lost", "duplicated", "reordered", "misplaced", "foreign"])
 def test_a_single_bad_record_fails_a_drill(what: str) -> None:
-    (failure,) = failures(runs(10), Findings(**{what: 1}))
+    found: dict[str, Any] = {what: 1}
+    (failure,) = failures(runs(10), Findings(**found))
     assert failure.startswith("1 ")
 
 
@@ -115,7 +116,7 @@ def metadata(leader: int, isr: list[int]) -> Any:
 
 
 def test_targets_are_looked_up_at_the_moment_of_the_fault() -> None:
-    at = {"topic": "orders", "partition": 4}
+    at: dict[str, Any] = {"topic": "orders", "partition": 4}
     leader, follower = Target(TargetKind.LEADER, **at), Target(TargetKind.FOLLOWER, **at)
     assert resolve_broker(leader, metadata(2, [2, 0, 1])) == 2
     assert resolve_broker(follower, metadata(2, [2, 1])) == 1

@@ -15,6 +15,7 @@ from fairlead_cli.local import freeze_watch
 from fairlead_cli.local.cluster_file import ProcessEntry
 from fairlead_cli.local.freeze_watch import FreezeWatch
 from fairlead_cli.local.local_process import ChildSpec, LocalProcess
+from fairlead_cli.local.readiness import http_get
 
 FAKE = Path(__file__).with_name("fake_process.py")
 DEADLINE_S = 60.0
@@ -58,7 +59,7 @@ def play(
     spec = ChildSpec((*command, "--stuck-after-usr1"), tmp_path / "output", "/")
     child = LocalProcess(spec, ProcessEntry("controller", "127.0.0.1", 0, free_port))
     watched = Watched(child, patience_s)
-    ask = freeze_watch.http_get
+    ask = http_get
 
     async def counted(*arguments: Any, **options: Any) -> tuple[int, bytes] | None:
         reply = await ask(*arguments, **options)

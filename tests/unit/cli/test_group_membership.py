@@ -59,7 +59,7 @@ def join(*places: Place, is_committing: bool = True) -> Membership:
 
 
 def write(member: Membership, *offsets: tuple[Place, int]) -> None:
-    member.mark_written([FakeMessage(place, offset) for place, offset in offsets])  # type: ignore[misc]
+    member.mark_written([FakeMessage(place, offset) for place, offset in offsets])
 
 
 def test_only_what_was_written_is_committed_and_only_once() -> None:

@@ -38,7 +38,7 @@ class MovingAdmin:
 
 def test_a_partition_whose_leader_has_moved_is_asked_for_again() -> None:
     admin = MovingAdmin(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-    assert list_offsets(admin, PLACES, LATEST) == {("t", 0): 10, ("t", 1): 11}  # type: ignore[arg-type]
+    assert list_offsets(admin, PLACES, LATEST) == {("t", 0): 10, ("t", 1): 11}
     assert admin.asked == [[0, 1], [1], [1]]
 
 
@@ -46,17 +46,17 @@ def test_one_that_keeps_moving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(offsets, "LEADER_PATIENCE_S", 0.05)
     admin = MovingAdmin(*[KafkaError.NOT_LEADER_FOR_PARTITION] * 100)
     with pytest.raises(CliError, match="NOT_LEADER_FOR_PARTITION"):
-        list_offsets(admin, PLACES, LATEST)  # type: ignore[arg-type]
+        list_offsets(admin, PLACES, LATEST)
 
 
 def test_another_refusal_is_told_at_once() -> None:
     admin = MovingAdmin(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(CliError, match="TOPIC_AUTHORIZATION_FAILED"):
-        list_offsets(admin, PLACES, LATEST)  # type: ignore[arg-type]
+        list_offsets(admin, PLACES, LATEST)
     assert len(admin.asked) == 1
 
 
 def test_nothing_is_asked_for_nothing() -> None:
     admin = MovingAdmin()
-    assert list_offsets(admin, [], LATEST) == {}  # type: ignore[arg-type]
+    assert list_offsets(admin, [], LATEST) == {}
     assert admin.asked == []

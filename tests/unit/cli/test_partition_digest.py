@@ -7,6 +7,7 @@ import pytest
 from fairlead_cli.local.live_log import TerminalReporter
 from fairlead_cli.local.partition_digest import LOOKS_HELD_MAX, LogLine, PartitionDigest
 from fairlead_controller.decisions.events import PartitionMove
+from fairlead_model.ids import TopicId
 from fairlead_model.partition import PartitionRegistration
 
 BEFORE = PartitionRegistration(
@@ -17,7 +18,7 @@ BEFORE = PartitionRegistration(
 def moved(topic: str, index: int, *, leader: int = 1, cause: str = "broker 1 is fenced") -> LogLine:
     """What the controller logs of a partition, in its own words."""
     after = replace(BEFORE, isr=(2, 0), leader=leader, leader_epoch=1, partition_epoch=1)
-    move = PartitionMove(topic, bytes(16), index, BEFORE, after, cause, "first in sync")
+    move = PartitionMove(topic, TopicId(bytes(16)), index, BEFORE, after, cause, "first in sync")
     return LogLine("controller", "INFO", move.sentence())
 
 

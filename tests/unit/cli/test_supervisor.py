@@ -16,7 +16,7 @@ from waiting import until
 
 from fairlead_cli.errors import CliError
 from fairlead_cli.local import cluster_supervisor as supervisor_module
-from fairlead_cli.local.cluster_file import ClusterFile, read_cluster_file
+from fairlead_cli.local.cluster_file import ClusterFile, read_cluster_file, write_cluster_file
 from fairlead_cli.local.cluster_supervisor import ClusterSupervisor
 from fairlead_cli.local.layout import Layout, Ports
 from fairlead_cli.local.local_process import ChildSpec, restart_delay_s
@@ -76,7 +76,8 @@ def plan(tmp_path: Path) -> LaunchPlan:
 
 def build(plan: LaunchPlan, audience: Audience, **flags: str) -> FakeSupervisor:
     named = {name.replace("_", "-"): flag for name, flag in flags.items()}
-    return type("Configured", (FakeSupervisor,), {"flags": named})(plan, audience)
+    configured: type[FakeSupervisor] = type("Configured", (FakeSupervisor,), {"flags": named})
+    return configured(plan, audience)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -425,7 +426,7 @@ def test_a_disk_that_is_full_before_the_start_is_refused(
 def test_a_disk_that_fills_up_does_not_end_the_supervisor(
     plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = supervisor_module.write_cluster_file
+    write = write_cluster_file
 
     async def scenario() -> None:
         audience = Audience()

@@ -6,8 +6,11 @@ allows it. Only the controller's decisions stand between that and a loss.
 """
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from decision_world import World
 
 from fairlead_controller.decisions.events import (
     AlterConfigs,
@@ -30,7 +33,7 @@ STEPS = 80
 class Life:
     """The controller's real decisions, and what the model's replicas hold."""
 
-    def __init__(self, world, seed: int) -> None:
+    def __init__(self, world: World, seed: int) -> None:
         self.random = random.Random(seed)
         self.world = world
         self.replicas = self.random.sample(BROKERS, 3)
@@ -104,9 +107,9 @@ class Life:
         if is_committed and len(partition.isr) >= partition.effective_min_isr:
             self.acknowledged |= self.held[partition.leader]
 
-    def propose(self, isr, epochs=None) -> None:
+    def propose(self, isr: list[Any], epochs: dict[int, Any] | None = None) -> None:
         partition = self.world.partition()
-        topic = self.world.state.image.topic("t")
+        topic = self.world.topic("t")
         proposal = {
             "topic_id": topic.topic_id,
             "index": 0,
@@ -116,7 +119,7 @@ class Life:
                 [member, epochs[member] if epochs else self.world.epoch(member)] for member in isr
             ],
         }
-        call = {"broker_epoch": self.world.epoch(partition.leader), "partitions": [proposal]}
+        call: Any = {"broker_epoch": self.world.epoch(partition.leader), "partitions": [proposal]}
         self.world.do(AlterPartition(partition.leader, call))
 
     def shrink(self) -> None:
@@ -177,8 +180,8 @@ class Life:
 
     def break_disk(self) -> None:
         broker = self.random.choice(self.replicas)
-        located = {"topic_id": self.world.state.image.topic("t").topic_id, "index": 0}
-        call = {
+        located = {"topic_id": self.world.topic("t").topic_id, "index": 0}
+        call: Any = {
             "broker_epoch": self.world.epoch(broker),
             "partitions": [located],
             "is_unclean": True,
@@ -190,7 +193,7 @@ class Life:
         value = str(self.random.choice([1, 2, 3]))
         alteration = {"name": "min.insync.replicas", "operation": 0, "value": value}
         resource = {"resource_type": 2, "name": "t", "alterations": [alteration]}
-        call = {"resources": [resource], "validate_only": False, "incremental": True}
+        call: Any = {"resources": [resource], "validate_only": False, "incremental": True}
         self.world.do(AlterConfigs(call))
 
     def report(self) -> None:
@@ -199,13 +202,13 @@ class Life:
             return
         for broker in set(self.replicas) - self.stopped:
             entry = {
-                "topic_id": self.world.state.image.topic("t").topic_id,
+                "topic_id": self.world.topic("t").topic_id,
                 "index": 0,
                 "leader_epoch": partition.leader_epoch,
                 "last_epoch": max(self.held[broker], default=-1),
                 "log_end_offset": len(self.held[broker]),
             }
-            call = {"broker_epoch": self.world.epoch(broker), "partitions": [entry]}
+            call: Any = {"broker_epoch": self.world.epoch(broker), "partitions": [entry]}
             self.world.do(ReportLogs(broker, call))
 
     def restart_controller(self) -> None:
@@ -224,13 +227,15 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", [*range(150), 329])
-def test_every_clean_leader_holds_what_was_acknowledged(make_world, seed) -> None:
+def test_every_clean_leader_holds_what_was_acknowledged(
+    make_world: Callable[..., World], seed: int
+) -> None:
     life = Life(make_world(4), seed)
     for _ in range(STEPS):
         life.step()
 
 
-def test_the_lives_are_eventful(make_world) -> None:
+def test_the_lives_are_eventful(make_world: Callable[..., World]) -> None:
     clean = recoveries = acknowledged = 0
     for seed in range(20):
         life = Life(make_world(4), seed)

@@ -30,6 +30,8 @@ from fairlead_controller.stores.metadata_store import (
     TableWrite,
     WriteResult,
 )
+from fairlead_model.broker import BrokerRegistration
+from fairlead_model.session.calls import CreatableTopic
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
@@ -73,14 +75,19 @@ def play(directory: Path, story: Callable[[Controller, GatedStore], Awaitable[No
     asyncio.run(run())
 
 
-async def start_brokers(controller: Controller, make_registration, count: int = 1) -> None:
+async def start_brokers(
+    controller: Controller, make_registration: Callable[..., Any], count: int = 1
+) -> None:
     for broker_id in range(count):
         reply = await controller.submit(RegisterBroker(make_registration(broker_id), ""))
         await controller.submit(UnfenceBroker(broker_id, reply["broker_epoch"]))
 
 
 def test_epochs_ids_and_topics_outlive_a_restart(
-    tmp_path: Path, make_registration, make_create, make_topic
+    tmp_path: Path,
+    make_registration: Callable[..., BrokerRegistration],
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
 ) -> None:
     seen: dict[str, object] = {}
 
@@ -104,7 +111,9 @@ def test_epochs_ids_and_topics_outlive_a_restart(
     play(tmp_path, second)
 
 
-def test_nothing_is_told_before_it_is_durable(tmp_path: Path, make_registration) -> None:
+def test_nothing_is_told_before_it_is_durable(
+    tmp_path: Path, make_registration: Callable[..., BrokerRegistration]
+) -> None:
     async def story(controller: Controller, store: GatedStore) -> None:
         told: list[int] = []
         controller.subscribe(lambda changes, state: told.append(len(changes)))
@@ -127,7 +136,10 @@ def test_nothing_is_told_before_it_is_durable(tmp_path: Path, make_registration)
 
 
 def test_events_that_come_during_a_write_are_committed_together(
-    tmp_path: Path, make_registration, make_create, make_topic
+    tmp_path: Path,
+    make_registration: Callable[..., BrokerRegistration],
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
 ) -> None:
     async def story(controller: Controller, store: GatedStore) -> None:
         await start_brokers(controller, make_registration)
@@ -146,7 +158,9 @@ def test_events_that_come_during_a_write_are_committed_together(
 
 
 def test_a_death_is_heard_though_too_much_waits_for_the_store(
-    tmp_path: Path, make_registration, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    make_registration: Callable[..., BrokerRegistration],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The verdict comes once. Refused, the dead broker would keep its leaders for ever."""
     monkeypatch.setattr("fairlead_controller.controller.EVENTS_WAITING_MAX", 1)
@@ -169,7 +183,10 @@ def test_a_death_is_heard_though_too_much_waits_for_the_store(
 
 
 def test_later_decisions_see_what_earlier_ones_are_about_to_write(
-    tmp_path: Path, make_registration, make_create, make_topic
+    tmp_path: Path,
+    make_registration: Callable[..., BrokerRegistration],
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
 ) -> None:
     async def story(controller: Controller, store: GatedStore) -> None:
         await start_brokers(controller, make_registration)
@@ -182,7 +199,9 @@ def test_later_decisions_see_what_earlier_ones_are_about_to_write(
     play(tmp_path, story)
 
 
-def test_a_deposed_controller_ends_and_lets_nobody_wait(tmp_path: Path, make_registration) -> None:
+def test_a_deposed_controller_ends_and_lets_nobody_wait(
+    tmp_path: Path, make_registration: Callable[..., BrokerRegistration]
+) -> None:
     async def run() -> None:
         store = await open_file_store(tmp_path)
         controller = await open_controller(store, now_ms=lambda: 0)

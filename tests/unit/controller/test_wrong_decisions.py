@@ -17,6 +17,7 @@ from fairlead_controller.decisions import isr_changes, leadership, minimum_in_sy
 from fairlead_controller.decisions.events import (
     AllocateProducerIds,
     AlterPartition,
+    CreateTopics,
     Decision,
     ElectLeaders,
     ElectOnRequest,
@@ -28,9 +29,15 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.leader_election import ElectionReason, Outcome
 from fairlead_controller.stores.file import open_file_store
 from fairlead_controller.stores.metadata_store import MetadataStore
+from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import PartitionChanged, TopicImage
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.session.calls import AlterPartitionCall, ElectionType, IsrProposal
+from fairlead_model.session.calls import (
+    AlterPartitionCall,
+    CreatableTopic,
+    ElectionType,
+    IsrProposal,
+)
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 WRONG = 0
@@ -40,7 +47,12 @@ Story = Callable[[Controller, MetadataStore], Awaitable[None]]
 
 
 @pytest.fixture
-def play(tmp_path: Path, make_registration, make_create, make_topic) -> Callable[[Story], None]:
+def play(
+    tmp_path: Path,
+    make_registration: Callable[..., BrokerRegistration],
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> Callable[[Story], None]:
     """Run a story on three brokers and a topic of two partitions that broker 0 leads."""
 
     async def run(story: Story) -> None:
@@ -90,7 +102,7 @@ def proposal(controller: Controller, index: int, *isr: int) -> IsrProposal:
         index=index,
         leader_epoch=known.leader_epoch,
         partition_epoch=known.partition_epoch,
-        isr=[(member, brokers[member].broker_epoch) for member in isr],
+        isr=[[member, brokers[member].broker_epoch] for member in isr],
     )
 
 
@@ -117,7 +129,7 @@ def elects_wrongly(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_leader_outside_the_isr_never_reaches_the_store(
-    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, caplog
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """I5: one proposal is answered with an error, and the others of the call are carried out."""
 
@@ -176,7 +188,9 @@ def test_a_death_moves_all_leaders_but_one_that_would_be_wrong(
 
 
 def test_a_registration_holds_for_all_partitions_or_for_none(
-    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, make_registration
+    play: Callable[[Story], None],
+    monkeypatch: pytest.MonkeyPatch,
+    make_registration: Callable[..., BrokerRegistration],
 ) -> None:
     """R11: an incarnation that stayed in sync in one partition could lead without its records."""
 
@@ -222,8 +236,8 @@ def test_who_asks_for_an_election_hears_which_one_was_wrong(
             "fairlead_controller.decisions.requested_elections.prefer_leader", prefer_wrongly
         )
         partitions = [{"topic": "t", "index": index} for index in (0, 1)]
-        call: Any = {"election_type": ElectionType.PREFERRED, "partitions": partitions}
-        reply = await controller.submit(ElectOnRequest(call))
+        elected: Any = {"election_type": ElectionType.PREFERRED, "partitions": partitions}
+        reply = await controller.submit(ElectOnRequest(elected))
         codes = [each["error_code"] for each in reply["partitions"]]
         assert codes == [RefusalCode.UNKNOWN_SERVER_ERROR, 0]
         assert [record(controller, index).leader for index in (0, 1)] == [1, 0]

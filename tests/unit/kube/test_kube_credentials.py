@@ -114,7 +114,8 @@ def test_a_pod_trusts_an_authority_that_comes_later(tmp_path: Path) -> None:
     assert len(context.get_ca_certs()) == known
     (tmp_path / "ca.crt").write_bytes(first + second)
     assert credentials.bearer_token() == "t"
-    names = [dict(each[0] for each in ca["subject"]) for ca in context.get_ca_certs()]
+    certificates: list[Any] = context.get_ca_certs()
+    names = [dict(each[0] for each in ca["subject"]) for ca in certificates]
     assert [name["commonName"] for name in names][-2:] == ["first", "second"]
     (tmp_path / "ca.crt").unlink()
     assert credentials.bearer_token() == "t"

@@ -71,7 +71,7 @@ def test_events_change_add_and_remove() -> None:
 def test_a_watch_is_read_in_pieces_of_any_size(size: int) -> None:
     text = line("ADDED", pod("ä", 1)) + line("BOOKMARK", pod("", 2)) + b"\n"
     decoder = WatchDecoder()
-    events = []
+    events: list[WatchEvent] = []
     for start in range(0, len(text), size):
         events += decoder.feed(text[start : start + size])
     assert events == [WatchEvent("ADDED", pod("ä", 1)), WatchEvent("BOOKMARK", pod("", 2))]

@@ -24,12 +24,12 @@ class FakeApi(KubeClient):
         self.patched: list[tuple[str | None, str, Any]] = []
         self.failure: Exception | None = None
 
-    async def create(self, _kind: Any, namespace: Any, body: Any) -> Any:
+    async def create(self, kind: Any, namespace: Any, body: Any, **_: Any) -> Any:
         if self.failure is not None:
             raise self.failure
         self.created.append((namespace, body))
 
-    async def patch(self, _kind: Any, namespace: Any, name: Any, patch: Any, **_: Any) -> Any:
+    async def patch(self, kind: Any, namespace: Any, name: Any, patch: Any, **_: Any) -> Any:
         if self.failure is not None:
             raise self.failure
         self.patched.append((namespace, name, patch))

@@ -8,6 +8,12 @@ from fairlead_operator.refusals import Refusals, describe_refusal, is_refusal
 UNDECLARED = ".spec.template.spec.affinity.foo: field not declared in schema"
 
 
+def refused(refusals: Refusals, kind: str, name: str, error: ApiError) -> None:
+    """Refuse to write an object; whoever writes goes on."""
+    with refusals.noting(kind, name):
+        raise error
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -30,10 +36,8 @@ def test_what_comes_again_until_somebody_acts_is_a_refusal(error: ApiError, expe
 
 def test_refusals_are_noted_and_everything_else_goes_on() -> None:
     refusals = Refusals()
-    with refusals.noting("StatefulSet", "demo-main"):
-        raise ApiError(500, "", UNDECLARED)
-    with refusals.noting("Service", "demo-outside"):
-        raise ApiError(403, "Forbidden", "no")
+    refused(refusals, "StatefulSet", "demo-main", ApiError(500, "", UNDECLARED))
+    refused(refusals, "Service", "demo-outside", ApiError(403, "Forbidden", "no"))
     assert refusals.text.startswith("the API server refuses StatefulSet demo-main: .spec.template")
     assert "correct spec.template of the BrokerPool" in refusals.text
     assert refusals.text.endswith("(and 1 more)")

@@ -79,7 +79,9 @@ def contain(tmp_path: Path) -> Iterator[Callable[[str], Container]]:
         container.process.wait()
 
 
-def test_a_killed_child_is_started_again_at_once_and_a_stop_is_forwarded(contain) -> None:
+def test_a_killed_child_is_started_again_at_once_and_a_stop_is_forwarded(
+    contain: Callable[[str], Container],
+) -> None:
     container = contain(f"children = [child('broker', {STEADY!r})]")
     first = container.pid("broker")
     os.kill(first, signal.SIGKILL)
@@ -91,7 +93,7 @@ def test_a_killed_child_is_started_again_at_once_and_a_stop_is_forwarded(contain
     assert "SIGTERM: stopping" in container.log
 
 
-def test_the_exit_code_of_a_clean_stop_is_the_childs(contain) -> None:
+def test_the_exit_code_of_a_clean_stop_is_the_childs(contain: Callable[[str], Container]) -> None:
     script = (
         "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
         "import os; os.write(2, b'armed')\ntime.sleep(600)"
@@ -102,14 +104,18 @@ def test_the_exit_code_of_a_clean_stop_is_the_childs(contain) -> None:
     assert container.wait() == 0
 
 
-def test_a_child_that_keeps_dying_is_started_ever_more_slowly(contain) -> None:
+def test_a_child_that_keeps_dying_is_started_ever_more_slowly(
+    contain: Callable[[str], Container],
+) -> None:
     container = contain("children = [child('broker', 'raise SystemExit(3)')]")
     container.until_logged("exited with code 3; starting it again in 0.5 s")
     assert "exited with code 3; starting it again at once" in container.log
     assert "in 0.25 s" in container.log
 
 
-def test_bad_settings_end_the_container_with_the_reason(contain) -> None:
+def test_bad_settings_end_the_container_with_the_reason(
+    contain: Callable[[str], Container],
+) -> None:
     script = (
         "import os; fd = int(os.environ['FAIRLEAD_SUPERVISOR_FD'])\n"
         "os.write(fd, b'fatal node.id must be set\\n'); os._exit(2)"
@@ -126,7 +132,9 @@ FAULTY = (
 )
 
 
-def test_a_kill_for_a_drill_is_carried_out_and_counts_as_no_failure(contain) -> None:
+def test_a_kill_for_a_drill_is_carried_out_and_counts_as_no_failure(
+    contain: Callable[[str], Container],
+) -> None:
     script = FAULTY.format(line="kill")
     container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
     # Were these failures, the third start would wait.
@@ -146,7 +154,7 @@ WATCHING_THE_CLOCK = (
 )
 
 
-def test_a_pause_ends_by_itself_and_a_stop_ends_it_too(contain) -> None:
+def test_a_pause_ends_by_itself_and_a_stop_ends_it_too(contain: Callable[[str], Container]) -> None:
     script = WATCHING_THE_CLOCK
     container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
     container.until_logged(f"broker paused for {PAUSED_MS} ms for a drill")
@@ -156,7 +164,7 @@ def test_a_pause_ends_by_itself_and_a_stop_ends_it_too(contain) -> None:
     assert container.wait() == 128 + signal.SIGTERM
 
 
-def test_a_stop_wakes_a_paused_child(contain) -> None:
+def test_a_stop_wakes_a_paused_child(contain: Callable[[str], Container]) -> None:
     script = FAULTY.format(line="pause 600000")
     container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
     container.until_logged("broker paused")
@@ -166,7 +174,7 @@ def test_a_stop_wakes_a_paused_child(contain) -> None:
 
 @pytest.mark.parametrize("fault", ["pause 600000", "slow 600000 10000 1"])
 def test_a_child_that_was_told_to_stop_is_held_up_by_no_fault(
-    contain, tmp_path: Path, fault: str
+    contain: Callable[[str], Container], tmp_path: Path, fault: str
 ) -> None:
     """What is asked for late would keep it from ending until the kubelet kills it."""
     seen = tmp_path / "seen"
@@ -186,7 +194,9 @@ def test_a_child_that_was_told_to_stop_is_held_up_by_no_fault(
     assert container.wait() == 0
 
 
-def test_a_slow_child_stalls_in_turns_and_runs_on_by_itself(contain) -> None:
+def test_a_slow_child_stalls_in_turns_and_runs_on_by_itself(
+    contain: Callable[[str], Container],
+) -> None:
     script = WATCHING_THE_CLOCK.replace(
         f"pause {PAUSED_MS}", f"slow {5 * PAUSED_MS} {PAUSED_MS} 100"
     )
@@ -199,7 +209,7 @@ def test_a_slow_child_stalls_in_turns_and_runs_on_by_itself(contain) -> None:
     assert container.wait() == 128 + signal.SIGTERM
 
 
-def test_a_stop_wakes_a_slow_child(contain) -> None:
+def test_a_stop_wakes_a_slow_child(contain: Callable[[str], Container]) -> None:
     script = FAULTY.format(line="slow 600000 10000 1")
     container = contain(f"children = [child('broker', {script!r}, allows_faults=True)]")
     container.until_logged("broker stalls")
@@ -208,7 +218,7 @@ def test_a_stop_wakes_a_slow_child(contain) -> None:
 
 
 def test_a_full_disk_has_room_again_by_itself_after_a_stop_and_after_a_death(
-    contain, tmp_path
+    contain: Callable[[str], Container], tmp_path: Path
 ) -> None:
     """Each time a broker starts, its disk is filled; where nothing else can end it, it does."""
     with small_disk(tmp_path / "disk", 8) as disk:
@@ -233,7 +243,9 @@ def test_a_full_disk_has_room_again_by_itself_after_a_stop_and_after_a_death(
         container.wait()
 
 
-def test_only_a_folder_can_be_filled_and_only_for_a_while(contain) -> None:
+def test_only_a_folder_can_be_filled_and_only_for_a_while(
+    contain: Callable[[str], Container],
+) -> None:
     for line in ("fill 1 data", "fill 0 /data", "fill 600001 /data", "fill /data"):
         container = contain(
             f"children = [child('broker', {FAULTY.format(line=line)!r}, allows_faults=True)]"
@@ -243,14 +255,14 @@ def test_only_a_folder_can_be_filled_and_only_for_a_while(contain) -> None:
         container.wait()
 
 
-def test_faults_are_ignored_without_drills(contain) -> None:
+def test_faults_are_ignored_without_drills(contain: Callable[[str], Container]) -> None:
     script = FAULTY.format(line="kill")
     container = contain(f"children = [child('broker', {script!r})]")
     container.until_logged("'kill' ignored: drills are not enabled")
     assert "ended" not in container.log
 
 
-def test_a_closed_pipe_does_not_spin(contain) -> None:
+def test_a_closed_pipe_does_not_spin(contain: Callable[[str], Container]) -> None:
     script = (
         "import os, time; os.close(int(os.environ['FAIRLEAD_SUPERVISOR_FD']))\n"
         "os.write(2, b'closed')\ntime.sleep(600)"
@@ -273,7 +285,7 @@ STUBBORN = (
 )
 
 
-def test_a_stop_ends_the_last_one_first(contain) -> None:
+def test_a_stop_ends_the_last_one_first(contain: Callable[[str], Container]) -> None:
     container = contain(PAIR.format(first=STEADY, second=STEADY))
     container.pid("operator")
     container.process.send_signal(signal.SIGTERM)
@@ -281,20 +293,24 @@ def test_a_stop_ends_the_last_one_first(contain) -> None:
     assert container.log.index("operator was ended") < container.log.index("controller was ended")
 
 
-def test_a_child_that_crashes_leaves_the_other_alone(contain) -> None:
+def test_a_child_that_crashes_leaves_the_other_alone(contain: Callable[[str], Container]) -> None:
     container = contain(PAIR.format(first=STEADY, second="raise SystemExit(1)"))
     container.until_logged("operator exited with code 1; starting it again in 0.25 s")
     assert container.log.count("controller started") == 1
 
 
-def test_a_child_that_is_not_vital_never_ends_the_container(contain) -> None:
+def test_a_child_that_is_not_vital_never_ends_the_container(
+    contain: Callable[[str], Container],
+) -> None:
     second = "child('operator', 'raise SystemExit(2)', is_vital=False)"
     container = contain(f"children = [child('controller', {STEADY!r}), {second}]")
     container.until_logged("operator exited with code 2; starting it again in 0.25 s")
     assert container.process.poll() is None
 
 
-def test_a_child_that_is_not_vital_does_not_spoil_a_clean_stop(contain) -> None:
+def test_a_child_that_is_not_vital_does_not_spoil_a_clean_stop(
+    contain: Callable[[str], Container],
+) -> None:
     clean = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(0))\n"
     first = clean + "os.write(2, b'armed'); time.sleep(600)"
     second = f"child('operator', {STUBBORN!r}, is_vital=False, stop_grace_s=0.1)"
@@ -305,7 +321,9 @@ def test_a_child_that_is_not_vital_does_not_spoil_a_clean_stop(contain) -> None:
     assert "operator was ended by SIGKILL" in container.log
 
 
-def test_orphans_are_ended_with_the_child_that_made_them(contain, tmp_path: Path) -> None:
+def test_orphans_are_ended_with_the_child_that_made_them(
+    contain: Callable[[str], Container], tmp_path: Path
+) -> None:
     forked = str(tmp_path / "forked")
     # The one that is started anew makes none, which would outlive the test.
     script = (
@@ -321,7 +339,9 @@ def test_orphans_are_ended_with_the_child_that_made_them(contain, tmp_path: Path
     container.until(lambda: not orphan.is_alive)
 
 
-def test_what_an_earlier_run_said_is_not_why_a_later_one_ended(contain, tmp_path: Path) -> None:
+def test_what_an_earlier_run_said_is_not_why_a_later_one_ended(
+    contain: Callable[[str], Container], tmp_path: Path
+) -> None:
     script = (
         "import os, sys; fd = int(os.environ['FAIRLEAD_SUPERVISOR_FD'])\n"
         f"if os.path.exists({str(tmp_path / 'again')!r}): os._exit(2)\n"
@@ -333,7 +353,9 @@ def test_what_an_earlier_run_said_is_not_why_a_later_one_ended(contain, tmp_path
     assert container.termination_log.read_text() == "broker exited with code 2\n"
 
 
-def test_a_start_that_the_machine_refuses_is_tried_again(contain, tmp_path: Path) -> None:
+def test_a_start_that_the_machine_refuses_is_tried_again(
+    contain: Callable[[str], Container], tmp_path: Path
+) -> None:
     program = tmp_path / "python"
     arguments = [str(program), "-S", "-c", STEADY]
     container = contain(f"children = [Child('broker', {arguments!r}, dict(PATH='/bin'))]")

@@ -11,7 +11,7 @@ from fairlead_release.project import FIRST_EPOCH, OPERATOR_CHART, ROOT
 
 
 @pytest.fixture(scope="session")
-def distributions(tmp_path_factory) -> Path:
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the sdist."""
     folder = tmp_path_factory.mktemp("distributions")
     build_distributions(ROOT, folder, FIRST_EPOCH)

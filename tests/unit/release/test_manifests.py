@@ -1,7 +1,9 @@
 """The kustomize base and OLM's bundle say what the operator's chart says, object by object."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -23,7 +25,7 @@ def identity(manifest: Manifest) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
 
 
-def bare(value: object) -> object:
+def bare(value: Any) -> Any:
     """The same without what says who manages it."""
     if isinstance(value, dict):
         return {
@@ -39,7 +41,9 @@ def without_empty_metadata(manifest: Manifest) -> Manifest:
     return {**manifest, "metadata": metadata}
 
 
-def load_all(paths) -> dict[tuple[str, str], Manifest]:
+def load_all(
+    paths: Iterable[Path],
+) -> dict[tuple[str, str], Manifest]:
     return {
         identity(each): each
         for path in paths
@@ -48,7 +52,7 @@ def load_all(paths) -> dict[tuple[str, str], Manifest]:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory) -> Path:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     need("helm")
     folder = tmp_path_factory.mktemp("manifests")
     write_manifests(folder)
@@ -58,10 +62,11 @@ def written(tmp_path_factory) -> Path:
 @pytest.fixture
 def service_version(written: Path) -> Manifest:
     path = written / "olm" / "manifests" / "fairlead.clusterserviceversion.yaml"
-    return yaml.safe_load(path.read_text())
+    loaded: Manifest = yaml.safe_load(path.read_text())
+    return loaded
 
 
-def test_the_base_has_every_object_of_the_chart(written: Path, rendered) -> None:
+def test_the_base_has_every_object_of_the_chart(written: Path, rendered: list[Manifest]) -> None:
     base = written / "kustomize"
     named = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
     files = {str(path.relative_to(base)) for path in base.rglob("*.yaml")}
@@ -74,7 +79,9 @@ def test_the_base_has_every_object_of_the_chart(written: Path, rendered) -> None
     assert "helm" not in text.lower().replace("helm.sh/docs", "")
 
 
-def test_the_bundle_has_every_object_or_says_it_otherwise(written: Path, rendered) -> None:
+def test_the_bundle_has_every_object_or_says_it_otherwise(
+    written: Path, rendered: list[Manifest]
+) -> None:
     objects = load_all((written / "olm" / "manifests").glob("*.yaml"))
     bound = {"fairlead-operator", "fairlead-operator-nodes"}
     for each in rendered:
@@ -89,9 +96,11 @@ def test_the_bundle_has_every_object_or_says_it_otherwise(written: Path, rendere
         assert "namespace" not in own["metadata"], "OLM gives it"
 
 
-def test_the_bundle_gives_the_rights_of_the_chart(service_version: Manifest, rendered) -> None:
+def test_the_bundle_gives_the_rights_of_the_chart(
+    service_version: Manifest, rendered: list[Manifest]
+) -> None:
     install = service_version["spec"]["install"]["spec"]
-    rules = {identity(each): each.get("rules") for each in rendered}
+    rules: dict[tuple[str, str], Any] = {identity(each): each.get("rules") for each in rendered}
     (cluster_wide,) = install["clusterPermissions"]
     assert cluster_wide == {
         "serviceAccountName": "fairlead-operator",
@@ -102,7 +111,9 @@ def test_the_bundle_gives_the_rights_of_the_chart(service_version: Manifest, ren
     assert own["rules"] == rules["Role", "fairlead-operator-lease"]
 
 
-def test_brokers_find_the_pods_of_the_bundle(service_version: Manifest, rendered) -> None:
+def test_brokers_find_the_pods_of_the_bundle(
+    service_version: Manifest, rendered: list[Manifest]
+) -> None:
     (workload,) = [each for each in rendered if each["kind"] == "StatefulSet"]
     (service,) = [each for each in rendered if each["kind"] == "Service"]
     deployments = service_version["spec"]["install"]["spec"]["deployments"]

@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.request import urlopen
 
 import aiohttp
@@ -15,10 +17,12 @@ from fairlead_broker.session import controller_session
 from fairlead_broker.session.link import SessionRefusedError
 from fairlead_controller.decisions.events import FenceReason, RegisterBroker
 from fairlead_controller.decisions.tables.history import count_writes
+from fairlead_controller.decisions.tables.regressions import BrokerTestimony
 from fairlead_controller.decisions.tables.stored_table import StoreRolledBackError
 from fairlead_controller.sessions import hearing
 from fairlead_controller.sessions import server as session_server
 from fairlead_controller.stores.file import open_file_store
+from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import TopicState
 from fairlead_model.metadata_seen import MetadataSeen
 from fairlead_model.resources.topic_manifest import TopicSpec
@@ -26,8 +30,8 @@ from fairlead_model.session.refusals import RefusalCode
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 
-def test_a_broker_registers_follows_and_calls(play) -> None:
-    async def story(stage) -> None:
+def test_a_broker_registers_follows_and_calls(play: Callable[..., Any]) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         other = await stage.start_node(1)
@@ -48,8 +52,10 @@ def test_a_broker_registers_follows_and_calls(play) -> None:
     play(story)
 
 
-def test_all_brokers_see_the_same(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_all_brokers_see_the_same(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(number) for number in range(3)]
         await asyncio.gather(*(node.create(f"t{n}") for n, node in enumerate(nodes)))
@@ -62,10 +68,12 @@ def test_all_brokers_see_the_same(play, wait_until) -> None:
     play(story)
 
 
-def test_a_wrong_secret_is_refused_and_told_nowhere(play, caplog) -> None:
+def test_a_wrong_secret_is_refused_and_told_nowhere(
+    play: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
     wrong = b"not-the-secret-not-the-secret"
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = stage.node(0, secret=wrong)
         await node.session.start()
@@ -82,8 +90,8 @@ def test_a_wrong_secret_is_refused_and_told_nowhere(play, caplog) -> None:
         assert text.hex() not in caplog.text
 
 
-def test_a_broker_of_another_cluster_is_refused(play) -> None:
-    async def story(stage) -> None:
+def test_a_broker_of_another_cluster_is_refused(play: Callable[..., Any]) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = stage.node(0, cluster_id="AnotherClusterAltogether")
         await node.session.start()
@@ -94,11 +102,13 @@ def test_a_broker_of_another_cluster_is_refused(play) -> None:
     play(story)
 
 
-def test_few_refusals_are_remembered(play, monkeypatch) -> None:
+def test_few_refusals_are_remembered(
+    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who knows the secret may ask under any id."""
     monkeypatch.setattr("fairlead_controller.sessions.server.REFUSED_MAX", 2)
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         for broker_id in (5, 6, 5, 7):
             node = stage.node(broker_id, cluster_id="AnotherClusterAltogether")
@@ -111,8 +121,10 @@ def test_few_refusals_are_remembered(play, monkeypatch) -> None:
     play(story)
 
 
-def test_what_a_broker_of_another_cluster_has_seen_is_no_word_on_this_one(play) -> None:
-    async def story(stage) -> None:
+def test_what_a_broker_of_another_cluster_has_seen_is_no_word_on_this_one(
+    play: Callable[..., Any],
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         seen = [[bytes(15) + b"1", "t", [0, 900, 900]]]
         node = stage.node(
@@ -131,14 +143,17 @@ def test_what_a_broker_of_another_cluster_has_seen_is_no_word_on_this_one(play) 
     play(story)
 
 
-def test_a_broker_is_told_how_many_writes_the_tables_have_had(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_a_broker_is_told_how_many_writes_the_tables_have_had(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
 
         def knows() -> bool:
             controller = stage.controller
-            return node.session.metadata_seen == (
+            seen: object = node.session.metadata_seen
+            return seen == (
                 controller.committed.controller_epoch,
                 controller.writes,
             )
@@ -156,10 +171,12 @@ def test_a_broker_is_told_how_many_writes_the_tables_have_had(play, wait_until) 
     play(story)
 
 
-def test_a_disk_that_has_seen_more_than_the_tables_know_ends_the_reign(play) -> None:
+def test_a_disk_that_has_seen_more_than_the_tables_know_ends_the_reign(
+    play: Callable[..., Any],
+) -> None:
     """The processes that saw it are gone, and no log tells of it."""
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         await node.session.stop()
@@ -178,8 +195,10 @@ def test_a_disk_that_has_seen_more_than_the_tables_know_ends_the_reign(play) -> 
     play(story)
 
 
-def test_a_duplicate_id_is_refused_while_the_first_lives(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_a_duplicate_id_is_refused_while_the_first_lives(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         first = await stage.start_node(0)
         double = stage.node(0, start_id="double", directory_id="elsewhere")
@@ -194,17 +213,19 @@ def test_a_duplicate_id_is_refused_while_the_first_lives(play, wait_until) -> No
 
 
 def test_a_duplicate_id_is_refused_by_a_new_controller_that_has_heard_the_first_before(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both wait until all brokers were heard, and are let in at the same moment."""
     asked: list[str] = []
     hear = hearing.Hearing.hear
 
-    async def note_and_hear(self, asking, testimony) -> None:
+    async def note_and_hear(self: Any, asking: Any, testimony: Any) -> None:
         asked.append(asking.start_id)
         await hear(self, asking, testimony)
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         first, other = [await stage.start_node(number) for number in range(2)]
         await stage.stop_controller()
@@ -229,10 +250,10 @@ def test_a_duplicate_id_is_refused_by_a_new_controller_that_has_heard_the_first_
     play(story)
 
 
-def test_the_kernel_notices_a_controllers_machine_that_is_gone(play) -> None:
+def test_the_kernel_notices_a_controllers_machine_that_is_gone(play: Callable[..., Any]) -> None:
     """No FIN comes from a machine without power, and not every wait on a link ends by itself."""
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         raw = node.session._link._socket.get_extra_info("socket")
@@ -246,13 +267,17 @@ def test_the_kernel_notices_a_controllers_machine_that_is_gone(play) -> None:
     play(story)
 
 
-def test_a_session_that_cannot_be_written_to_leaves_no_trace(play, wait_until, monkeypatch) -> None:
-    async def fail(session) -> None:
+def test_a_session_that_cannot_be_written_to_leaves_no_trace(
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(session: Any) -> None:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr("fairlead_controller.sessions.session.BrokerSession.write", fail)
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = stage.node(0)
         await node.session.start()
@@ -263,8 +288,12 @@ def test_a_session_that_cannot_be_written_to_leaves_no_trace(play, wait_until, m
     play(story)
 
 
-def test_a_restarted_broker_supersedes_itself(play, wait_until, monkeypatch) -> None:
-    async def story(stage) -> None:
+def test_a_restarted_broker_supersedes_itself(
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         await stage.start_node(1)
         first = await stage.start_node(0)
@@ -281,8 +310,10 @@ def test_a_restarted_broker_supersedes_itself(play, wait_until, monkeypatch) -> 
     play(story)
 
 
-def test_what_was_missed_is_resumed_where_it_broke(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_what_was_missed_is_resumed_where_it_broke(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         other = await stage.start_node(1)
@@ -300,13 +331,15 @@ def test_what_was_missed_is_resumed_where_it_broke(play, wait_until) -> None:
     play(story)
 
 
-def cut(stage, broker_id: int) -> None:
+def cut(stage: Any, broker_id: int) -> None:
     """Break the connection of a broker."""
     stage.server.sessions._sessions[broker_id].abort()
 
 
-def test_a_controller_restart_keeps_epochs_rising_and_leaders_in_place(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_a_controller_restart_keeps_epochs_rising_and_leaders_in_place(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(number) for number in range(2)]
         await nodes[0].create("t", partitions=4)
@@ -330,11 +363,13 @@ def test_a_controller_restart_keeps_epochs_rising_and_leaders_in_place(play, wai
 
 
 def test_who_died_with_its_controller_is_neither_waited_for_nor_alive(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its port refuses: it can say nothing that the others would have to wait for."""
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(number) for number in range(3)]
         await nodes[0].create("t", partitions=3)
@@ -353,8 +388,10 @@ def test_who_died_with_its_controller_is_neither_waited_for_nor_alive(
     play(story)
 
 
-def test_a_broker_without_a_controller_asks_often_where_nobody_listens(play, monkeypatch) -> None:
-    async def story(stage) -> None:
+def test_a_broker_without_a_controller_asks_often_where_nobody_listens(
+    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(stage: Any) -> None:
         node = stage.node(0)
         await node.session.start()
         await stage.start_controller()
@@ -366,8 +403,10 @@ def test_a_broker_without_a_controller_asks_often_where_nobody_listens(play, mon
     play(story)
 
 
-def test_a_call_waits_for_a_controller_that_is_coming_back(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_a_call_waits_for_a_controller_that_is_coming_back(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         await stage.stop_controller()
@@ -382,8 +421,10 @@ def test_a_call_waits_for_a_controller_that_is_coming_back(play, wait_until) -> 
     play(story)
 
 
-def test_goodbye_fences_at_once(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_goodbye_fences_at_once(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         other = await stage.start_node(1)
@@ -400,8 +441,10 @@ def test_goodbye_fences_at_once(play, wait_until) -> None:
 
 
 @pytest.mark.usefixtures("endless_grace")
-def test_a_dead_broker_is_found_by_its_refusing_port(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_a_dead_broker_is_found_by_its_refusing_port(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(number) for number in range(3)]
         await nodes[0].create("t", partitions=3)
@@ -417,11 +460,13 @@ def test_a_dead_broker_is_found_by_its_refusing_port(play, wait_until) -> None:
     play(story)
 
 
-def test_a_silent_broker_is_fenced_after_the_session_timeout(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_a_silent_broker_is_fenced_after_the_session_timeout(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(number) for number in range(3)]
-        nodes[2].session._send_heartbeat = lambda lag_s: None  # type: ignore[method-assign]
+        nodes[2].session._send_heartbeat = lambda lag_s: None
         await wait_until(lambda: nodes[0].image.brokers[2].fenced)
         assert [FenceReason.SESSION_EXPIRED in each for each in stage.fencings()] == [True]
         del nodes[2].session._send_heartbeat
@@ -431,8 +476,10 @@ def test_a_silent_broker_is_fenced_after_the_session_timeout(play, wait_until) -
     play(story)
 
 
-def test_a_broker_that_is_not_ready_stays_fenced(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_a_broker_that_is_not_ready_stays_fenced(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0, is_ready=False)
         for _ in range(3):
@@ -445,8 +492,10 @@ def test_a_broker_that_is_not_ready_stays_fenced(play, wait_until) -> None:
     play(story)
 
 
-def test_deletions_wait_for_absent_brokers(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_deletions_wait_for_absent_brokers(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(number) for number in range(2)]
         topic_id = (await nodes[0].create("t", partitions=2))["topics"][0]["topic_id"]
@@ -466,8 +515,8 @@ def test_deletions_wait_for_absent_brokers(play, wait_until) -> None:
     play(story)
 
 
-def test_refusals_of_calls_carry_code_and_words(play) -> None:
-    async def story(stage) -> None:
+def test_refusals_of_calls_carry_code_and_words(play: Callable[..., Any]) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         for method, body in (("nonsense", {}), ("create_topics", {"topics": 5})):
@@ -487,8 +536,10 @@ def test_refusals_of_calls_carry_code_and_words(play) -> None:
         pytest.param({"topics": [{"configs": dict.fromkeys(map(str, range(110_000)))}]}, id="keys"),
     ],
 )
-def test_a_call_that_is_too_large_is_refused_and_the_session_lives(play, body) -> None:
-    async def story(stage) -> None:
+def test_a_call_that_is_too_large_is_refused_and_the_session_lives(
+    play: Callable[..., Any], body: dict[str, Any]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0)
         with pytest.raises(KafkaError, match="send it in parts") as error:
@@ -502,8 +553,10 @@ def test_a_call_that_is_too_large_is_refused_and_the_session_lives(play, body) -
     play(story)
 
 
-def test_declared_topics_are_spread_over_the_expected_brokers(play, wait_until) -> None:
-    async def story(stage) -> None:
+def test_declared_topics_are_spread_over_the_expected_brokers(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller(TopicSpec("t", "t", 6), expected_brokers=3)
         nodes = [await stage.start_node(number) for number in range(3)]
         await wait_until(lambda: nodes[0].image.topic("t") is not None)
@@ -513,8 +566,8 @@ def test_declared_topics_are_spread_over_the_expected_brokers(play, wait_until) 
     play(story)
 
 
-def test_one_of_several_candidates_is_enough(play) -> None:
-    async def story(stage) -> None:
+def test_one_of_several_candidates_is_enough(play: Callable[..., Any]) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         node = await stage.start_node(0, urls=["ws://127.0.0.1:1", stage.url])
         assert node.session.is_connected
@@ -522,10 +575,12 @@ def test_one_of_several_candidates_is_enough(play) -> None:
     play(story)
 
 
-def test_strangers_get_no_further_than_the_challenge(play, monkeypatch) -> None:
+def test_strangers_get_no_further_than_the_challenge(
+    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(session_server, "HANDSHAKE_TIMEOUT_S", 0.2)
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         attempts = [b"", b"\xc1", b"\x80", os.urandom(1000), b"\x81\xa4type\xa8register"]
         async with aiohttp.ClientSession() as http:
@@ -544,8 +599,8 @@ def test_strangers_get_no_further_than_the_challenge(play, monkeypatch) -> None:
     play(story)
 
 
-def test_status_shows_brokers_topics_and_what_is_offline(play) -> None:
-    async def story(stage) -> None:
+def test_status_shows_brokers_topics_and_what_is_offline(play: Callable[..., Any]) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller(TopicSpec("waits", "waits"), expected_brokers=9)
         nodes = [await stage.start_node(number) for number in range(2)]
         await nodes[0].create("t", partitions=4)
@@ -583,15 +638,17 @@ def fetch(url: str) -> bytes:
         return bytes(response.read())
 
 
-def test_a_broker_tells_whether_its_log_directories_take_anything(play, wait_until) -> None:
+def test_a_broker_tells_whether_its_log_directories_take_anything(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     """Not before it is up to date; then by its next heartbeat."""
     cordoned = True
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         nonlocal cordoned
 
         def told() -> bool:
-            return stage.controller.committed.image.brokers[0].is_cordoned
+            return bool(stage.controller.committed.image.brokers[0].is_cordoned)
 
         await stage.start_controller()
         first = stage.node(0, cordoned=lambda: cordoned, is_ready=False)
@@ -617,17 +674,21 @@ def test_a_broker_tells_whether_its_log_directories_take_anything(play, wait_unt
 
 
 def test_a_process_that_was_killed_while_its_controller_heard_others_has_not_started(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else the next one, on the same disk, would not be known to hold what was acknowledged."""
     asked: list[str] = []
     hear = hearing.Hearing.hear
 
-    async def note_and_hear(self, asking, testimony) -> None:
+    async def note_and_hear(
+        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
+    ) -> None:
         asked.append(asking.start_id)
         await hear(self, asking, testimony)
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(number) for number in range(2)]
         await stage.stop_controller()
@@ -653,13 +714,17 @@ def test_a_process_that_was_killed_while_its_controller_heard_others_has_not_sta
 
 
 def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its process has been killed, and another one is in service, on the same disk."""
     held, is_let_on = asyncio.Event(), asyncio.Event()
     hear = hearing.Hearing.hear
 
-    async def hear_late(self, asking, testimony) -> None:
+    async def hear_late(
+        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
+    ) -> None:
         await hear(self, asking, testimony)
         if asking.start_id == "killed":
             held.set()
@@ -667,7 +732,7 @@ def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
 
     monkeypatch.setattr(hearing.Hearing, "hear", hear_late)
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         watcher, killed = await stage.start_node(1), stage.node(0, start_id="killed")
         await killed.session.start()
@@ -686,11 +751,11 @@ def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
 
 
 def test_a_start_whose_epoch_was_ended_by_one_that_is_gone_registers_again(
-    play, wait_until
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
 ) -> None:
     """That one was killed while its registration was written."""
 
-    async def story(stage) -> None:
+    async def story(stage: Any) -> None:
         await stage.start_controller()
         watcher, node = await stage.start_node(1), await stage.start_node(0)
         gone = dataclasses.replace(watcher.image.brokers[0], start_id="gone")

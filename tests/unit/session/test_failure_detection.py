@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -15,10 +16,11 @@ from fairlead_controller.decisions.events import (
     RegisterBroker,
     UnregisterBroker,
 )
-from fairlead_controller.sessions import liveness
+from fairlead_controller.sessions import liveness, messages
 from fairlead_controller.sessions import server as session_server
 from fairlead_controller.sessions.server import SessionServer
 from fairlead_model.broker import Endpoint
+from fairlead_model.cluster import ClusterImage
 from fairlead_model.configs.controller_configs import DEFAULT_TIMING, SessionTiming
 from fairlead_model.session.session_messages import pack_message
 from fairlead_model.session.session_protocol import MessageType
@@ -98,10 +100,16 @@ class Cluster:
         """Seconds until another broker has heard; all leaders have moved by then."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        image = lambda: self.nodes[watcher].image  # noqa: E731
+
+        def image() -> ClusterImage:
+            found: ClusterImage = self.nodes[watcher].image
+            return found
+
         await self.until(lambda: image().brokers[broker_id].fenced)
         took = loop.time() - begun
-        for partition in image().topic("t").partitions:
+        topic = image().topic("t")
+        assert topic is not None
+        for partition in topic.partitions:
             assert partition.leader not in {-1, broker_id}
             assert broker_id not in partition.isr
             assert len(partition.isr) == 2
@@ -133,7 +141,9 @@ def scene(
 
 @pytest.mark.parametrize("victim", [0, 2])
 @pytest.mark.usefixtures("endless_grace")
-def test_a_killed_broker_is_fenced_long_before_its_grace_is_over(play, wait_until, victim) -> None:
+def test_a_killed_broker_is_fenced_long_before_its_grace_is_over(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]], victim: int
+) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.listeners[victim].close()
         await cluster.end_session(victim)
@@ -147,7 +157,7 @@ def test_a_killed_broker_is_fenced_long_before_its_grace_is_over(play, wait_unti
 
 @pytest.mark.usefixtures("endless_grace")
 def test_a_process_that_closes_its_port_a_moment_later_is_found_by_the_next_probe(
-    play, wait_until
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
 ) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.end_session(2)
@@ -160,7 +170,9 @@ def test_a_process_that_closes_its_port_a_moment_later_is_found_by_the_next_prob
     scene(play, wait_until, story)
 
 
-def test_a_broker_that_still_listens_has_the_grace(play, wait_until) -> None:
+def test_a_broker_that_still_listens_has_the_grace(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.end_session(2)
         assert await cluster.fenced_after(2, watcher=0) >= 0.08
@@ -170,7 +182,9 @@ def test_a_broker_that_still_listens_has_the_grace(play, wait_until) -> None:
     scene(play, wait_until, story)
 
 
-def test_silence_is_believed_after_the_timeout_that_is_set(play, wait_until) -> None:
+def test_silence_is_believed_after_the_timeout_that_is_set(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     async def story(cluster: Cluster) -> None:
         session = cluster.nodes[2].session
         assert session.longest_stop_ms == 2400, "the broker was told"
@@ -183,7 +197,7 @@ def test_silence_is_believed_after_the_timeout_that_is_set(play, wait_until) -> 
 
 
 def test_a_broker_that_hears_nothing_or_is_cut_off_is_not_sure_of_its_session(
-    play, wait_until
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
 ) -> None:
     async def story(cluster: Cluster) -> None:
         session = cluster.nodes[2].session
@@ -198,7 +212,9 @@ def test_a_broker_that_hears_nothing_or_is_cut_off_is_not_sure_of_its_session(
     scene(play, wait_until, story)
 
 
-def test_another_timeout_holds_for_sessions_that_begin_later(play, wait_until) -> None:
+def test_another_timeout_holds_for_sessions_that_begin_later(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.stage.server.sessions.set_timing(SessionTiming(50, 500))
         assert cluster.nodes[2].session.longest_stop_ms == 1250
@@ -210,7 +226,9 @@ def test_another_timeout_holds_for_sessions_that_begin_later(play, wait_until) -
     scene(play, wait_until, story)
 
 
-def test_status_and_explanations_show_what_a_death_did(play, wait_until) -> None:
+def test_status_and_explanations_show_what_a_death_did(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.listeners[2].close()
         await cluster.end_session(2)
@@ -240,7 +258,9 @@ def test_status_and_explanations_show_what_a_death_did(play, wait_until) -> None
     scene(play, wait_until, story)
 
 
-def test_leaders_are_elected_by_hand_and_proposed_over_the_session(play, wait_until) -> None:
+def test_leaders_are_elected_by_hand_and_proposed_over_the_session(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     async def story(cluster: Cluster) -> None:
         session = cluster.nodes[0].session
         topic = session.image.topic("t")
@@ -267,7 +287,9 @@ def test_leaders_are_elected_by_hand_and_proposed_over_the_session(play, wait_un
     scene(play, wait_until, story)
 
 
-def test_an_unregistered_broker_that_wakes_up_joins_as_a_new_one(play, wait_until) -> None:
+def test_an_unregistered_broker_that_wakes_up_joins_as_a_new_one(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     """It has followed this very controller, whose tables have not gone back for all that."""
 
     async def story(stage: Any) -> None:
@@ -296,13 +318,16 @@ def test_an_unregistered_broker_that_wakes_up_joins_as_a_new_one(play, wait_unti
 
 
 def test_a_broker_that_is_unregistered_while_it_registers_asks_again(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story(stage: Any) -> None:
         await stage.start_controller()
         watcher, node = await stage.start_node(0), stage.node(1)
         sessions, controller = stage.server.sessions, stage.controller
-        submit, forgotten = controller.submit, []
+        submit = controller.submit
+        forgotten: list[Any] = []
 
         async def submit_and_forget(event: Any) -> Any:
             """What was asked for before the broker had come, and is decided right after it."""
@@ -327,7 +352,9 @@ def test_a_broker_that_is_unregistered_while_it_registers_asks_again(
 
 
 def test_a_broker_that_is_back_in_the_turn_of_its_verdict_is_watched_again(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its grace ended just before it was let in; it is fenced and serves again, and may die."""
     admit = SessionServer._admit
@@ -358,10 +385,12 @@ def test_a_broker_that_is_back_in_the_turn_of_its_verdict_is_watched_again(
 
 
 def test_the_late_goodbye_of_a_start_does_not_keep_its_successor_from_being_watched(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It lay unread while the next start of the broker was let in, on the same disk."""
-    receive = session_server.receive_any
+    receive = messages.receive_any
     arrived, has_successor, is_read = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def receive_late(socket: Any) -> Any:

@@ -23,6 +23,7 @@ from fairlead_controller.sessions.server import SessionServer
 from fairlead_controller.stores.file import open_file_store
 from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.session.refusals import RefusalCode
+from fairlead_model.session.session_messages import pack_message
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 KEY = ("ns", "c")
@@ -108,7 +109,12 @@ def test_a_waiting_broker_registers_over_the_socket_that_it_has(
             assert not session.is_connected
             connections: list[Any] = []
             serve = candidate.gate.serve
-            candidate.gate.serve = lambda request: connections.append(request) or serve(request)  # type: ignore[method-assign,assignment,func-returns-value]
+
+            async def note_and_serve(request: Any) -> Any:
+                connections.append(request)
+                return await serve(request)
+
+            candidate.gate.serve = note_and_serve  # type: ignore[method-assign]
             await candidate.take_over(tmp_path)
             await session.wait_registered(30)
             assert session.controller_epoch == 1
@@ -271,8 +277,12 @@ def test_a_standby_says_that_it_is_there_and_one_that_does_not_is_left(
     monkeypatch.setattr(link, "STANDBY_TIMEOUT_MS", 300)
     monkeypatch.setattr(session_gate, "STANDBY_INTERVAL_MS", 20)
     said: list[str] = []
-    pack = session_gate.pack_message
-    monkeypatch.setattr(session_gate, "pack_message", lambda kind: said.append(kind) or pack(kind))
+
+    def note_and_pack(kind: Any) -> Any:
+        said.append(kind)
+        return pack_message(kind)
+
+    monkeypatch.setattr(session_gate, "pack_message", note_and_pack)
 
     async def story() -> None:
         async with Candidate().listening() as candidate, broker(candidate) as session:

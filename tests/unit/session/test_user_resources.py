@@ -1,6 +1,7 @@
 """A User resource is forgotten once brokers go by that, over real sockets."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -42,7 +43,9 @@ async def ask(stage: Any, **request: Any) -> dict[str, str]:
     return {name: result["reason"] for name, result in reply["results"].items()}
 
 
-def test_a_resource_is_forgotten_once_every_broker_goes_by_it(play, wait_until) -> None:
+def test_a_resource_is_forgotten_once_every_broker_goes_by_it(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
     async def story(stage: Any) -> None:
         await stage.start_controller()
         nodes = [await stage.start_node(broker_id) for broker_id in range(2)]
@@ -57,7 +60,9 @@ def test_a_resource_is_forgotten_once_every_broker_goes_by_it(play, wait_until) 
 
 
 def test_a_broker_that_does_not_tell_holds_up_what_was_forgotten(
-    play, wait_until, monkeypatch
+    play: Callable[..., Any],
+    wait_until: Callable[..., Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(user_resource_calls, "HEARD_S", 0.1)
     # The first heartbeat is due before a controller has said how often they come.
@@ -73,7 +78,7 @@ def test_a_broker_that_does_not_tell_holds_up_what_was_forgotten(
     play(story)
 
 
-def test_a_complete_request_revokes_what_it_does_not_name(play) -> None:
+def test_a_complete_request_revokes_what_it_does_not_name(play: Callable[..., Any]) -> None:
     async def story(stage: Any) -> None:
         await stage.start_controller()
         await ask(stage, apply=[encode_declaration(APP)])

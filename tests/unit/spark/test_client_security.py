@@ -39,7 +39,7 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_addresses_and_login_are_those_of_the_file(tmp_path) -> None:
+def test_addresses_and_login_are_those_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, LOGIN)
     security = read_security(path)
     assert security.login == Login("SCRAM-SHA-512", "app", "a=b")
@@ -51,14 +51,14 @@ def test_addresses_and_login_are_those_of_the_file(tmp_path) -> None:
     assert parse_source_options(other, is_stream=True).client.bootstrap_servers == "other:1"
 
 
-def test_a_password_is_neither_among_the_options_nor_shown(tmp_path) -> None:
+def test_a_password_is_neither_among_the_options_nor_shown(tmp_path: Path) -> None:
     path = written(tmp_path, LOGIN)
     source = parse_source_options({"clientConfig": path, "subscribe": "t"}, is_stream=True)
     assert "a=b" not in repr(source)
     assert "a=b" not in repr(read_security(path))
 
 
-def test_tokens_are_fetched_as_the_file_says_and_the_secret_is_not_shown(tmp_path) -> None:
+def test_tokens_are_fetched_as_the_file_says_and_the_secret_is_not_shown(tmp_path: Path) -> None:
     more = "sasl.oauthbearer.scope=kafka\nsasl.oauthbearer.extensions=team=a b,logicalCluster=lkc\n"
     security = read_security(written(tmp_path, TOKENS + more))
     login = security.login
@@ -73,7 +73,7 @@ def test_without_a_file_nothing_is_done() -> None:
     assert (security.tls, security.login) == (None, None)
 
 
-def test_brokers_are_checked_by_name_unless_the_file_says_no(tmp_path) -> None:
+def test_brokers_are_checked_by_name_unless_the_file_says_no(tmp_path: Path) -> None:
     tls = read_security(written(tmp_path, "security.protocol=ssl\n")).tls
     assert tls is not None
     assert tls.check_hostname
@@ -104,7 +104,9 @@ def test_brokers_are_checked_by_name_unless_the_file_says_no(tmp_path) -> None:
         ("security.protocol=ssl\nssl.certificate.location=/no/such/crt", "cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_before_anything_runs(tmp_path, text, said) -> None:
+def test_what_is_wrong_with_a_file_is_said_before_anything_runs(
+    tmp_path: Path, text: str, said: str
+) -> None:
     path = written(tmp_path, text)
     with pytest.raises(OptionError, match="clientConfig") as refused:
         parse_sink_options({"clientConfig": path, "topic": "t", "kafka.bootstrap.servers": "a:1"})

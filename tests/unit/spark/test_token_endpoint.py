@@ -12,7 +12,6 @@ from secure_listener import Certificates
 from token_server import CLIENT, SECRET, TokenServer
 from tokens import TokenIssuer
 
-from fairlead_spark import token_endpoint
 from fairlead_spark.errors import SourceError
 from fairlead_spark.token_endpoint import TokenEndpoint, forget_token, read_token
 
@@ -45,7 +44,7 @@ class Clock:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        patch.setattr(token_endpoint.time, "monotonic", lambda: self.now)
+        patch.setattr(time, "monotonic", lambda: self.now)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from peer_certificates import PeerCertificates
 from waiting import until
 
 from fairlead_tls import followed_certificate
-from fairlead_tls.certificates import CertificateError
+from fairlead_tls.certificates import CertificateError, build_peer_identity
 from fairlead_tls.followed_certificate import FollowedPeer, follow_files
 from fairlead_tls.peer_settings import INTERNAL_LISTENER
 
@@ -55,7 +55,7 @@ def test_files_are_looked_at_again_after_a_look_that_failed(
     before = certificate.current
     refused: list[None] = []
     certificate.on_refused = lambda: refused.append(None)
-    build = followed_certificate.build_peer_identity
+    build = build_peer_identity
 
     async def story() -> None:
         following = asyncio.create_task(follow_files([certificate], poll_s=0.01))

@@ -60,9 +60,9 @@ def test_a_step_that_was_taken_back_does_not_run_and_makes_room(
         assert not steps.pool.has_room
         assert [step.cancel() for step in running] == [False, False]
         assert waiting[0].cancel()
-        assert not steps.pool.has_room and not steps.rooms
+        assert (steps.pool.has_room, steps.rooms) == (False, 0)
         assert waiting[1].cancel() and waiting[2].cancel()
-        assert steps.pool.has_room and steps.rooms == 1
+        assert (steps.pool.has_room, steps.rooms) == (True, 1)
         steps.may_go_on.set()
         await until(lambda: len(steps.told) == 8)
         assert sorted(step.result() for step in steps.told) == [0, 1, *range(103, 109)]

@@ -1,7 +1,7 @@
 """The fetch between brokers that is laid out by hand, against the generated messages."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -158,7 +158,7 @@ def told(message: FetchResponse) -> list[tuple[Any, ...]]:
             data.error_code,
             data.high_watermark,
             data.log_start_offset,
-            bytes(data.records or b""),  # type: ignore[arg-type]
+            bytes(cast("bytes", data.records or b"")),
             -1 if data.diverging_epoch is None else data.diverging_epoch.epoch,
             -1 if data.diverging_epoch is None else data.diverging_epoch.end_offset,
         )

@@ -226,7 +226,7 @@ def test_records_pass_through_the_encoder_uncopied(version: int, records: object
     segments = fetch_response(records).encode(version)
     assert len(segments) == 3
     assert segments[1] is records
-    inline = body(fetch_response(bytes(len(records))), version)  # type: ignore[arg-type]
+    inline = body(fetch_response(bytes(len(records))), version)
     assert segments[0] + bytes(len(segments[1])) + segments[2] == inline  # type: ignore[operator]
 
 

@@ -14,9 +14,10 @@ from fairlead_wire.header import (
 from fairlead_wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from fairlead_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from fairlead_wire.segments import Segment
 
 
-def frame(segments: list[object]) -> bytes:
+def frame(segments: list[Segment]) -> bytes:
     return b"".join(segments)  # type: ignore[arg-type]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_the_next_leader_has_what_was_committed(tmp_path: Path) -> None:
     async def story(cluster: ReplicaCluster, counters: dict[int, CountingCoordinator]) -> None:
         for count in (1, 2, 3):
             addition = counters[1].add("a")
-            await cluster.until(lambda addition=addition: bool(addition.outcomes))
+            await cluster.until(partial(lambda addition: bool(addition.outcomes), addition))
             assert counters[1].value("a") == count
         await cluster.stop(3)
         waiting = counters[1].add("a")
@@ -147,7 +148,7 @@ def test_a_fault_in_one_log_keeps_nothing_from_the_others(
             cluster.create(TOPIC, configs={"cleanup.policy": "compact"}, partitions=2)
             keys = "a", "b"
             for key in keys:
-                await cluster.until(lambda key=key: counters.code(key) is ErrorCode.NONE)
+                await cluster.until(partial(lambda key: counters.code(key) is ErrorCode.NONE, key))
             broken = cluster.partition(1, TOPIC, counters.runtime.shard_of("a").index)
 
             def fail(*_: object, **__: object) -> None:

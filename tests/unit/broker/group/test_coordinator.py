@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from group_cluster import NO_DELAY, GroupCluster, records_of, run
+from group_protocols import classic_of
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.classic.membership import SESSION_UNSTARTED
@@ -33,16 +34,16 @@ def test_groups_are_listed_and_described(tmp_path: Path) -> None:
                 request = ListGroupsRequest(states_filter=states, types_filter=types)
                 found = groups.call(request, 5).reply.groups
                 assert [each.group_id for each in found] == names
-            request = DescribeGroupsRequest(groups=["live", "standalone", "none"])
-            live, standalone, missing = groups.call(request, 5).reply.groups
+            described = DescribeGroupsRequest(groups=["live", "standalone", "none"])
+            live, standalone, missing = groups.call(described, 5).reply.groups
             (member,) = live.members
             assert (live.group_state, live.protocol_data) == ("Stable", "range")
             assert (member.member_id, member.client_host) == (member_id, "/10.0.0.7")
             assert bytes(member.member_assignment) == b"all"
             assert (standalone.group_state, standalone.error_code) == ("Empty", 0)
             assert (missing.group_state, missing.error_code) == ("Dead", 0)
-            request = DescribeGroupsRequest(groups=["live", "none", "live"] * 5_000)
-            found = groups.call(request, 5).reply.groups
+            described = DescribeGroupsRequest(groups=["live", "none", "live"] * 5_000)
+            found = groups.call(described, 5).reply.groups
             assert [each.group_id for each in found] == ["live", "none"], "each once"
             missing = groups.call(DescribeGroupsRequest(groups=["none"]), 6).reply.groups[0]
             assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -59,12 +60,12 @@ def test_a_member_that_falls_silent_leaves_by_the_timer(tmp_path: Path) -> None:
             await groups.ready()
             await groups.stable("g", session_ms=3_000)
             group = groups.coordinator().groups["g"]
-            await cluster.until(lambda: group.protocol.state.value == "Empty")
+            await cluster.until(lambda: classic_of(group).state.value == "Empty")
             # Its generation is in the log, so a coordinator that comes after knows it.
             await cluster.stop(1)
             await cluster.start(1)
             await groups.ready()
-            assert groups.coordinator().groups["g"].protocol.generation_id == 2
+            assert classic_of(groups.coordinator().groups["g"]).generation_id == 2
 
     run(story())
 
@@ -111,7 +112,7 @@ def test_the_session_of_a_member_whose_connection_closes_begins_at_once(tmp_path
             await groups.ready()
             await groups.stable("g", session_ms=60_000)
             groups.join("g", session_ms=60_000).disconnect()
-            members = groups.coordinator().groups["g"].protocol.members
+            members = classic_of(groups.coordinator().groups["g"]).members
             assert len(members) == 2
             await cluster.until(
                 lambda: all(each.session_deadline_ms != SESSION_UNSTARTED for each in members)
@@ -158,6 +159,6 @@ def test_members_leave_one_by_one_or_together(tmp_path: Path) -> None:
             )
             codes = [each.error_code for each in groups.call(request, 4).reply.members]
             assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
-            assert groups.coordinator().groups["g"].protocol.state.value == "Empty"
+            assert classic_of(groups.coordinator().groups["g"]).state.value == "Empty"
 
     run(story())

@@ -132,14 +132,15 @@ def test_a_commit_is_refused_partition_by_partition(tmp_path: Path) -> None:
             groups = GroupCluster(cluster)
             await groups.ready()
             too_long = "ä" * 4097
-            for code, options in [
+            refusals: list[tuple[ErrorCode, dict[str, Any]]] = [
                 (ErrorCode.ILLEGAL_GENERATION, {"metadata": too_long, "member": ("m", 3)}),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"topic": "unknown"}),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"partition": 4}),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"partition": -1}),
                 (ErrorCode.OFFSET_METADATA_TOO_LARGE, {"metadata": too_long}),
                 (ErrorCode.ILLEGAL_GENERATION, {"member": ("m", 3)}),
-            ]:
+            ]
+            for code, options in refusals:
                 assert await groups.committed("g", 1, **options) is code
             assert groups.coordinator().groups == {}
             # Kafka counts in UTF-16, and calls that bytes.

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from group_cluster import NO_DELAY, GroupCluster, commit_code, delete_topic, records_of, run
+from group_protocols import classic_of
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.removal import expire
@@ -285,7 +286,7 @@ def test_a_group_that_lived_on_after_a_slow_deletion_stays(tmp_path: Path) -> No
             cluster.change(CONSUMER_OFFSETS, isr=(1, 2))
             replica = cluster.partition(1, CONSUMER_OFFSETS)
             await cluster.until(lambda: replica.high_watermark == replica.log_end_offset)
-            assert groups.coordinator().groups["g"].protocol.generation_id == 2
+            assert classic_of(groups.coordinator().groups["g"]).generation_id == 2
             assert groups.offset("g") == -1
 
     run(story())

@@ -87,7 +87,7 @@ def test_metadata_that_no_record_can_hold_is_refused_whatever_the_settings(
     tmp_path: Path,
 ) -> None:
     async def story() -> None:
-        settings = {"offset_metadata_max_bytes": "1000000"}
+        settings: dict[str, Any] = {"offset_metadata_max_bytes": "1000000"}
         async with ReplicaCluster(tmp_path, size=1, **settings) as cluster:
             groups = GroupCluster(cluster)
             await groups.ready()

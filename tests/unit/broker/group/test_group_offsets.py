@@ -219,11 +219,11 @@ def test_replay_keeps_what_a_slow_reader_keeps(
     expected: dict[tuple[str, str, int], OffsetValue] = {}
     for at, (key, commit, timestamp_ms) in enumerate(events):
         if commit is None:
-            expected.pop(tuple(key), None)
+            expected.pop((key[0], key[1], key[2]), None)
             value = None
         else:
-            expected[tuple(key)] = OffsetValue(commit[0], 4, commit[1], timestamp_ms)
-            value = encode_offset_value(expected[tuple(key)])
+            expected[key[0], key[1], key[2]] = OffsetValue(commit[0], 4, commit[1], timestamp_ms)
+            value = encode_offset_value(expected[key[0], key[1], key[2]])
         headers = (("source", b"x"),) if at % 3 == 0 else ()
         records.append(Record(at, timestamp_ms, encode_key(key), value, headers))
     data = b"".join(

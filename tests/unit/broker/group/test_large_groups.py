@@ -95,8 +95,8 @@ def test_a_group_of_the_consumer_protocol_is_told_of_in_steps(
                 )
                 assert (await groups.ask(request, 1)).error_code == ErrorCode.NONE
             assert isinstance(groups.coordinator().groups["g"].protocol, ConsumerGroup)
-            request = ConsumerGroupDescribeRequest(["g", "nobody"])
-            call = LaterCall(cluster.members[1].broker, request, 1)
+            question = ConsumerGroupDescribeRequest(["g", "nobody"])
+            call = LaterCall(cluster.members[1].broker, question, 1)
             answer = await call.answer()
             assert len(steps) == 2 + 2
             group, nobody = answer.groups

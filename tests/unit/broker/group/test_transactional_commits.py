@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from group_cluster import NO_DELAY, delete_topic, lead, records_of, run
@@ -230,7 +230,10 @@ def test_a_group_is_asked_after_the_transaction_is_verified(tmp_path: Path) -> N
             await groups.stable("g", member_id=member_id)
             end = groups.log_end()
             verification.answer()
-            assert zombie.reply.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+            assert (
+                cast("Any", zombie).reply.topics[0].partitions[0].error_code
+                == ErrorCode.ILLEGAL_GENERATION
+            )
             assert gone.reply is None
             assert await groups.committed("h", 1) is ErrorCode.NONE
             assert groups.log_end() == end + 1

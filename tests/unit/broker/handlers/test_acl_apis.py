@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
 import pytest
@@ -49,7 +49,7 @@ def deciding(
         state = initial_state(stage.image, controller_epoch=1, counters=CountersChanged(1, 0))
         state = state.apply(declared)
         decision = decide(state, event, now_ms=0, random=random.Random(1))
-        delta = ClusterDelta(decision.changes)
+        delta = ClusterDelta(cast("Any", decision.changes))
         stage.image = stage.image.apply(delta)
         stage.broker.publish(delta, stage.image)
         reply = msgpack.unpackb(msgpack.packb(decision.reply), strict_map_key=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
 import pytest
@@ -38,7 +38,7 @@ def deciding(stage: Any, method: str, mutations: Any) -> Callable[[dict[str, Any
         state = initial_state(stage.image, controller_epoch=1, counters=CountersChanged(1, 0))
         allowance = mutations.allowance(state.image, event, 0)
         decision = decide(state, event, now_ms=0, random=random.Random(1), allowance=allowance)
-        delta = ClusterDelta(decision.changes)
+        delta = ClusterDelta(cast("Any", decision.changes))
         stage.image = stage.image.apply(delta)
         stage.broker.publish(delta, stage.image)
         reply = msgpack.unpackb(msgpack.packb(decision.reply), strict_map_key=False)

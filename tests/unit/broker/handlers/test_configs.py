@@ -282,7 +282,9 @@ def test_levels_of_loggers_are_this_process_own(stage: Any) -> None:
         assert (row.config_source, row.read_only, row.synonyms) == (6, False, [])
         return str(row.value)
 
-    def set_level(*changes: tuple[str, int, str | None], broker: str = "1") -> tuple[int, str]:
+    def set_level(
+        *changes: tuple[str, int, str | None], broker: str = "1"
+    ) -> tuple[int, str | None]:
         configs = [incremental_alter_configs.AlterableConfig(*change) for change in changes]
         asked = incremental_alter_configs.AlterConfigsResource(BROKER_LOGGER, broker, configs)
         request = incremental_alter_configs.IncrementalAlterConfigsRequest([asked])
@@ -300,7 +302,7 @@ def test_levels_of_loggers_are_this_process_own(stage: Any) -> None:
         assert (code, why) == (40, "Logger fairlead_broker.nothing does not exist!")
         assert level_of(name) == "DEBUG", "all of a resource or nothing"
         code, why = set_level((name, 0, "loud"))
-        assert (code, "is not a supported log level" in why) == (40, True)
+        assert (code, "is not a supported log level" in (why or "")) == (40, True)
         for logger in (name, "fairlead_broker.nothing"):
             assert set_level((logger, 2, "INFO"))[0] == ErrorCode.INVALID_REQUEST
         assert set_level(("root", 1, None))[0] == ErrorCode.INVALID_REQUEST

@@ -22,7 +22,7 @@ from fairlead_wire.messages import (
     offset_fetch,
 )
 
-ANSWERS = (
+ANSWERS: tuple[tuple[Any, ...], ...] = (
     (
         describe_acls.DescribeAclsResponse,
         {"error_message": None},
@@ -184,7 +184,7 @@ def test_a_long_array_in_one_of_few_elements(message: Any, versions: range) -> N
     for version in versions:
         answer = LongAnswer(message)
         assert len(list(answer.steps(version))) >= 1_500 // PART_MAX
-        assert b"".join(answer.encode(version)) == b"".join(message.encode(version))
+        assert b"".join(answer.encode(version)) == b"".join(message.encode(version))  # type: ignore[arg-type]
         longest = max(len(each) for each in answer.encode(version))
         assert longest < sum(len(each) for each in answer.encode(version)) / 5
 

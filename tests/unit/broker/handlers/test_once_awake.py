@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from group_cluster import Call
@@ -176,7 +176,7 @@ def test_a_member_outlives_the_stop_of_its_coordinator(stage: Any) -> None:
         assert group.protocol.state.value == "Stable"
         controller.may_answer.set()
         await until(lambda: heartbeat.reply is not None)
-        assert heartbeat.reply.error_code == 0
+        assert cast("Any", heartbeat).reply.error_code == 0
         # From now on it has to be heard again.
         for _ in range(20):
             stage.clock.advance(100)
@@ -239,7 +239,8 @@ def test_what_is_kept_is_bounded(stage: Any, monkeypatch: Any) -> None:
 
 def test_a_request_that_is_refused_later_closes_only_its_connection(stage: Any) -> None:
     handler = HANDLERS[ApiKey.DESCRIBE_GROUPS]
-    request = REQUESTS[ApiKey.DESCRIBE_GROUPS](groups=[str(number) for number in range(20_000)])
+    names = [str(number) for number in range(20_000)]
+    request = cast("Any", REQUESTS[ApiKey.DESCRIBE_GROUPS])(groups=names)
     with pytest.raises(RemoteProtocolError):
         Call(stage.broker, request, handler.versions[1])
 

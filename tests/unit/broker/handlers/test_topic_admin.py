@@ -62,7 +62,7 @@ def test_the_topic_of_kafkas_controllers_is_nobodys(stage: Any) -> None:
 def test_who_may_not_describe_configs_is_not_told_of_what_was_made(stage: Any) -> None:
     stage.controller.script["create_topics"] = created
     denying = stage.authorizer = Denying()
-    denying.is_allowed = lambda _principal, _host, operation, *_: (
+    denying.is_allowed = lambda _principal, _host, operation, *_: (  # type: ignore[method-assign]
         operation is not Operation.DESCRIBE_CONFIGS
     )
     result = create(stage, wanted("t"))["t"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 
@@ -10,6 +10,9 @@ from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.http.server import HttpServer
 from fairlead_broker.settings import HttpAddress
 from fairlead_broker.tasks.housekeeping import Housekeeping
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 
 async def ask(server: HttpServer) -> tuple[int, Any]:
@@ -32,7 +35,7 @@ def server_of(stage: Any) -> HttpServer:
 
 def sample(stage: Any, seconds: int) -> None:
     stage.clock.advance(seconds * 1000)
-    stage.run(Housekeeping(stage.broker, None).sample_flows())
+    stage.run(Housekeeping(stage.broker, cast("Executor", None)).sample_flows())
 
 
 def test_nothing_is_told_before_the_logs_are_open() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def peers(tmp_path: Path) -> PeerCertificates:
 
 @pytest.fixture
 def live(tmp_path: Path, peers: PeerCertificates) -> Iterator[LiveBroker]:
-    settings = {
+    settings: dict[str, Any] = {
         PROTOCOL_MAP: "INTERNAL:SSL",
         **peers.settings("INTERNAL", peers.of(ME)),
     }
@@ -177,8 +178,11 @@ async def fill(cluster: ReplicaCluster, count: int) -> None:
     for number in range(count):
         end = cluster.append(1, "t", bytes(300_000 if number % 5 == 0 else 10))
         await cluster.until(
-            lambda end=end: all(
-                cluster.partition(each, "t").log_end_offset == end for each in cluster.members
+            partial(
+                lambda end: all(
+                    cluster.partition(each, "t").log_end_offset == end for each in cluster.members
+                ),
+                end,
             )
         )
 
@@ -197,7 +201,9 @@ def test_records_are_replicated_over_tls_while_certificates_change(
             for broker_id in (1, 2, 3):
                 path = peers.directory / f"broker-{broker_id}.pem"
                 path.write_bytes(new.of(broker_id).read_bytes())
-                await cluster.until(lambda broker_id=broker_id: issuer(cluster, broker_id) == "New")
+                await cluster.until(
+                    partial(lambda broker_id: issuer(cluster, broker_id) == "New", broker_id)
+                )
                 await reconnect(cluster)
                 await fill(cluster, 3)
             peers.ca.write_bytes(new.ca.read_bytes())

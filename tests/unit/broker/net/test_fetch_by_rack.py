@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -160,7 +160,7 @@ def take(stage: Any, *values: bytes, high_watermark: int) -> None:
 
 
 def values(data: PartitionData) -> list[bytes | None]:
-    sent = bytes(data.records or b"")  # type: ignore[arg-type]
+    sent = bytes(cast("bytes", data.records or b""))
     return [each.value for at, _ in iter_batches(sent) for each in decode_batch(sent, at)]
 
 

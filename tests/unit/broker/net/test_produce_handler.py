@@ -240,9 +240,9 @@ def test_nor_for_unpacking(
     sent = [("t", 0, packed)] * 4 + [("t", 1, encode_batch([record]))]
     codes = [code for code, _ in slots(connect().call(request(*sent), 9))]
     late = ErrorCode.REQUEST_TIMED_OUT
-    packed = codes[:4].count(ErrorCode.NONE)
-    assert 0 < packed <= 2
-    assert codes == [ErrorCode.NONE] * packed + [late] * (4 - packed) + [ErrorCode.NONE]
+    taken = codes[:4].count(ErrorCode.NONE)
+    assert 0 < taken <= 2
+    assert codes == [ErrorCode.NONE] * taken + [late] * (4 - taken) + [ErrorCode.NONE]
 
 
 def test_who_has_much_packed_waits_as_long_as_others_did(

@@ -179,7 +179,9 @@ def test_agrees_with_a_dumb_model_over_random_steps(purgatory: Purgatory) -> Non
                         del alive[waiting]
             case 2 if alive:
                 waiting = chance.choice(list(alive))
-                handles[waiting].cancel()
+                handle = handles[waiting]
+                assert handle is not None
+                handle.cancel()
                 del alive[waiting]
             case _:
                 now_ms += chance.randrange(20)

@@ -4,7 +4,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from live_broker import FrameClient, LiveBroker, batch
@@ -361,7 +361,7 @@ def test_quotas_hold_nobody_back_until_the_login(live: LiveBroker, client: Frame
         assert client.call(ApiVersionsRequest(), 1).throttle_time_ms > 0
         assert set(live.broker.metrics.throttles) == {"request"}
     meters = live.run(lambda: set(live.quotas._meters))
-    assert {sharers for _, sharers in meters} == {("alice", None)}
+    assert {cast("tuple[Any, Any]", each)[1] for each in meters} == {("alice", None)}
 
 
 def test_who_does_not_log_in_has_to_go(live: LiveBroker, client: FrameClient) -> None:

@@ -7,7 +7,7 @@ import random
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 from resident_pages import evict
@@ -15,6 +15,9 @@ from resident_pages import evict
 from fairlead_broker.limits import BYTES_SENT_PER_TURN, COPIED_SLICE_BYTES
 from fairlead_broker.net.read_ahead import ReadAhead, SliceLostError
 from fairlead_broker.net.sender import Sender, SendState
+
+if TYPE_CHECKING:
+    from fairlead_broker.net import read_ahead as read_ahead_module
 
 CONTENT = random.Random(7).randbytes(3_000_000)
 
@@ -214,7 +217,8 @@ def test_a_device_that_refuses_the_probe_is_asked_once(
         tail = len(CONTENT) - 100_000
         assert read_ahead.is_cached(segment.read_fd, tail, 100_000)
         buffer = bytearray(5000)
-        assert read_ahead.read_if_cached(Slice(segment, tail, 5000), memoryview(buffer))
+        wanted = cast("read_ahead_module.Slice", Slice(segment, tail, 5000))
+        assert read_ahead.read_if_cached(wanted, memoryview(buffer))
         assert bytes(buffer) == CONTENT[tail : tail + 5000]
         assert refusals == 1
 

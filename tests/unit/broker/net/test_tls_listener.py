@@ -342,7 +342,7 @@ def test_a_new_certificate_serves_new_connections_and_a_bad_one_nobody(
     other = Certificates(tmp_path / "other").issue("stranger", hosts=("example.com",))
     for count, bad in enumerate((b"no PEM", other.read_bytes(), expired(certificates)), start=1):
         server.write_bytes(bad)
-        live_tls.eventually(lambda count=count: metrics.certificates_refused == count)
+        live_tls.eventually(partial(lambda count: metrics.certificates_refused == count, count))
         assert serial() == second
     server.write_bytes(good)
 

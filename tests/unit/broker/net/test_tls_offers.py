@@ -209,7 +209,7 @@ def test_an_old_session_lets_nobody_in_whose_authority_is_not_trusted_any_more(
     context.load_cert_chain(others.issue("revoked", is_client=True))
 
     def is_let_in(session: ssl.SSLSession | None) -> tuple[bool, ssl.SSLSession | None]:
-        with FrameClient(live.port) as client:
+        with FrameClient(server.port) as client:
             try:
                 tls = client.socket = context.wrap_socket(
                     client.socket, server_hostname="localhost", session=session
@@ -219,7 +219,7 @@ def test_an_old_session_lets_nobody_in_whose_authority_is_not_trusted_any_more(
                 return False, None
             return is_answered, tls.session
 
-    with LiveBroker(tmp_path, ServerLimits(), security=security_of(settings)) as live:
+    with LiveBroker(tmp_path, ServerLimits(), security=security_of(settings)) as server:
         may_enter, session = is_let_in(None)
         assert may_enter
         assert session is None or not session.has_ticket

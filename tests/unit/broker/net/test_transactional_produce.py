@@ -401,6 +401,21 @@ class TopicsOnly:
         self.asked.append((operation, resource_type, name))
         return resource_type is ResourceType.TOPIC
 
+    def would_allow(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        return self.is_allowed(principal, host, operation, resource_type, name)
+
+    def is_allowed_for_some(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        return resource_type is ResourceType.TOPIC
+
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[tuple[LiveBroker, TopicsOnly]]:

@@ -3,11 +3,12 @@
 import ssl
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_broker import DEADLINE_S, FrameClient, LiveBroker, batch
+from live_broker import DEADLINE_S, FrameClient, LiveBroker, batch, has_no_connection_left
 from secure_listener import Certificates, security_of, tls_settings
 from waiting import wait_until
 
@@ -117,7 +118,7 @@ def test_a_peer_that_hangs_up_while_it_is_not_read_leaves_nothing_parked(
             client.socket.settimeout(0.1)
             with pytest.raises(TimeoutError):
                 client.socket.unwrap()
-    wait_until(lambda: live_tls.pass_seconds(1) or not live_tls.server.connections)
+    wait_until(partial(has_no_connection_left, live_tls))
     assert len(purgatory) == 0
 
 

@@ -70,7 +70,10 @@ def test_who_is_bound_is_known_without_looking(quotas: ClientQuotas) -> None:
     quotas.on_changed = lambda: told.append((quotas.binds_clients, quotas.binds_addresses))
     quotas.publish({EVERY_USER: {RATE: 1.0}})
     quotas.publish({(("ip", None),): {"connection_creation_rate": 1.0}})
-    same = {EVERY_CLIENT: {RATE: 1.0}, (("ip", "10.0.0.1"),): {"connection_creation_rate": 1.0}}
+    same: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {
+        EVERY_CLIENT: {RATE: 1.0},
+        (("ip", "10.0.0.1"),): {"connection_creation_rate": 1.0},
+    }
     quotas.publish(same)
     quotas.publish(same)
     quotas.publish({})

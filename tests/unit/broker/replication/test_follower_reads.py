@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from replica_cluster import ReplicaCluster
@@ -11,14 +11,14 @@ from replica_cluster import ReplicaCluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-SELECTOR = {"replica_selector_class": "RackAwareReplicaSelector"}
+SELECTOR: dict[str, Any] = {"replica_selector_class": "RackAwareReplicaSelector"}
 FOR_EVER_MS = "3600000"
 """Longer than a test: an idle follower hears of nothing by its own time-out."""
 
 
 def test_followers_that_are_read_hear_of_the_high_watermark_at_once(tmp_path: Path) -> None:
     async def story() -> None:
-        settings = {**SELECTOR, "replica_fetch_wait_max_ms": FOR_EVER_MS}
+        settings: dict[str, Any] = {**SELECTOR, "replica_fetch_wait_max_ms": FOR_EVER_MS}
         async with ReplicaCluster(tmp_path, **settings) as cluster:
             cluster.create("t")
             leader, follower = cluster.partition(1, "t"), cluster.partition(2, "t")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fairlead_broker.replication.isr import IsrState
 from fairlead_broker.replication.leader_state import (
     CommittedIsr,
     IsrProposal,
@@ -58,6 +59,11 @@ def reign(
 def fetch(state: LeaderState, replica: int, offset: int, *, at_ms: int = 0) -> bool:
     """A fetch of a follower's present start; whether the high watermark moved."""
     return state.record_fetch(replica, replica * 10, offset, at_ms).high_watermark_moved
+
+
+def isr_state_of(state: LeaderState) -> IsrState:
+    """As it is now: mypy takes an attribute for what it was found to be before."""
+    return state.isr_state
 
 
 def commit(state: LeaderState, *isr: int, min_isr: int = 1, at_ms: int = 0) -> bool:
@@ -339,7 +345,7 @@ def test_an_outdated_proposal_stays_pending_until_the_image_has_changed(code: Er
     assert state.isr_state == PendingExpandIsr(frozenset({1}), joining=3)
     assert state.tick(10_000, MAX_LAG_MS) is None
     commit(state, 1, 2)
-    assert state.isr_state == CommittedIsr(frozenset({1, 2}))
+    assert isr_state_of(state) == CommittedIsr(frozenset({1, 2}))
     assert state.proposal_refused(proposal, code) is Refusal.OBSOLETE
 
 
@@ -433,7 +439,7 @@ def test_a_reign_that_goes_on_counts_every_replica_until_the_controller_is_heard
     assert state.tick(10 * MAX_LAG_MS, MAX_LAG_MS) is None, "nothing is asked for"
     assert commit(state, 1, 2)
     assert (state.high_watermark, state.is_high_watermark_valid) == (10, True)
-    assert isinstance(state.isr_state, CommittedIsr)
+    assert isinstance(isr_state_of(state), CommittedIsr)
 
 
 def test_the_low_watermark_is_the_lowest_log_start_in_service() -> None:

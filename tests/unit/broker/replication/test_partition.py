@@ -180,8 +180,8 @@ def test_what_cannot_be_taken_in_is_fetched_again_ever_more_slowly(stage: Any) -
         reply = FetchedPartition(asked, high_watermark=0, log_start_offset=0, records=records)
         return partition.take(reply, now_ms=0)
 
-    delays = [asyncio.run(fetch(damaged)).after_ms for _ in range(9)]
+    delays = [asyncio.run(fetch(bytes(damaged))).after_ms for _ in range(9)]
     assert delays[:3] == [20, 40, 80]
     assert delays[-1] == RETRY_DELAY_MAX_MS
     assert isinstance(asyncio.run(fetch(b"")), Append)
-    assert asyncio.run(fetch(damaged)) == Retry(RETRY_DELAY_MIN_MS)
+    assert asyncio.run(fetch(bytes(damaged))) == Retry(RETRY_DELAY_MIN_MS)

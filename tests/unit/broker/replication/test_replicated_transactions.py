@@ -88,7 +88,8 @@ def test_a_new_leader_reads_no_further_than_its_high_watermark_has_decided(tmp_p
             for clean in (True, False):
                 await cluster.stop(2, clean=clean)
                 await cluster.start(2)
-                assert cluster.partition(2, "t").log.producers.get(7).transaction_first_offset == -1
+                producer = cluster.partition(2, "t").log.producers.get(7)
+                assert producer is not None and producer.transaction_first_offset == -1
                 assert cluster.partition(2, "t").last_stable_offset == begun
             cluster.change("t", leader=2)
             successor = cluster.partition(2, "t")

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -181,7 +182,7 @@ def test_a_start_that_moves_is_told_and_followed_at_once(tmp_path: Path) -> None
             assert leader.low_watermark == 0
             for start in (1, 3):
                 leader.delete_records(start)
-                await cluster.until(lambda start=start: leader.low_watermark == start)
+                await cluster.until(partial(lambda start: leader.low_watermark == start, start))
                 for broker_id in (2, 3):
                     assert cluster.partition(broker_id, "t").log_start_offset == start
 
@@ -319,7 +320,7 @@ def test_a_replica_whose_disk_fails_does_not_hold_up_the_others(
             await cluster.until(lambda: is_alike(cluster, "good", end))
             for number in range(3):
                 end = cluster.append(1, "good", b"v%d" % number)
-                await cluster.until(lambda end=end: is_alike(cluster, "good", end))
+                await cluster.until(partial(lambda end: is_alike(cluster, "good", end), end))
             await cluster.until(lambda: cluster.isr("bad") == {1, 3})
             bad = cluster.partition(1, "bad")
             await cluster.until(lambda: bad.high_watermark == bad.log_end_offset)

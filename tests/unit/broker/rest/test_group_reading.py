@@ -113,7 +113,7 @@ def test_what_is_left_out_of_a_list_is_no_denial(tmp_path: Path) -> None:
 
 
 def test_a_broker_without_the_consumer_protocol_describes_its_groups(tmp_path: Path) -> None:
-    settings = {**NO_DELAY, "group_coordinator_rebalance_protocols": "classic"}
+    settings: dict[str, Any] = {**NO_DELAY, "group_coordinator_rebalance_protocols": "classic"}
 
     async def story() -> None:
         async with ReplicaCluster(tmp_path, size=1, **settings) as cluster:

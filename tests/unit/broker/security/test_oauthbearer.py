@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -52,7 +52,16 @@ def judge(keys: Keys) -> JwtJudge:
 
 def test_keys_that_are_for_signatures() -> None:
     assert set(read_keys(ISSUERS.document())) == {"k1", "k2"}
-    for bad in ([], {}, {"keys": 3}, {"keys": []}, "x", None, {"keys": [{"kty": "RSA"}]}):
+    unusable: tuple[Any, ...] = (
+        [],
+        {},
+        {"keys": 3},
+        {"keys": []},
+        "x",
+        None,
+        {"keys": [{"kty": "RSA"}]},
+    )
+    for bad in unusable:
         with pytest.raises(ValueError, match="key"):
             read_keys(bad)
 
@@ -60,7 +69,8 @@ def test_keys_that_are_for_signatures() -> None:
 def test_one_odd_key_does_not_hide_the_others() -> None:
     """The reader would end over anything but a ValueError, and keys would never be read again."""
     document = ISSUERS.document()
-    odd = [dict(document["keys"][0], kid="k3", alg=bad) for bad in (["RS256"], {}, 3, "none")]
+    algorithms: tuple[Any, ...] = (["RS256"], {}, 3, "none")
+    odd = [dict(document["keys"][0], kid="k3", alg=bad) for bad in algorithms]
     assert set(read_keys({"keys": [*odd, None, *document["keys"]]})) == {"k1", "k2"}
 
 

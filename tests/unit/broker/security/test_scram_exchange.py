@@ -1,6 +1,7 @@
 """SCRAM, the server's side: RFC 5802 and 7677, and what clients do wrong by mistake or malice."""
 
 from base64 import b64encode
+from typing import Any
 
 import pytest
 from scram_client import ScramClient
@@ -70,7 +71,7 @@ def test_headers_that_are_fine(header: str) -> None:
 def test_who_is_not_there_is_answered_like_who_is_and_refused_like_a_wrong_password() -> None:
     """R32."""
     credentials = StaticCredentials(alice="secret")
-    salts = {}
+    salts: dict[str, Any] = {}
     for user in ("alice", "nobody", "nobody", "somebody"):
         server = exchange(credentials)
         client = ScramClient(SHA_256, user, "wrong")

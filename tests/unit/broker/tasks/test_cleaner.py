@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ CONFIGS = {
     "min.cleanable.dirty.ratio": "0.01",
     "file.delete.delay.ms": "0",
 }
-SETTINGS = {"log_cleaner_backoff_ms": "20", "replica_fetch_wait_max_ms": "50"}
+SETTINGS: dict[str, Any] = {"log_cleaner_backoff_ms": "20", "replica_fetch_wait_max_ms": "50"}
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -72,7 +73,7 @@ def test_leaders_and_followers_compact_on_their_own(tmp_path: Path) -> None:
             end = cluster.partition(1, "t").log_end_offset
             for broker_id in (1, 2):
                 await cluster.until(
-                    lambda broker_id=broker_id: is_compacted(cluster, broker_id, "t")
+                    partial(lambda broker_id: is_compacted(cluster, broker_id, "t"), broker_id)
                 )
                 assert cluster.partition(broker_id, "t").log_end_offset == end
                 assert values(cluster, broker_id, "t") == last
@@ -179,7 +180,7 @@ def test_a_log_that_was_repaired_is_compacted_again(tmp_path: Path) -> None:
 
 def test_a_child_that_dies_is_replaced(tmp_path: Path) -> None:
     async def story() -> None:
-        settings = SETTINGS | {"log_cleaner_io_max_bytes_per_second": "20000"}
+        settings: dict[str, Any] = SETTINGS | {"log_cleaner_io_max_bytes_per_second": "20000"}
         async with ReplicaCluster(tmp_path, size=1, **settings) as cluster:
             cluster.create("t", configs=CONFIGS)
             last: dict[bytes, bytes | None] = {}
@@ -198,7 +199,7 @@ def test_a_child_that_dies_is_replaced(tmp_path: Path) -> None:
 
 def test_a_log_that_is_cut_or_removed_meanwhile_is_given_up(tmp_path: Path) -> None:
     async def story() -> None:
-        settings = SETTINGS | {"log_cleaner_io_max_bytes_per_second": "20000"}
+        settings: dict[str, Any] = SETTINGS | {"log_cleaner_io_max_bytes_per_second": "20000"}
         async with ReplicaCluster(tmp_path, size=1, **settings) as cluster:
             cluster.create("t", configs=CONFIGS)
             last: dict[bytes, bytes | None] = {}

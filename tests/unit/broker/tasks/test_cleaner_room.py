@@ -4,6 +4,7 @@ import asyncio
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compaction import read_records
@@ -44,7 +45,7 @@ def append(cluster: ReplicaCluster, name: str, count: int) -> None:
 def test_a_full_disk_puts_compaction_off_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = {"log_cleaner_backoff_ms": "20"}
+    settings: dict[str, Any] = {"log_cleaner_backoff_ms": "20"}
     configs = {
         "cleanup.policy": "compact",
         "segment.bytes": "4000",

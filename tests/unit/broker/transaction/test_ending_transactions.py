@@ -156,7 +156,7 @@ class TestEnds:
         driver.commit()
         assert driver.answers["end"] == TransactionAnswer(NONE, PRODUCER_ID, 6)
         (ending,) = driver.endings
-        assert ending == ("x", 3, (PRODUCER_ID, 6, 7, commit, TV2), {("t", 0), ("t", 1)})
+        assert tuple(ending) == ("x", 3, (PRODUCER_ID, 6, 7, commit, TV2), {("t", 0), ("t", 1)})
         driver.finish()
         assert driver.machine.metadata == metadata(
             COMPLETE_COMMIT if commit else COMPLETE_ABORT,

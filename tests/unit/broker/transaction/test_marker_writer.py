@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from linked_transactions import (
@@ -29,7 +30,7 @@ EVERYWHERE = (0, 1, 2)
 Tell = Callable[[LinkedTransactions], Awaitable[None]]
 
 
-def run(directory: Path, tell: Tell, **settings: str) -> None:
+def run(directory: Path, tell: Tell, **settings: Any) -> None:
     async def story() -> None:
         async with ReplicaCluster(directory, **settings) as cluster:
             transactions = LinkedTransactions(cluster)

@@ -432,7 +432,7 @@ def test_who_cannot_read_the_log_leaves_it_to_others(
             end = cluster.partition(1, TRANSACTION_STATE).log_end_offset
             for broker_id in (2, 3):
                 replica = cluster.partition(broker_id, TRANSACTION_STATE)
-                await cluster.until(lambda replica=replica: replica.log_end_offset == end)
+                await cluster.until(partial(lambda replica: replica.log_end_offset == end, replica))
 
             def fail(piece: object) -> bytes:
                 raise OSError(errno.EIO, "input/output error")
@@ -526,7 +526,9 @@ def test_a_transaction_that_is_let_in_can_be_ended(tmp_path: Path) -> None:
                 await transactions.expiry().abort_timed_out()
                 expected = "PrepareAbort" if code is NONE else "Empty"
                 shown = partial(transactions.state, name)
-                await cluster.until(lambda shown=shown, wanted=expected: shown() == wanted)
+                await cluster.until(
+                    partial(lambda shown, wanted: shown() == wanted, shown, expected)
+                )
             assert codes == {NONE, ErrorCode.UNKNOWN_SERVER_ERROR}
 
     run(story())

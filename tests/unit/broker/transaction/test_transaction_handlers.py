@@ -42,7 +42,7 @@ MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def told(
-    tmp_path: Path, story: Callable[[TransactionCluster], Awaitable[None]], **settings: str
+    tmp_path: Path, story: Callable[[TransactionCluster], Awaitable[None]], **settings: Any
 ) -> None:
     """One broker that coordinates."""
 
@@ -213,7 +213,7 @@ def test_the_partition_of_a_group_joins_a_transaction(tmp_path: Path) -> None:
         pair = (rest[0], rest[1])
         made: list[str] = []
         broker = transactions.cluster.members[1].broker
-        broker.topic_creator.begin = made.append  # type: ignore[method-assign]
+        broker.topic_creator.begin = made.append  # type: ignore[method-assign, assignment]
         code = await transactions.add_offsets(pair, "g")
         assert (code, made) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [CONSUMER_OFFSETS])
         transactions.cluster.create(CONSUMER_OFFSETS, partitions=5)

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from linked_transactions import COORDINATOR, VERSION_1, VERSION_2, LinkedTransactions, code_of
@@ -20,7 +22,7 @@ Tell = Callable[[LinkedTransactions], Awaitable[None]]
 both = pytest.mark.parametrize("index", [HERE, ELSEWHERE], ids=["here", "elsewhere"])
 
 
-def run(directory: Path, tell: Tell, **settings: str) -> None:
+def run(directory: Path, tell: Tell, **settings: Any) -> None:
     async def story() -> None:
         async with ReplicaCluster(directory, **settings) as cluster:
             transactions = LinkedTransactions(cluster)
@@ -161,7 +163,7 @@ def test_the_end_of_the_transaction_before_is_waited_for(tmp_path: Path, index: 
             # On a busy machine the marker may take longer than a leader waits for it.
             producer.sequences.clear()
             call = transactions.produce(producer, index, b"b", VERSION_2)
-            await transactions.cluster.until(lambda call=call: call.reply is not None)
+            await transactions.cluster.until(partial(lambda call: call.reply is not None, call))
         assert code_of(call) is ErrorCode.NONE
 
     run(tmp_path, tell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from transaction_driver import (
     ABORTABLE,
@@ -38,6 +40,9 @@ from fairlead_broker.transaction.transaction_types import (
     TransactionState,
 )
 from fairlead_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class TestInitProducerId:
@@ -292,7 +297,7 @@ class TestOneTransitionInFlight:
             # Not known yet: the pair that an overflow has promised.
             "end 3": lambda: driver.end("end 3", commit=False, version=TV2, pair=(9, 0)),
         }.items():
-            ask()
+            cast("Callable[[], object]", ask)()
             assert outcome(driver, name) is CONCURRENT
         driver.now_ms = 10 * TIMEOUT_MS
         driver.time_out()

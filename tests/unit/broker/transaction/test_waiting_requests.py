@@ -126,6 +126,7 @@ def test_waiting_does_not_hurry_a_completion_that_could_not_be_written(tmp_path:
             transactions.markers[1].finish()
             machine = transactions.coordinator().transactions["x"].machine
             await cluster.until(lambda: machine.next_deadline_ms() is not None)
+            assert machine._retry_ms is not None
             machine._retry_ms += 600_000
             due_ms = machine.next_deadline_ms()
             assert await transactions.add(pair, 1) is CONCURRENT

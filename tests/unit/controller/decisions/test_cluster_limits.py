@@ -19,8 +19,8 @@ def limited(world: Any, make_create: Any, make_topic: Any) -> Any:
 
 
 def grow(name: str, count: int) -> CreatePartitions:
-    topic = {"name": name, "count": count, "assignments": None}
-    return CreatePartitions({"topics": [topic], "validate_only": False})  # type: ignore[arg-type,typeddict-item]
+    topic: Any = {"name": name, "count": count, "assignments": None}
+    return CreatePartitions({"topics": [topic], "validate_only": False})
 
 
 def outcome(reply: Any) -> tuple[int, str | None]:
@@ -58,10 +58,10 @@ def test_topics_of_one_request_count_one_after_the_other(
 def test_a_deleted_topic_counts_until_it_is_gone(limited: Any) -> None:
     from fairlead_controller.decisions.events import ConfirmDeletions
 
-    topic_id = limited.state.image.topic("a").topic_id
+    topic_id = limited.topic("a").topic_id
     holders = {each for one in limited.partitions("a") for each in one.replicas}
-    deleted = {"name": "a", "topic_id": None}
-    limited.do(DeleteTopics({"topics": [deleted]}))  # type: ignore[arg-type,typeddict-item]
+    deleted: Any = {"name": "a", "topic_id": None}
+    limited.do(DeleteTopics({"topics": [deleted]}))
     assert limited.create("c", partitions=3)["error_code"] == RefusalCode.POLICY_VIOLATION
     for broker in holders:
         limited.do(ConfirmDeletions(broker, [topic_id]))

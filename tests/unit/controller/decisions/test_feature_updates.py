@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from decision_world import World
 
 from fairlead_controller.decisions.events import Decision, ElectLeaders, UpdateFeatures
 from fairlead_controller.decisions.state import initial_state
@@ -40,7 +41,7 @@ def update(*updates: tuple[str, int, int], validate_only: bool = False) -> Updat
 RAISE = update((FAIRLEAD_VERSION, HIGHEST, UPGRADE))
 
 
-def level(world, name: str = FAIRLEAD_VERSION) -> int:
+def level(world: World, name: str = FAIRLEAD_VERSION) -> int:
     return int(world.state.image.features.level(name))
 
 
@@ -51,7 +52,7 @@ def refusal(decision: Decision) -> str:
     return decision.reply.message
 
 
-def test_a_level_is_raised_when_all_brokers_support_it(world) -> None:
+def test_a_level_is_raised_when_all_brokers_support_it(world: World) -> None:
     assert level(world) == LOWEST
     assert world.do(RAISE) == {}
     features = world.state.image.features
@@ -61,7 +62,9 @@ def test_a_level_is_raised_when_all_brokers_support_it(world) -> None:
 
 
 @pytest.mark.parametrize("sleeps", [False, True])
-def test_it_is_not_raised_while_a_known_broker_does_not_support_it(world, sleeps: bool) -> None:
+def test_it_is_not_raised_while_a_known_broker_does_not_support_it(
+    world: World, sleeps: bool
+) -> None:
     world.register(2, start_id="older", features=UNSAID_FEATURES)
     if sleeps:
         world.state = initial_state(
@@ -77,7 +80,7 @@ def test_it_is_not_raised_while_a_known_broker_does_not_support_it(world, sleeps
     assert level(world) == HIGHEST
 
 
-def test_a_broker_of_the_older_release_is_refused_once_the_level_is_raised(world) -> None:
+def test_a_broker_of_the_older_release_is_refused_once_the_level_is_raised(world: World) -> None:
     world.do(RAISE)
     before = world.state.image
     with pytest.raises(RefusedError, match=f"at level {HIGHEST}, supported is 1 to 1; run") as told:
@@ -90,7 +93,7 @@ def test_a_broker_of_the_older_release_is_refused_once_the_level_is_raised(world
     assert level(world) == HIGHEST
 
 
-def test_brokers_of_the_next_release_join_at_the_level_of_this_one(world) -> None:
+def test_brokers_of_the_next_release_join_at_the_level_of_this_one(world: World) -> None:
     for broker_id in range(3):
         world.register(broker_id, start_id="next", features=NEXT)
     assert "this controller supports 1 to 2" in refusal(
@@ -101,14 +104,14 @@ def test_brokers_of_the_next_release_join_at_the_level_of_this_one(world) -> Non
 
 
 @pytest.mark.parametrize("kind", [UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
-def test_our_level_never_falls(world, kind: int) -> None:
+def test_our_level_never_falls(world: World, kind: int) -> None:
     world.do(RAISE)
     why = refusal(world.decide(update((FAIRLEAD_VERSION, LOWEST, kind))))
     assert "never falls" in why
 
 
 @pytest.mark.parametrize("kind", [SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
-def test_features_of_kafka_fall_if_that_is_asked_for(world, kind: int) -> None:
+def test_features_of_kafka_fall_if_that_is_asked_for(world: World, kind: int) -> None:
     assert "would be a downgrade" in refusal(world.decide(update((GROUP_VERSION, 0, UPGRADE))))
     world.do(update((GROUP_VERSION, 0, kind), (TRANSACTION_VERSION, 1, kind)))
     assert (level(world, GROUP_VERSION), level(world, TRANSACTION_VERSION)) == (0, 1)
@@ -117,7 +120,7 @@ def test_features_of_kafka_fall_if_that_is_asked_for(world, kind: int) -> None:
     assert world.state.image.features.epoch == 2
 
 
-def test_a_broker_that_cannot_turn_a_feature_off_keeps_it_on(world) -> None:
+def test_a_broker_that_cannot_turn_a_feature_off_keeps_it_on(world: World) -> None:
     world.register(2, start_id="older", features=UNSAID_FEATURES)
     assert "broker 2" in refusal(world.decide(update((GROUP_VERSION, 0, SAFE_DOWNGRADE))))
 
@@ -132,26 +135,26 @@ def test_a_broker_that_cannot_turn_a_feature_off_keeps_it_on(world) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_with_all_of_its_request(
-    world, updates: Sequence[tuple[str, int, int]], why: str
+    world: World, updates: Sequence[tuple[str, int, int]], why: str
 ) -> None:
     good = (TRANSACTION_VERSION, 1, SAFE_DOWNGRADE)
     assert why in refusal(world.decide(update(good, *updates)))
 
 
-def test_one_feature_has_one_level_in_a_request(world) -> None:
+def test_one_feature_has_one_level_in_a_request(world: World) -> None:
     twice = world.decide(update((GROUP_VERSION, 1, UPGRADE), (GROUP_VERSION, 0, SAFE_DOWNGRADE)))
     assert isinstance(twice.reply, RefusedError)
     assert twice.reply.code is RefusalCode.INVALID_REQUEST
 
 
-def test_who_only_asks_changes_nothing(world) -> None:
+def test_who_only_asks_changes_nothing(world: World) -> None:
     asked = world.decide(update((FAIRLEAD_VERSION, HIGHEST, UPGRADE), validate_only=True))
     assert (asked.reply, asked.changes) == ({}, ())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_happens_every_registered_broker_supports_what_is_in_force(
-    world, seed: int
+    world: World, seed: int
 ) -> None:
     """Brokers come with any release while people ask for any level (R28)."""
     chance = random.Random(seed)
@@ -184,7 +187,7 @@ def test_a_new_cluster_begins_with_the_highest_levels() -> None:
     assert lines.build_features(lines.read_line(lines.features_line(features))) == features
 
 
-def test_an_image_that_is_sent_whole_or_in_part_has_the_levels(world) -> None:
+def test_an_image_that_is_sent_whole_or_in_part_has_the_levels(world: World) -> None:
     older = world.state.image
     world.do(RAISE)
     newer = world.state.image

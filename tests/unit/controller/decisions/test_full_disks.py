@@ -1,6 +1,9 @@
 """A replica without room takes no records: another one leads, and it comes back by itself."""
 
+from typing import Any
+
 import pytest
+from decision_world import World
 
 from fairlead_controller.decisions.events import (
     BalanceLeaders,
@@ -11,9 +14,9 @@ from fairlead_model.session.refusals import RefusalCode
 CREATE = {"assignments": {0: [0, 1, 2]}, "partitions": -1, "replication_factor": -1}
 
 
-def report(world, broker, *topics) -> None:
-    located = [{"topic_id": world.state.image.topic(name).topic_id, "index": 0} for name in topics]
-    call = {
+def report(world: Any, broker: int, *topics: str) -> None:
+    located: Any = [{"topic_id": world.topic(name).topic_id, "index": 0} for name in topics]
+    call: Any = {
         "broker_epoch": world.epoch(broker),
         "partitions": located,
         "is_unclean": False,
@@ -23,13 +26,13 @@ def report(world, broker, *topics) -> None:
 
 
 @pytest.fixture
-def replicated(world):
+def replicated(world: World) -> World:
     """Three replicas, two of them needed; broker 0 leads."""
     world.create("t", **CREATE, configs={"min.insync.replicas": "2"})
     return world
 
 
-def test_a_full_leader_hands_over_and_leads_again_once_it_has_room(replicated) -> None:
+def test_a_full_leader_hands_over_and_leads_again_once_it_has_room(replicated: World) -> None:
     report(replicated, 0, "t")
     assert replicated.sets() == (1, "12", "", "")
     assert replicated.propose(0, 1, 2)["error_code"] == RefusalCode.INELIGIBLE_REPLICA
@@ -39,7 +42,7 @@ def test_a_full_leader_hands_over_and_leads_again_once_it_has_room(replicated) -
     assert replicated.sets() == (0, "012", "", "")
 
 
-def test_a_full_follower_leaves_the_isr_and_a_full_last_one_leads_on(replicated) -> None:
+def test_a_full_follower_leaves_the_isr_and_a_full_last_one_leads_on(replicated: World) -> None:
     report(replicated, 1, "t")
     assert replicated.sets() == (0, "02", "", "")
     report(replicated, 2, "t")
@@ -51,7 +54,7 @@ def test_a_full_follower_leaves_the_isr_and_a_full_last_one_leads_on(replicated)
     assert replicated.sets() == (1, "1", "02", ""), "it has room, and all that is acknowledged"
 
 
-def test_where_all_are_full_the_first_to_have_room_leads(replicated) -> None:
+def test_where_all_are_full_the_first_to_have_room_leads(replicated: World) -> None:
     for broker in (1, 2, 0):
         report(replicated, broker, "t")
     report(replicated, 0)
@@ -61,7 +64,7 @@ def test_where_all_are_full_the_first_to_have_room_leads(replicated) -> None:
     assert replicated.sets() == (0, "02", "", "")
 
 
-def test_the_preferred_leader_is_not_called_back_while_it_is_full(world) -> None:
+def test_the_preferred_leader_is_not_called_back_while_it_is_full(world: World) -> None:
     world.create("t", **CREATE)
     world.fence(0)
     world.restart(0, "again")
@@ -72,14 +75,14 @@ def test_the_preferred_leader_is_not_called_back_while_it_is_full(world) -> None
     assert world.sets()[0] == 1
 
 
-def test_a_full_replica_leads_rather_than_nobody(replicated) -> None:
+def test_a_full_replica_leads_rather_than_nobody(replicated: World) -> None:
     report(replicated, 1, "t")
     report(replicated, 2, "t")
     replicated.fence(0)
     assert replicated.sets() == (2, "2", "0", "")
 
 
-def test_only_the_topics_named_are_touched_and_a_new_start_is_believed(world) -> None:
+def test_only_the_topics_named_are_touched_and_a_new_start_is_believed(world: World) -> None:
     world.create("t", **CREATE)
     world.create("u", **CREATE)
     report(world, 0, "u")

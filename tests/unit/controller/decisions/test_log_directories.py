@@ -29,7 +29,7 @@ def jbod(make_world: Any) -> Any:
 def come_back(world: Any, held: list[int], **fields: Any) -> Any:
     """Register the next start of broker 0, stopped in good order; what it still counts for."""
     known = world.state.image.brokers[0]
-    topic = world.state.image.topic("t")
+    topic = world.topic("t")
     asking = replace(
         known,
         start_id=f"start after {known.broker_epoch}",

@@ -1,6 +1,9 @@
 """Tables of cases: ISR, eligible and last known eligible replicas through whole stories."""
 
+from typing import Any
+
 import pytest
+from decision_world import World
 
 from fairlead_controller.decisions.events import (
     AlterConfigs,
@@ -83,7 +86,7 @@ STORIES = [
 
 
 @pytest.mark.parametrize(("minimum", "steps"), STORIES)
-def test_stories(world, minimum, steps) -> None:
+def test_stories(world: World, minimum: str, steps: list[tuple[Any, ...]]) -> None:
     world.create("t", **CREATE, configs={"min.insync.replicas": minimum})
     assert world.sets() == (0, "012", "", "")
     for number, (action, broker, *expected) in enumerate(steps):
@@ -100,13 +103,13 @@ def test_stories(world, minimum, steps) -> None:
             assert after.leader_epoch > before.leader_epoch
 
 
-def set_minimum(world, minimum: int) -> None:
+def set_minimum(world: World, minimum: int) -> None:
     alteration = {"name": "min.insync.replicas", "operation": 0, "value": str(minimum)}
-    resource = {"resource_type": 2, "name": "t", "alterations": [alteration]}
+    resource: Any = {"resource_type": 2, "name": "t", "alterations": [alteration]}
     world.do(AlterConfigs({"resources": [resource], "validate_only": False, "incremental": True}))
 
 
-def restart_controller(world) -> None:
+def restart_controller(world: World) -> None:
     """Another one reigns; it has heard of no broker yet."""
     state = world.state
     world.state = initial_state(
@@ -115,7 +118,7 @@ def restart_controller(world) -> None:
     world.do(ElectLeaders())
 
 
-def test_who_leaves_while_nobody_leads_stays_eligible(world) -> None:
+def test_who_leaves_while_nobody_leads_stays_eligible(world: World) -> None:
     """A follower has lost its disk, and a new controller has not heard so yet. The leader dies and
     comes back whole: it alone holds what was acknowledged, whatever the minimum is by now."""
     world.create("t", **CREATE | {"assignments": {0: [0, 1]}}, configs={"min.insync.replicas": "2"})
@@ -130,7 +133,7 @@ def test_who_leaves_while_nobody_leads_stays_eligible(world) -> None:
     assert world.partition().leader_recovery_state is LeaderRecoveryState.RECOVERED
 
 
-def test_a_leader_with_enough_in_sync_forgets_who_was_eligible_before_it(world) -> None:
+def test_a_leader_with_enough_in_sync_forgets_who_was_eligible_before_it(world: World) -> None:
     """Eligible while nobody led; then the minimum fell, and the last in-sync one, which had only
     been frozen, acknowledges alone what the eligible one has never seen."""
     world.create("t", **CREATE, configs={"min.insync.replicas": "2"})

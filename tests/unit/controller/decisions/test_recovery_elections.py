@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from decision_world import World
 
 from fairlead_controller.decisions.clean_return import clean_return, is_same_start
 from fairlead_controller.decisions.events import (
@@ -25,21 +27,23 @@ CREATE = {"assignments": {0: [0, 1, 2]}, "partitions": -1, "replication_factor":
 RECOVERING = LeaderRecoveryState.RECOVERING
 
 
-def report_logs(world, broker, last_epoch, end, **fields) -> None:
-    entry = {
-        "topic_id": world.state.image.topic("t").topic_id,
+def report_logs(
+    world: World, broker: int, last_epoch: int, end: int, **fields: int | bytes
+) -> None:
+    entry: Any = {
+        "topic_id": world.topic("t").topic_id,
         "index": 0,
         "leader_epoch": world.partition().leader_epoch,
         "last_epoch": last_epoch,
         "log_end_offset": end,
     } | fields
-    call = {"broker_epoch": world.epoch(broker), "partitions": [entry]}
+    call: Any = {"broker_epoch": world.epoch(broker), "partitions": [entry]}
     world.do(ReportLogs(broker, call))
 
 
-def report_offline(world, broker, *, unclean=True) -> None:
-    located = {"topic_id": world.state.image.topic("t").topic_id, "index": 0}
-    call = {
+def report_offline(world: World, broker: int, *, unclean: bool = True) -> None:
+    located: Any = {"topic_id": world.topic("t").topic_id, "index": 0}
+    call: Any = {
         "broker_epoch": world.epoch(broker),
         "partitions": [located],
         "is_unclean": unclean,
@@ -48,7 +52,7 @@ def report_offline(world, broker, *, unclean=True) -> None:
 
 
 @pytest.fixture
-def power_cut(world):
+def power_cut(world: World) -> World:
     """All three lose power; the eligible 1 and the last one 2 are back, unclean."""
     world.create("t", **CREATE, configs={"min.insync.replicas": "2"})
     world.fence(0, 1, 2)
@@ -63,7 +67,7 @@ def power_cut(world):
     return world
 
 
-def test_the_fullest_log_leads_once_all_who_may_hold_records_are_back(power_cut) -> None:
+def test_the_fullest_log_leads_once_all_who_may_hold_records_are_back(power_cut: World) -> None:
     report_logs(power_cut, 1, 3, 90)
     assert power_cut.sets()[0] == -1
     report_logs(power_cut, 2, 2, 100)
@@ -71,13 +75,13 @@ def test_the_fullest_log_leads_once_all_who_may_hold_records_are_back(power_cut)
     assert power_cut.partition().leader_recovery_state is RECOVERING
 
 
-def test_a_longer_log_of_the_same_epoch_wins(power_cut) -> None:
+def test_a_longer_log_of_the_same_epoch_wins(power_cut: World) -> None:
     report_logs(power_cut, 1, 3, 90)
     report_logs(power_cut, 2, 3, 100)
     assert power_cut.sets()[0] == 2
 
 
-def test_a_replica_that_is_back_besides_is_heard_too(power_cut) -> None:
+def test_a_replica_that_is_back_besides_is_heard_too(power_cut: World) -> None:
     power_cut.restart(0, "after", clean=False)
     report_logs(power_cut, 1, 3, 90)
     report_logs(power_cut, 2, 3, 100)
@@ -86,7 +90,7 @@ def test_a_replica_that_is_back_besides_is_heard_too(power_cut) -> None:
     assert power_cut.sets()[0] == 0
 
 
-def test_reports_of_other_records_or_incarnations_do_not_count(power_cut) -> None:
+def test_reports_of_other_records_or_incarnations_do_not_count(power_cut: World) -> None:
     report_logs(power_cut, 1, 3, 90)
     report_logs(power_cut, 2, 3, 100, leader_epoch=0)
     report_logs(power_cut, 2, 3, 100, index=1)
@@ -102,13 +106,13 @@ def test_reports_of_other_records_or_incarnations_do_not_count(power_cut) -> Non
     assert refused.value.code is RefusalCode.STALE_BROKER_EPOCH
 
 
-def test_reports_are_dropped_when_there_is_a_leader(power_cut) -> None:
+def test_reports_are_dropped_when_there_is_a_leader(power_cut: World) -> None:
     report_logs(power_cut, 1, 3, 90)
     report_logs(power_cut, 2, 3, 100)
     assert not power_cut.state.observations.logs
 
 
-def test_a_later_clean_election_ends_the_doubt(power_cut) -> None:
+def test_a_later_clean_election_ends_the_doubt(power_cut: World) -> None:
     report_logs(power_cut, 1, 3, 90)
     report_logs(power_cut, 2, 3, 100)
     power_cut.fence(2)
@@ -117,7 +121,7 @@ def test_a_later_clean_election_ends_the_doubt(power_cut) -> None:
     assert (partition.leader, partition.leader_recovery_state) == (2, LeaderRecoveryState.RECOVERED)
 
 
-def test_the_only_replica_leads_at_once_and_says_so(world) -> None:
+def test_the_only_replica_leads_at_once_and_says_so(world: World) -> None:
     world.create("t", assignments={0: [1]}, partitions=-1, replication_factor=-1)
     world.fence(1)
     world.restart(1, "again", clean=False)
@@ -126,7 +130,9 @@ def test_the_only_replica_leads_at_once_and_says_so(world) -> None:
 
 
 @pytest.mark.parametrize("unclean", [True, False])
-def test_a_broken_replica_hands_over_and_may_not_return_before_a_new_start(world, unclean) -> None:
+def test_a_broken_replica_hands_over_and_may_not_return_before_a_new_start(
+    world: World, unclean: bool
+) -> None:
     world.create("t", **CREATE)
     report_offline(world, 0, unclean=unclean)
     assert world.sets() == (1, "12", "", "")
@@ -138,7 +144,7 @@ def test_a_broken_replica_hands_over_and_may_not_return_before_a_new_start(world
     assert world.sets() == (-1, "2", "", "")
 
 
-def test_the_last_replica_that_breaks_stays_recorded_unless_it_lost_something(world) -> None:
+def test_the_last_replica_that_breaks_stays_recorded_unless_it_lost_something(world: World) -> None:
     """R15."""
     for name, unclean, expected in (
         ("t", False, (-1, "0", "", "")),
@@ -153,7 +159,9 @@ def test_the_last_replica_that_breaks_stays_recorded_unless_it_lost_something(wo
     assert world.partition().leader_recovery_state is RECOVERING
 
 
-def test_replicas_lost_at_start_are_unclean_in_a_clean_start(world, make_registration) -> None:
+def test_replicas_lost_at_start_are_unclean_in_a_clean_start(
+    world: World, make_registration: Callable[..., BrokerRegistration]
+) -> None:
     world.create("t", **CREATE)
     world.create("u", assignments={0: [2]}, partitions=-1, replication_factor=-1)
     world.create("v", assignments={0: [2]}, partitions=-1, replication_factor=-1)
@@ -168,14 +176,14 @@ def test_replicas_lost_at_start_are_unclean_in_a_clean_start(world, make_registr
     assert world.sets("v") == (-1, "", "", "2")
 
 
-def unclean_election(world, value: str) -> None:
+def unclean_election(world: World, value: str) -> None:
     alteration = {"name": "unclean.leader.election.enable", "operation": 0, "value": value}
-    resource = {"resource_type": 2, "name": "t", "alterations": [alteration]}
-    call = {"resources": [resource], "validate_only": False, "incremental": True}
+    resource: Any = {"resource_type": 2, "name": "t", "alterations": [alteration]}
+    call: Any = {"resources": [resource], "validate_only": False, "incremental": True}
     assert world.do(AlterConfigs(call))["resources"][0]["error_code"] == 0
 
 
-def test_unclean_election_happens_only_where_the_topic_allows_it(world) -> None:
+def test_unclean_election_happens_only_where_the_topic_allows_it(world: World) -> None:
     """R16."""
     world.create("t", **CREATE)
     world.fence(0, 1)
@@ -193,7 +201,7 @@ def test_unclean_election_happens_only_where_the_topic_allows_it(world) -> None:
 
 
 @pytest.fixture
-def taken_over(world):
+def taken_over(world: World) -> World:
     """A new controller, of which 1, in sync, has not heard yet; 2 is back, and lacks records."""
     world.create("t", **CREATE, configs={"unclean.leader.election.enable": "true"})
     world.fence(2)
@@ -206,7 +214,9 @@ def taken_over(world):
     return world
 
 
-def test_nobody_leads_uncleanly_while_an_in_sync_replica_is_about_to_be_heard(taken_over) -> None:
+def test_nobody_leads_uncleanly_while_an_in_sync_replica_is_about_to_be_heard(
+    taken_over: World,
+) -> None:
     taken_over.restart(0, "again", clean=False)
     assert taken_over.sets() == (-1, "1", "", "0")
     taken_over.do(RegisterBroker(taken_over.state.image.brokers[1], ""))
@@ -214,7 +224,9 @@ def test_nobody_leads_uncleanly_while_an_in_sync_replica_is_about_to_be_heard(ta
     assert taken_over.partition().leader_recovery_state is LeaderRecoveryState.RECOVERED
 
 
-def test_an_unclean_election_waits_no_longer_for_who_is_not_heard_but_fenced(taken_over) -> None:
+def test_an_unclean_election_waits_no_longer_for_who_is_not_heard_but_fenced(
+    taken_over: World,
+) -> None:
     taken_over.restart(0, "again", clean=False)
     assert taken_over.sets() == (-1, "1", "", "0")
     taken_over.fence(1)
@@ -222,7 +234,9 @@ def test_an_unclean_election_waits_no_longer_for_who_is_not_heard_but_fenced(tak
 
 
 @pytest.mark.parametrize("is_fenced", [True, False])
-def test_nor_for_an_eligible_one_that_is_fenced_or_starts_anew(make_world, is_fenced) -> None:
+def test_nor_for_an_eligible_one_that_is_fenced_or_starts_anew(
+    make_world: Callable[..., World], is_fenced: bool
+) -> None:
     world = make_world(3)
     allowed = {"unclean.leader.election.enable": "true", "min.insync.replicas": "2"}
     world.create("t", **CREATE, configs=allowed)
@@ -244,14 +258,16 @@ def test_nor_for_an_eligible_one_that_is_fenced_or_starts_anew(make_world, is_fe
     assert world.sets()[0] == 2, "allowed means at once"
 
 
-def elect(world, kind: int, *partitions: tuple[str, int], everything: bool = False):
-    wanted = [{"topic": topic, "index": index} for topic, index in partitions]
-    call = {"partitions": None if everything else wanted, "election_type": kind}
+def elect(
+    world: World, kind: int, *partitions: tuple[str, int], everything: bool = False
+) -> list[Any]:
+    wanted: Any = [{"topic": topic, "index": index} for topic, index in partitions]
+    call: Any = {"partitions": None if everything else wanted, "election_type": kind}
     answer = world.do(ElectOnRequest(call))["partitions"]
     return [(each["topic"], each["index"], each["error_code"]) for each in answer]
 
 
-def test_unclean_elections_by_hand(world) -> None:
+def test_unclean_elections_by_hand(world: World) -> None:
     world.create("t", **CREATE)
     assert elect(world, 1, ("t", 0)) == [("t", 0, RefusalCode.ELECTION_NOT_NEEDED)]
     world.fence(0, 1, 2)
@@ -265,7 +281,7 @@ def test_unclean_elections_by_hand(world) -> None:
     assert world.sets() == (1, "1", "", "")
 
 
-def test_preferred_elections_by_hand(world) -> None:
+def test_preferred_elections_by_hand(world: World) -> None:
     world.create("t", **CREATE)
     world.create("u", **CREATE)
     assert elect(world, 0, ("t", 0)) == [("t", 0, RefusalCode.ELECTION_NOT_NEEDED)]
@@ -283,7 +299,7 @@ def test_preferred_elections_by_hand(world) -> None:
         elect(world, 2, ("t", 0))
 
 
-def test_leaders_are_balanced_where_too_many_are_out_of_place(world) -> None:
+def test_leaders_are_balanced_where_too_many_are_out_of_place(world: World) -> None:
     for number in range(4):
         world.create(f"t{number}", **CREATE)
     world.fence(0)
@@ -321,7 +337,7 @@ RETURNS = [
 
 
 @pytest.mark.parametrize(("known", "asking", "expected"), RETURNS)
-def test_clean_returns(known, asking, expected) -> None:
+def test_clean_returns(known: Any, asking: Any, expected: bool) -> None:
     """R14."""
     is_clean, why = clean_return(known, asking)
     assert is_clean is expected
@@ -336,7 +352,7 @@ def test_a_start_id_that_outlived_an_outage_is_another_start() -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_an_election_of_all_costs_little_where_few_need_one(world, kind) -> None:
+def test_an_election_of_all_costs_little_where_few_need_one(world: World, kind: int) -> None:
     """It took 4 µs of the controller's loop for each partition that was in order."""
     for name in "abcde":
         world.create(name, partitions=2000, replication_factor=1)

@@ -1,6 +1,8 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from decision_world import World, there
 
 from fairlead_controller.decisions.events import (
     ElectLeaders,
@@ -11,10 +13,11 @@ from fairlead_controller.decisions.events import (
     UnfenceBroker,
 )
 from fairlead_controller.decisions.state import CountersChanged, initial_state
+from fairlead_model.broker import BrokerRegistration
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
-def test_each_start_of_a_broker_has_a_higher_epoch(make_world) -> None:
+def test_each_start_of_a_broker_has_a_higher_epoch(make_world: Callable[..., World]) -> None:
     world = make_world()
     assert world.register(0) == 1
     assert world.register(1) == 2
@@ -23,14 +26,16 @@ def test_each_start_of_a_broker_has_a_higher_epoch(make_world) -> None:
     assert world.state.image.brokers[0].fenced
 
 
-def test_a_registration_is_idempotent_by_its_start_id(world) -> None:
+def test_a_registration_is_idempotent_by_its_start_id(world: World) -> None:
     epoch = world.state.image.brokers[1].broker_epoch
     decision = world.decide(RegisterBroker(world.state.image.brokers[1], "this-cluster"))
     assert decision.reply == {"broker_epoch": epoch}
     assert decision.changes == ()
 
 
-def test_a_start_whose_answer_was_lost_is_reached_where_the_next_process_listens(world) -> None:
+def test_a_start_whose_answer_was_lost_is_reached_where_the_next_process_listens(
+    world: World,
+) -> None:
     """The start id outlives a process that heard no answer; its addresses may be corrected."""
     known = world.state.image.brokers[1]
     moved = tuple(replace(each, host="corrected") for each in known.endpoints)
@@ -39,7 +44,7 @@ def test_a_start_whose_answer_was_lost_is_reached_where_the_next_process_listens
     assert world.state.image.brokers[1] == replace(known, endpoints=moved)
 
 
-def test_a_new_incarnation_takes_leadership_from_the_old_one_at_once(world) -> None:
+def test_a_new_incarnation_takes_leadership_from_the_old_one_at_once(world: World) -> None:
     world.create("t", partitions=3)
     before = dict(enumerate(world.partitions("t")))
     world.register(1, start_id="again", is_clean=True, previous_broker_epoch=world.epoch(1))
@@ -52,7 +57,7 @@ def test_a_new_incarnation_takes_leadership_from_the_old_one_at_once(world) -> N
             assert partition == before[index]
 
 
-def test_a_broker_that_returns_leads_again_under_a_new_epoch(world) -> None:
+def test_a_broker_that_returns_leads_again_under_a_new_epoch(world: World) -> None:
     world.create("t", partitions=3)
     index = world.leaders("t").index(2)
     world.do(FenceBroker(2, world.state.image.brokers[2].broker_epoch, FenceReason.SESSION_EXPIRED))
@@ -62,7 +67,9 @@ def test_a_broker_that_returns_leads_again_under_a_new_epoch(world) -> None:
     assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (2, 2, 2)
 
 
-def test_what_brokers_settings_say_of_min_insync_replicas_holds_for_topics(make_world) -> None:
+def test_what_brokers_settings_say_of_min_insync_replicas_holds_for_topics(
+    make_world: Callable[..., World],
+) -> None:
     world = make_world()
     for broker_id in range(3):
         world.start_broker(broker_id, min_insync_replicas=2)
@@ -72,7 +79,9 @@ def test_what_brokers_settings_say_of_min_insync_replicas_holds_for_topics(make_
     assert world.partition("own").min_insync_replicas == 1
 
 
-def test_brokers_that_disagree_have_the_highest_minimum_in_force(make_world) -> None:
+def test_brokers_that_disagree_have_the_highest_minimum_in_force(
+    make_world: Callable[..., World],
+) -> None:
     world = make_world(3)
     world.create("t", replication_factor=3)
     assert world.partition("t").min_insync_replicas == 1
@@ -94,7 +103,9 @@ def test_brokers_that_disagree_have_the_highest_minimum_in_force(make_world) -> 
     assert restart(1, 1) == 1
 
 
-def test_a_lower_minimum_of_all_settings_forgets_who_was_eligible(make_world) -> None:
+def test_a_lower_minimum_of_all_settings_forgets_who_was_eligible(
+    make_world: Callable[..., World],
+) -> None:
     world = make_world()
     world.start_broker(0)
     world.start_broker(1)
@@ -107,7 +118,7 @@ def test_a_lower_minimum_of_all_settings_forgets_who_was_eligible(make_world) ->
     assert world.sets() == (0, "0", "", "")
 
 
-def test_a_start_with_other_settings_is_another_start(world) -> None:
+def test_a_start_with_other_settings_is_another_start(world: World) -> None:
     known = world.state.image.brokers[1]
     asking = replace(known, min_insync_replicas=2)
     reply = world.do(RegisterBroker(asking, "this-cluster"))
@@ -115,7 +126,9 @@ def test_a_start_with_other_settings_is_another_start(world) -> None:
     assert world.state.image.brokers[1].min_insync_replicas == 2
 
 
-def test_a_broker_of_another_cluster_is_refused(make_world, make_registration) -> None:
+def test_a_broker_of_another_cluster_is_refused(
+    make_world: Callable[..., World], make_registration: Callable[..., BrokerRegistration]
+) -> None:
     world = make_world()
     with pytest.raises(RefusedError, match="belongs to cluster other") as refused:
         world.do(RegisterBroker(make_registration(0), "other"))
@@ -132,7 +145,11 @@ def test_a_broker_of_another_cluster_is_refused(make_world, make_registration) -
     ],
 )
 def test_an_id_in_use_is_refused_unless_the_disk_proves_the_other_gone(
-    world, make_registration, fields, alive, refused
+    world: World,
+    make_registration: Callable[..., BrokerRegistration],
+    fields: dict[str, str],
+    alive: bool,
+    refused: bool,
 ) -> None:
     event = RegisterBroker(make_registration(1, start_id="again", **fields), "", alive)
     if not refused:
@@ -143,13 +160,15 @@ def test_an_id_in_use_is_refused_unless_the_disk_proves_the_other_gone(
     assert refusal.value.code is RefusalCode.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_a_registration_needs_a_start_id_and_endpoints(make_world, make_registration) -> None:
+def test_a_registration_needs_a_start_id_and_endpoints(
+    make_world: Callable[..., World], make_registration: Callable[..., BrokerRegistration]
+) -> None:
     for fields in ({"start_id": ""}, {"endpoints": ()}):
         with pytest.raises(RefusedError, match="needs"):
             make_world().do(RegisterBroker(make_registration(0, **fields), ""))
 
 
-def test_another_disk_is_recorded_in_the_partitions(world) -> None:
+def test_another_disk_is_recorded_in_the_partitions(world: World) -> None:
     world.create("t", partitions=3)
     index = world.leaders("t").index(0)
     assert world.partitions("t")[index].directories == ("disk-0",)
@@ -157,7 +176,7 @@ def test_another_disk_is_recorded_in_the_partitions(world) -> None:
     assert world.partitions("t")[index].directories == ("new-disk",)
 
 
-def test_a_stale_incarnation_can_do_nothing(world) -> None:
+def test_a_stale_incarnation_can_do_nothing(world: World) -> None:
     old = world.state.image.brokers[0].broker_epoch
     world.start_broker(0, start_id="again")
     for event in (UnfenceBroker(0, old), ShutDownBroker(0, old), UnfenceBroker(9, 1)):
@@ -168,13 +187,13 @@ def test_a_stale_incarnation_can_do_nothing(world) -> None:
     assert decision.changes == ()
 
 
-def test_a_fenced_broker_is_fenced_once(world) -> None:
+def test_a_fenced_broker_is_fenced_once(world: World) -> None:
     event = FenceBroker(0, world.state.image.brokers[0].broker_epoch, FenceReason.STOPPED)
     world.do(event)
     assert world.decide(event).changes == ()
 
 
-def test_controlled_shutdown_gives_up_all_leaders(world) -> None:
+def test_controlled_shutdown_gives_up_all_leaders(world: World) -> None:
     world.create("t", partitions=6)
     epoch = world.state.image.brokers[1].broker_epoch
     assert world.do(ShutDownBroker(1, epoch)) == {"remaining_leaders": 0}
@@ -187,7 +206,9 @@ def test_controlled_shutdown_gives_up_all_leaders(world) -> None:
     assert world.decide(ShutDownBroker(1, epoch)).changes == ()
 
 
-def test_after_a_restart_of_the_controller_nothing_moves_until_brokers_are_missed(world) -> None:
+def test_after_a_restart_of_the_controller_nothing_moves_until_brokers_are_missed(
+    world: World,
+) -> None:
     world.create("t", partitions=3)
     image = world.state.image
     world.state = initial_state(image, controller_epoch=2, counters=CountersChanged(9, 0))
@@ -195,10 +216,10 @@ def test_after_a_restart_of_the_controller_nothing_moves_until_brokers_are_misse
     assert not world.state.is_electable(0)
     world.do(RegisterBroker(image.brokers[0], "this-cluster"))
     assert world.state.is_electable(0)
-    assert world.partitions("t") == image.topic("t").partitions
+    assert world.partitions("t") == there(image.topic("t")).partitions
 
 
-def test_after_loading_leaders_on_fenced_brokers_are_taken_away(world) -> None:
+def test_after_loading_leaders_on_fenced_brokers_are_taken_away(world: World) -> None:
     world.create("t", partitions=3)
     image = world.state.image
     brokers = {**image.brokers, 1: replace(image.brokers[1], fenced=True)}
@@ -208,7 +229,7 @@ def test_after_loading_leaders_on_fenced_brokers_are_taken_away(world) -> None:
     assert sorted(world.leaders("t")) == [-1, 0, 2]
 
 
-def test_loads_follow_placement_and_deletion(world) -> None:
+def test_loads_follow_placement_and_deletion(world: World) -> None:
     world.create("t", partitions=6)
     assert {load.replicas for load in world.state.loads.values()} == {2}
     assert {load.preferred_leaders for load in world.state.loads.values()} == {2}

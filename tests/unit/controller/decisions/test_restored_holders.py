@@ -40,7 +40,7 @@ class Restored:
 
     @property
     def topic_id(self) -> Any:
-        return self.world.state.image.topic("t").topic_id
+        return self.world.topic("t").topic_id
 
     def apply(self, *changes: Any) -> None:
         self.world.state = self.world.state.apply(changes)
@@ -54,7 +54,7 @@ class Restored:
         """Put a broker into service, which reports how far its log goes if it is a replica."""
         epoch, partition = self.world.epoch(broker_id), self.world.partition()
         self.world.do(UnfenceBroker(broker_id, epoch))
-        entry = {
+        entry: Any = {
             "topic_id": self.topic_id,
             "index": 0,
             "leader_epoch": partition.leader_epoch,
@@ -130,8 +130,8 @@ def test_the_only_replica_of_the_copy_waits_for_others_too(restored: Any) -> Non
 
 def test_a_drained_broker_that_holds_nothing_is_not_waited_for(restored: Any) -> None:
     cluster = restored()
-    for broker_id in ("1", "3"):
-        cluster.apply(BrokerConfigsChanged(broker_id, {BROKER_DRAIN: "true"}))
+    for drained in ("1", "3"):
+        cluster.apply(BrokerConfigsChanged(drained, {BROKER_DRAIN: "true"}))
     assert list(unheard_brokers(cluster.world.state)) == [0, 1, 2]
     cluster.register(2, holds=False)
     for broker_id in (0, 1):
@@ -194,6 +194,6 @@ def test_an_unclean_election_by_hand_takes_the_fullest_log_that_is_known(restore
     cluster.register(2, holds=True)
     cluster.serve(2, 7, 90)
     assert cluster.leader == -1
-    partitions = [{"topic": "t", "index": 0}]
+    partitions: Any = [{"topic": "t", "index": 0}]
     cluster.world.do(ElectOnRequest({"election_type": 1, "partitions": partitions}))
     assert cluster.leader == 2

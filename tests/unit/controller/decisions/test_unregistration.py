@@ -37,8 +37,12 @@ def configure(world: Any, broker: str, **configs: str) -> None:
         {"name": name.replace("_", "."), "operation": 0, "value": value}
         for name, value in configs.items()
     ]
-    resource = {"resource_type": ResourceType.BROKER, "name": broker, "alterations": alterations}
-    call = AlterConfigsCall(resources=[resource], validate_only=False, incremental=True)  # type: ignore[list-item]
+    resource: Any = {
+        "resource_type": ResourceType.BROKER,
+        "name": broker,
+        "alterations": alterations,
+    }
+    call = AlterConfigsCall(resources=[resource], validate_only=False, incremental=True)
     (result,) = world.do(AlterConfigs(call))["resources"]
     assert result["error_code"] == 0, result
 
@@ -87,7 +91,7 @@ def test_who_will_hold_a_replica_is_not_forgotten(world: Any, field: str) -> Non
     world.fence(AWAY)
     more = {"replicas": (0, 1, AWAY)} if field == "adding_replicas" else {}
     record = world.partition().changed(**{field: (AWAY,)}, **more)
-    topic = world.state.image.topic("t")
+    topic = world.topic("t")
     world.state = world.state.apply([PartitionChanged(topic.topic_id, 0, record)])
     assert "it is a replica of t-0;" in refusal(world)
 
@@ -100,7 +104,7 @@ def test_nobody_waits_for_it_to_delete_anything(world: Any) -> None:
     world.state = world.state.apply([PartitionChanged(kept.topic_id, 0, record)])
     world.create("both", assignments={0: [1, AWAY]}, **fields)
     world.create("alone", assignments={0: [AWAY]}, **fields)
-    both = world.state.image.topic("both").topic_id
+    both = world.topic("both").topic_id
     gone = [{"name": name, "topic_id": bytes(16)} for name in ("both", "alone")]
     world.do(DeleteTopics({"topics": gone}))  # type: ignore[typeddict-item]
     world.fence(AWAY)

@@ -120,8 +120,8 @@ def test_the_order_of_deaths_makes_no_difference(
         for each in order:
             death = FenceBroker(each, world.epoch(each), FenceReason.SESSION_EXPIRED)
             world.state = world.state.apply(world.decide(death).changes)
-        for each in forecast.partitions:
-            record = world.partition("t", each.index)
-            assert record.leader == each.after.leader
-            assert len(record.isr) == len(each.after.isr)
+        for foretold in forecast.partitions:
+            record = world.partition("t", foretold.index)
+            assert record.leader == foretold.after.leader
+            assert len(record.isr) == len(foretold.after.isr)
         world.state = state

@@ -63,7 +63,7 @@ def test_pools_that_may_not_be_read_are_not_absent(monkeypatch: pytest.MonkeyPat
     hidden = {"bank"}.__contains__
     listed = SimpleNamespace(objects=pools, is_synced=True, is_hidden=hidden)
     monkeypatch.setattr(watches, "pools", listed)
-    assert watches.expected_brokers(("shop", "demo")) == {0, 1}
+    assert watches.expected_brokers(("shop", "demo")) == frozenset({0, 1})
     assert watches.expected_brokers(("bank", "demo")) is None
 
 

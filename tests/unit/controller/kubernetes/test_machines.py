@@ -52,7 +52,7 @@ def test_the_rack_is_the_zone_of_the_node_unless_the_broker_says_one(
 
 
 def test_a_log_cluster_as_far_as_it_matters() -> None:
-    manifest = {
+    manifest: dict[str, Any] = {
         "metadata": {"uid": "u", "deletionTimestamp": "now"},
         "spec": {
             "reclaimPolicy": "Delete",

@@ -125,7 +125,7 @@ def test_who_is_in_the_pod_can_ask_for_all_of_it(
                 is_active=True,
                 find_reign={KEY: SimpleNamespace(parts=parts)}.get,
             )
-            api = AdminApi(candidate)  # type: ignore[arg-type]
+            api = AdminApi(candidate)
             await api.start(path)
             try:
                 await asyncio.to_thread(questions)

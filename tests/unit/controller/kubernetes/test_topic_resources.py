@@ -1,9 +1,11 @@
 """Topic resources that come, change and go, some at a time."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from decision_world import World
 
 from fairlead_controller.decisions.events import ApplyTopicResources, ForgetTopic
 from fairlead_controller.kubernetes.topic_resource_calls import (
@@ -18,11 +20,11 @@ from fairlead_model.topic import TopicOrigin
 ORDERS = TopicSpec("orders", "orders", 3, 3, configs={"retention.ms": "5"})
 
 
-def apply(world, *specs: TopicSpec, **fields: Any) -> Any:
+def apply(world: World, *specs: TopicSpec, **fields: Any) -> Any:
     return world.do(ApplyTopicResources(apply=specs, **fields))["results"]
 
 
-def forget(world, *forgotten: ForgetTopic) -> Any:
+def forget(world: World, *forgotten: ForgetTopic) -> Any:
     return world.do(ApplyTopicResources(forget=forgotten))["results"]
 
 
@@ -35,7 +37,7 @@ def manifest(name: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> d
     }
 
 
-def request(world, **fields: Any) -> Any:
+def request(world: World, **fields: Any) -> Any:
     """A request as `apply_topics` carries it out, without its loop."""
     wanted = read_topic_request(fields)
     results = dict(wanted.results)
@@ -44,10 +46,10 @@ def request(world, **fields: Any) -> Any:
     return results
 
 
-def test_a_resource_makes_its_topic_once(world) -> None:
+def test_a_resource_makes_its_topic_once(world: World) -> None:
     first = apply(world, ORDERS)["orders"]
     assert (first["state"], first["reason"]) == ("ok", "Applied")
-    topic = world.state.image.topic("orders")
+    topic = world.topic("orders")
     assert len(topic.partitions) == 3
     assert topic.header.resource == "orders"
     assert topic.header.origin is TopicOrigin.RESOURCE
@@ -55,13 +57,13 @@ def test_a_resource_makes_its_topic_once(world) -> None:
     assert apply(world, ORDERS)["orders"] == first
 
 
-def test_some_resources_leave_the_others_alone(world) -> None:
+def test_some_resources_leave_the_others_alone(world: World) -> None:
     apply(world, ORDERS)
     apply(world, TopicSpec("other", "other", 1))
-    assert world.state.image.topic("orders").header.resource == "orders"
+    assert world.topic("orders").header.resource == "orders"
 
 
-def test_few_brokers_let_a_resource_wait(make_world) -> None:
+def test_few_brokers_let_a_resource_wait(make_world: Callable[..., World]) -> None:
     world = make_world(2)
     result = apply(world, ORDERS)["orders"]
     assert (result["state"], result["reason"]) == ("waiting", "TooFewBrokers")
@@ -71,7 +73,7 @@ def test_few_brokers_let_a_resource_wait(make_world) -> None:
     assert apply(world, ORDERS)["orders"]["state"] == "ok"
 
 
-def test_partitions_wait_for_brokers_that_are_still_to_come(world) -> None:
+def test_partitions_wait_for_brokers_that_are_still_to_come(world: World) -> None:
     result = apply(world, ORDERS, waits_for="2 of 3")["orders"]
     assert (result["state"], result["reason"]) == ("waiting", "WaitingForBrokers")
     assert (result["message"], world.state.image.topic("orders")) == ("2 of 3", None)
@@ -84,12 +86,12 @@ def test_partitions_wait_for_brokers_that_are_still_to_come(world) -> None:
     assert (wrong["state"], wrong["reason"]) == ("refused", "InvalidSpec")
 
 
-def test_growth_that_waits_keeps_the_rest_of_the_spec(world) -> None:
+def test_growth_that_waits_keeps_the_rest_of_the_spec(world: World) -> None:
     apply(world, ORDERS)
     world.fence(0, 1, 2)
     grown = TopicSpec("orders", "orders", 5, 3, configs={"retention.ms": "6"})
     assert apply(world, grown)["orders"]["state"] == "waiting"
-    assert world.state.image.topic("orders").configs == {"retention.ms": "6"}
+    assert world.topic("orders").configs == {"retention.ms": "6"}
     world.restart(2, "again")
     assert apply(world, grown)["orders"]["state"] == "ok"
     assert len(world.partitions("orders")) == 5
@@ -103,7 +105,9 @@ def test_growth_that_waits_keeps_the_rest_of_the_spec(world) -> None:
         (TopicSpec("x", "__consumer_offsets", 3, 3), "spec.topicName: '__consumer_offsets'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_field(world, spec, field) -> None:
+def test_what_cannot_be_is_refused_with_its_field(
+    world: World, spec: TopicSpec, field: str
+) -> None:
     apply(world, ORDERS)
     result = apply(world, spec)[spec.resource]
     assert (result["state"], result["reason"]) == ("refused", "InvalidSpec")
@@ -111,7 +115,7 @@ def test_what_cannot_be_is_refused_with_its_field(world, spec, field) -> None:
     assert len(world.partitions("orders")) == 3
 
 
-def test_more_replicas_than_brokers_wait_for_brokers(world) -> None:
+def test_more_replicas_than_brokers_wait_for_brokers(world: World) -> None:
     apply(world, ORDERS)
     wanted = TopicSpec("orders", "orders", 3, 4, configs={"retention.ms": "6"})
     result = apply(world, wanted)["orders"]
@@ -119,50 +123,50 @@ def test_more_replicas_than_brokers_wait_for_brokers(world) -> None:
     assert result["message"].startswith("spec.replicationFactor: 4 replicas need as many brokers")
     assert "3 of 3 partitions" in result["message"]
     assert not world.state.moves
-    assert world.state.image.topic("orders").configs == {"retention.ms": "6"}, "the rest holds"
+    assert world.topic("orders").configs == {"retention.ms": "6"}, "the rest holds"
     world.start_broker(3)
     assert apply(world, wanted)["orders"]["state"] == "ok"
     assert all(part.adding_replicas == (3,) for part in world.partitions("orders"))
 
 
-def test_other_replicas_wait_while_a_cluster_starts(world) -> None:
+def test_other_replicas_wait_while_a_cluster_starts(world: World) -> None:
     apply(world, ORDERS)
     result = apply(world, TopicSpec("orders", "orders", 3, 2), waits_for="brokers come")["orders"]
     assert (result["state"], result["reason"]) == ("waiting", "WaitingForBrokers")
     assert not world.state.moves
 
 
-def test_new_partitions_get_as_many_replicas_as_the_resource_says(world) -> None:
+def test_new_partitions_get_as_many_replicas_as_the_resource_says(world: World) -> None:
     apply(world, TopicSpec("t", "t", 2, 1))
     apply(world, TopicSpec("t", "t", 4, 3))
     assert [len(part.replicas) for part in world.partitions("t")] == [3] * 4
     assert [len(part.adding_replicas) for part in world.partitions("t")] == [2, 2, 0, 0]
 
 
-def test_null_configs_stay_as_they_are(world) -> None:
+def test_null_configs_stay_as_they_are(world: World) -> None:
     apply(world, TopicSpec("t", "t", 1, 1, configs={"retention.ms": "5", "segment.bytes": "2048"}))
     kept = TopicSpec("t", "t", 1, 1, left_alone=frozenset({"retention.ms", "max.message.bytes"}))
     apply(world, kept)
-    assert world.state.image.topic("t").configs == {"retention.ms": "5"}
+    assert world.topic("t").configs == {"retention.ms": "5"}
 
 
-def test_another_minimum_of_replicas_reaches_the_partitions(world) -> None:
+def test_another_minimum_of_replicas_reaches_the_partitions(world: World) -> None:
     apply(world, ORDERS)
     apply(world, TopicSpec("orders", "orders", 3, 3, configs={"min.insync.replicas": "2"}))
     assert {part.min_insync_replicas for part in world.partitions("orders")} == {2}
 
 
-def test_forgetting_retains_the_topic_and_another_resource_adopts_its_id(world) -> None:
+def test_forgetting_retains_the_topic_and_another_resource_adopts_its_id(world: World) -> None:
     topic_id = apply(world, ORDERS)["orders"]["topicId"]
     result = forget(world, ForgetTopic("orders"))["orders"]
     assert (result["reason"], result["topicId"]) == ("Retained", topic_id)
-    assert world.state.image.topic("orders").header.resource == ""
+    assert world.topic("orders").header.resource == ""
     adopted = apply(world, TopicSpec("again", "orders", 3, 3))["again"]
     assert adopted["topicId"] == topic_id
-    assert world.state.image.topic("orders").header.resource == "again"
+    assert world.topic("orders").header.resource == "again"
 
 
-def test_forgetting_may_delete_the_topic(world) -> None:
+def test_forgetting_may_delete_the_topic(world: World) -> None:
     apply(world, ORDERS)
     assert forget(world, ForgetTopic("orders", True))["orders"]["reason"] == "Deleted"
     assert world.state.image.topic("orders") is None
@@ -170,20 +174,22 @@ def test_forgetting_may_delete_the_topic(world) -> None:
     assert forget(world, ForgetTopic("orders", True))["orders"]["reason"] == "Unknown"
 
 
-def test_a_made_again_topic_has_another_id(world) -> None:
+def test_a_made_again_topic_has_another_id(world: World) -> None:
     first = apply(world, ORDERS)["orders"]["topicId"]
     forget(world, ForgetTopic("orders", True))
     assert apply(world, ORDERS)["orders"]["topicId"] != first
 
 
-def test_a_topic_made_over_kafka_is_adopted_and_no_longer_counts_as_made_there(world) -> None:
+def test_a_topic_made_over_kafka_is_adopted_and_no_longer_counts_as_made_there(
+    world: World,
+) -> None:
     world.create("orders", partitions=1, replication_factor=3)
     assert apply(world, ORDERS)["orders"]["state"] == "ok"
-    header = world.state.image.topic("orders").header
+    header = world.topic("orders").header
     assert (header.origin, header.partition_count) == (TopicOrigin.RESOURCE, 3)
 
 
-def test_a_resource_that_only_shows_a_topic_of_kafka_may_delete_it_by_name(world) -> None:
+def test_a_resource_that_only_shows_a_topic_of_kafka_may_delete_it_by_name(world: World) -> None:
     world.create("shown")
     apply(world, ORDERS)
     wrong = ForgetTopic("kafka-x", True, "orders")
@@ -193,28 +199,28 @@ def test_a_resource_that_only_shows_a_topic_of_kafka_may_delete_it_by_name(world
     assert world.state.image.topic("orders") is not None
 
 
-def test_a_declared_topic_is_not_taken_over(world) -> None:
+def test_a_declared_topic_is_not_taken_over(world: World) -> None:
     apply(world, ORDERS)
     result = apply(world, TopicSpec("thief", "orders"))["thief"]
     assert (result["state"], result["reason"]) == ("refused", "Conflict")
     assert "Topic orders" in result["message"]
 
 
-def test_the_loser_takes_over_in_the_call_that_forgets_the_winner(world) -> None:
+def test_the_loser_takes_over_in_the_call_that_forgets_the_winner(world: World) -> None:
     topic_id = apply(world, ORDERS)["orders"]["topicId"]
     results = apply(world, TopicSpec("next", "orders", 3, 3), forget=(ForgetTopic("orders"),))
     assert results["next"]["topicId"] == topic_id
     assert world.state.declared.get("next") is not None
 
 
-def test_a_complete_set_releases_what_has_vanished(world) -> None:
+def test_a_complete_set_releases_what_has_vanished(world: World) -> None:
     apply(world, ORDERS, TopicSpec("other", "other", 1))
     world.do(ApplyTopicResources(complete=frozenset({"other"})))
-    assert world.state.image.topic("orders").header.resource == ""
-    assert world.state.image.topic("other").header.resource == "other"
+    assert world.topic("orders").header.resource == ""
+    assert world.topic("other").header.resource == "other"
 
 
-def test_the_older_of_two_resources_with_one_topic_name_wins(world) -> None:
+def test_the_older_of_two_resources_with_one_topic_name_wins(world: World) -> None:
     results = request(
         world,
         apply=[
@@ -225,10 +231,10 @@ def test_the_older_of_two_resources_with_one_topic_name_wins(world) -> None:
     )
     assert results["b"]["state"] == "ok"
     assert {results["a"]["reason"], results["c"]["reason"]} == {"Conflict"}
-    assert world.state.image.topic("t").header.resource == "b"
+    assert world.topic("t").header.resource == "b"
 
 
-def test_a_complete_request_keeps_what_is_named_and_what_is_wrong(world) -> None:
+def test_a_complete_request_keeps_what_is_named_and_what_is_wrong(world: World) -> None:
     request(world, apply=[manifest("a"), manifest("b"), manifest("c"), manifest("d")])
     wrong = manifest("b", partitons=3)
     results = request(world, apply=[manifest("a"), wrong], keep=["c"], isComplete=True)
@@ -239,12 +245,14 @@ def test_a_complete_request_keeps_what_is_named_and_what_is_wrong(world) -> None
 
 
 @pytest.mark.parametrize("wrong", [{"apply": 1}, {"apply": [{}]}, {"forget": [{}]}])
-def test_a_request_without_form_is_refused(wrong) -> None:
+def test_a_request_without_form_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TopicRequestError):
         read_topic_request(wrong)
 
 
-def test_a_thousand_topics_cost_the_controller_little(world, capsys) -> None:
+def test_a_thousand_topics_cost_the_controller_little(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     started = time.process_time()
     for batch in range(20):
         names = [f"t-{batch}-{number}" for number in range(50)]
@@ -258,16 +266,16 @@ def test_a_thousand_topics_cost_the_controller_little(world, capsys) -> None:
     assert elapsed < 2
 
 
-def test_a_resource_of_another_namespace_adopts_nothing(world) -> None:
+def test_a_resource_of_another_namespace_adopts_nothing(world: World) -> None:
     """It would take over what others made over Kafka, and delete it with itself."""
     stranger = {**manifest("orders"), "reference": "shop/orders", "mayAdopt": False}
     apply(world, ORDERS)
     forget(world, ForgetTopic("orders"))
     result = request(world, apply=[stranger])["shop/orders"]
     assert (result["state"], result["reason"]) == ("refused", "Conflict")
-    assert world.state.image.topic("orders").header.resource == ""
+    assert world.topic("orders").header.resource == ""
     result = request(world, apply=[{**stranger, "mayAdopt": True}])["shop/orders"]
     assert (result["state"], result["reason"]) == ("ok", "Applied")
-    assert world.state.image.topic("orders").header.resource == "shop/orders"
+    assert world.topic("orders").header.resource == "shop/orders"
     kept = request(world, apply=[stranger])["shop/orders"]
     assert (kept["state"], kept["reason"]) == ("ok", "Applied")

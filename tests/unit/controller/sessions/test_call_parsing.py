@@ -1,4 +1,4 @@
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.sessions.call_parsing import parse_call
 from fairlead_model.codec import CodecError
+
+if TYPE_CHECKING:
+    from fairlead_model.session.calls import AlterReassignmentsCall, ConfirmedRemoval
 
 TOPIC = {
     "name": "t",
@@ -90,10 +93,10 @@ def test_calls_become_events() -> None:
     assert parse("allocate_producer_ids", {}) == AllocateProducerIds(7)
     confirmed = parse("confirm_deletions", {"topic_ids": [b"x" * 16]})
     assert confirmed == ConfirmDeletions(7, [b"x" * 16], [])
-    removal = {"topic_id": b"x" * 16, "index": 3, "leader_epoch": 5}
+    removal: ConfirmedRemoval = {"topic_id": b"x" * 16, "index": 3, "leader_epoch": 5}
     confirmed = parse("confirm_deletions", {"topic_ids": [], "removals": [removal]})
     assert confirmed == ConfirmDeletions(7, [], [removal])
-    moves = {
+    moves: AlterReassignmentsCall = {
         "partitions": [{"topic": "t", "index": 0, "replicas": [1, 2]}],
         "allow_replication_factor_change": True,
     }

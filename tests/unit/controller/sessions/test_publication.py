@@ -1,4 +1,5 @@
 import msgpack
+import pytest
 
 from fairlead_broker.session.image_follower import ImageFollower
 from fairlead_controller.sessions import publication
@@ -25,7 +26,7 @@ def test_other_reigns_and_the_future_are_unknown() -> None:
     assert log.since(3, 2) is None
 
 
-def test_what_is_forgotten_is_unknown(monkeypatch) -> None:
+def test_what_is_forgotten_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     log = DeltaLog(3)
     size = sum(map(len, log.append(joined(1))))
     monkeypatch.setattr(publication, "DELTA_LOG_BYTES_MAX", 3 * size)
@@ -36,7 +37,9 @@ def test_what_is_forgotten_is_unknown(monkeypatch) -> None:
     assert len(log.since(3, 4) or []) == 3
 
 
-def test_long_deltas_and_images_come_in_pieces_and_hold_from_the_last(monkeypatch) -> None:
+def test_long_deltas_and_images_come_in_pieces_and_hold_from_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(publication, "CHANGES_PER_MESSAGE", 2)
     changes = tuple(BrokerChanged(BrokerRegistration(number)) for number in range(5))
     image = empty_image("c").apply(changes)
@@ -53,7 +56,9 @@ def test_long_deltas_and_images_come_in_pieces_and_hold_from_the_last(monkeypatc
     assert whole.position.sequence == 1
 
 
-def test_changes_that_are_large_come_in_messages_that_a_broker_takes(monkeypatch) -> None:
+def test_changes_that_are_large_come_in_messages_that_a_broker_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(publication, "MESSAGE_SIZE_MAX", 1_000)
     changes = tuple(
         BrokerChanged(BrokerRegistration(number, rack="r" * 300)) for number in range(5)
@@ -71,7 +76,7 @@ def test_changes_that_are_large_come_in_messages_that_a_broker_takes(monkeypatch
     assert whole.image.brokers == image.brokers
 
 
-def test_a_change_that_is_large_by_itself_goes_alone(monkeypatch) -> None:
+def test_a_change_that_is_large_by_itself_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publication, "MESSAGE_SIZE_MAX", 10)
     assert len(DeltaLog(1).append(joined(1))) == 1
 

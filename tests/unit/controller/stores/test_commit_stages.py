@@ -1,21 +1,26 @@
 """Changes → tables → a crash anywhere → the state again."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
+from decision_world import World, there
 
 from fairlead_controller.decisions.events import (
     AlterConfigs,
     ConfirmDeletions,
     CreatePartitions,
+    CreateTopics,
     DeleteTopics,
     ElectLeaders,
+    Event,
     RegisterBroker,
 )
 from fairlead_controller.decisions.tables import table_plan
-from fairlead_controller.decisions.tables.loading import load_state
+from fairlead_controller.decisions.tables.loading import Loaded, load_state
 from fairlead_controller.decisions.tables.stored_table import (
     StoreCorruptError,
     StoredTable,
@@ -37,6 +42,7 @@ from fairlead_controller.stores.metadata_store import (
     WriteOutcome,
     WriteResult,
 )
+from fairlead_model.session.calls import CreatableTopic, CreatePartitionsCall
 
 
 class MemoryStore(MetadataStore):
@@ -92,7 +98,7 @@ class MemoryStore(MetadataStore):
 class Cluster:
     """A world whose changes are planned and written, stage by stage."""
 
-    def __init__(self, world) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
         self.store = MemoryStore()
         lines = dict(first_lines("this-cluster", world.state.counters))
@@ -100,43 +106,47 @@ class Cluster:
         self.layout = TableLayout()
         self.commit(world.state.image.changes_from_nothing())
 
-    def stages(self, changes):
+    def stages(self, changes: Iterable[Any]) -> list[dict[str, dict[str, str | None]]]:
         plan = WritePlan(self.layout)
         plan.add(changes)
         return plan.stages()
 
-    def write_stage(self, stage) -> None:
+    def write_stage(self, stage: dict[str, Any]) -> None:
         for name, lines in stage.items():
             table = self.store.tables.get(name)
             version = None if table is None else table.version
             assert self.store.put(TableWrite(name, version, 1, lines)).version
 
-    def commit(self, changes) -> None:
+    def commit(self, changes: Iterable[Any]) -> None:
         for stage in self.stages(changes):
             self.write_stage(stage)
 
-    def do(self, event) -> None:
+    def do(self, event: Event) -> None:
         """Decide, apply, write."""
         decision = self.world.decide(event)
         self.world.state = self.world.state.apply(decision.changes)
         self.commit(decision.changes)
 
-    def loaded(self):
+    def loaded(self) -> Loaded:
         return load_state(dict(self.store.tables), controller_epoch=2)
 
 
 @pytest.fixture
-def cluster(world, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(table_plan, "PARTITIONS_PER_TABLE", 4)
     return Cluster(world)
 
 
-def same(loaded, world) -> bool:
+def same(loaded: Any, world: Any) -> bool:
     image = loaded.state.image
     return list(image.changes_since(world.state.image)) == [] and loaded.repairs == {}
 
 
-def test_what_is_written_is_what_is_loaded(cluster, make_create, make_topic) -> None:
+def test_what_is_written_is_what_is_loaded(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
     cluster.do(make_create(make_topic("a", partitions=3), make_topic("b", partitions=9)))
     cluster.do(make_create(make_topic("c", configs={"retention.ms": "5"})))
     loaded = cluster.loaded()
@@ -148,7 +158,9 @@ def test_what_is_written_is_what_is_loaded(cluster, make_create, make_topic) -> 
 
 
 def test_a_topic_in_several_tables_is_live_only_when_it_is_whole(
-    cluster, make_create, make_topic
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
 ) -> None:
     decision = cluster.world.decide(make_create(make_topic("wide", partitions=10)))
     stages = cluster.stages(decision.changes)
@@ -162,10 +174,14 @@ def test_a_topic_in_several_tables_is_live_only_when_it_is_whole(
         # A crash before this stage: nobody was told, so nothing has to be there.
         assert (cluster.loaded().state.image.topic("wide") is not None) == (written == 3)
         cluster.write_stage(stage)
-    assert len(cluster.loaded().state.image.topic("wide").partitions) == 10
+    assert len(there(cluster.loaded().state.image.topic("wide")).partitions) == 10
 
 
-def test_half_written_tables_of_one_stage_are_harmless(cluster, make_create, make_topic) -> None:
+def test_half_written_tables_of_one_stage_are_harmless(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
     decision = cluster.world.decide(make_create(make_topic("wide", partitions=10)))
     first, second, *_ = cluster.stages(decision.changes)
     cluster.write_stage(first)
@@ -179,23 +195,32 @@ def test_half_written_tables_of_one_stage_are_harmless(cluster, make_create, mak
     assert not cluster.loaded().repairs
 
 
-def test_growth_across_tables_shows_only_when_complete(cluster, make_create, make_topic) -> None:
+def test_growth_across_tables_shows_only_when_complete(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
     cluster.do(make_create(make_topic("t", partitions=3)))
-    call = {"topics": [{"name": "t", "count": 9, "assignments": None}], "validate_only": False}
+    call: CreatePartitionsCall = {
+        "topics": [{"name": "t", "count": 9, "assignments": None}],
+        "validate_only": False,
+    }
     stages = cluster.stages(cluster.world.decide(CreatePartitions(call)).changes)
     for stage in stages[:2]:
         cluster.write_stage(stage)
-        assert len(cluster.loaded().state.image.topic("t").partitions) == 3
+        assert len(there(cluster.loaded().state.image.topic("t")).partitions) == 3
     for stage in stages[2:]:
         cluster.write_stage(stage)
-        assert len(cluster.loaded().state.image.topic("t").partitions) == 9
+        assert len(there(cluster.loaded().state.image.topic("t")).partitions) == 9
 
 
 def test_a_deletion_is_remembered_until_its_last_line_is_gone(
-    cluster, make_create, make_topic
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
 ) -> None:
     cluster.do(make_create(make_topic("wide", partitions=10)))
-    topic_id = cluster.world.state.image.topic("wide").topic_id
+    topic_id = cluster.world.topic("wide").topic_id
     cluster.do(DeleteTopics({"topics": [{"name": "wide", "topic_id": bytes(16)}]}))
     assert same(cluster.loaded(), cluster.world)
     for broker_id in range(2):
@@ -213,11 +238,13 @@ def test_a_deletion_is_remembered_until_its_last_line_is_gone(
 
 
 def test_a_name_passes_on_only_when_its_old_topic_is_marked(
-    cluster, make_create, make_topic
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
 ) -> None:
     cluster.do(make_create(make_topic("full", partitions=3), make_topic("name", partitions=1)))
-    old_id = cluster.world.state.image.topic("name").topic_id
-    changes = []
+    old_id = cluster.world.topic("name").topic_id
+    changes: list[Any] = []
     for event in (
         DeleteTopics({"topics": [{"name": "name", "topic_id": bytes(16)}]}),
         make_create(make_topic("name", partitions=1)),
@@ -230,7 +257,7 @@ def test_a_name_passes_on_only_when_its_old_topic_is_marked(
     for stage in stages[:2]:
         for name in sorted(stage, reverse=True):
             image = cluster.loaded().state.image
-            assert image.topic("name").topic_id == old_id
+            assert there(image.topic("name")).topic_id == old_id
             assert len(image.topics_by_id) == 2
             cluster.write_stage({name: stage[name]})
     for stage in stages[2:]:
@@ -238,10 +265,14 @@ def test_a_name_passes_on_only_when_its_old_topic_is_marked(
     assert same(cluster.loaded(), cluster.world)
 
 
-def test_freed_room_is_used_again(cluster, make_create, make_topic) -> None:
+def test_freed_room_is_used_again(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
     for number in range(3):
         cluster.do(make_create(make_topic(f"t{number}", partitions=4)))
-    topic_id = cluster.world.state.image.topic("t0").topic_id
+    topic_id = cluster.world.topic("t0").topic_id
     cluster.do(DeleteTopics({"topics": [{"name": "t0", "topic_id": bytes(16)}]}))
     for broker_id in range(3):
         cluster.do(ConfirmDeletions(broker_id, [topic_id]))
@@ -250,7 +281,11 @@ def test_freed_room_is_used_again(cluster, make_create, make_topic) -> None:
     assert same(cluster.loaded(), cluster.world)
 
 
-def test_a_registration_reaches_the_cluster_table_last(cluster, make_create, make_topic) -> None:
+def test_a_registration_reaches_the_cluster_table_last(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
     cluster.do(make_create(make_topic("t", partitions=3)))
     asking = replace(cluster.world.state.image.brokers[1], start_id="again")
     stages = cluster.stages(cluster.world.decide(RegisterBroker(asking, "")).changes)
@@ -258,10 +293,14 @@ def test_a_registration_reaches_the_cluster_table_last(cluster, make_create, mak
     cluster.write_stage(stages[0])
     half = cluster.loaded().state
     assert half.image.brokers[1].start_id == "start-1"
-    assert 1 not in [partition.leader for partition in half.image.topic("t").partitions]
+    assert 1 not in [partition.leader for partition in there(half.image.topic("t")).partitions]
 
 
-def test_a_missing_table_that_was_made_stops_the_start(cluster, make_create, make_topic) -> None:
+def test_a_missing_table_that_was_made_stops_the_start(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
     cluster.do(make_create(make_topic("t")))
     del cluster.store.tables["partitions-00000"]
     with pytest.raises(StoreCorruptError, match="topics would be lost"):
@@ -276,14 +315,24 @@ def test_a_missing_table_that_was_made_stops_the_start(cluster, make_create, mak
         ("topic/AAAAAAAAAAAAAAAAAAAAAA", "nonsense"),
     ],
 )
-def test_unreadable_lines_are_named(cluster, make_create, make_topic, key, line) -> None:
+def test_unreadable_lines_are_named(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+    key: str,
+    line: str,
+) -> None:
     cluster.do(make_create(make_topic("t")))
     cluster.write_stage({"partitions-00000": {key: line}})
-    with pytest.raises(StoreCorruptError, match=key.split("/")[0]):
+    with pytest.raises(StoreCorruptError, match=key.split("/", maxsplit=1)[0]):
         cluster.loaded()
 
 
-def test_elections_after_loading_mend_a_torn_unfencing(cluster, make_create, make_topic) -> None:
+def test_elections_after_loading_mend_a_torn_unfencing(
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
     cluster.do(make_create(make_topic("t", partitions=3)))
     loaded = cluster.loaded()
     cluster.world.state = loaded.state
@@ -291,13 +340,15 @@ def test_elections_after_loading_mend_a_torn_unfencing(cluster, make_create, mak
 
 
 def test_a_torn_change_of_the_minimum_is_made_whole_after_loading(
-    cluster, make_create, make_topic
+    cluster: Cluster,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
 ) -> None:
     # Lowered to 1 on the way to disk: some tables have it, the config that asks for it is lost.
     cluster.do(make_create(make_topic("t", partitions=9, configs={"min.insync.replicas": "2"})))
     alteration = {"name": "min.insync.replicas", "operation": 0, "value": "1"}
     resource = {"resource_type": 2, "name": "t", "alterations": [alteration]}
-    call = {"resources": [resource], "validate_only": False, "incremental": True}
+    call: Any = {"resources": [resource], "validate_only": False, "incremental": True}
     changes = cluster.world.decide(AlterConfigs(call)).changes
     (stage,) = cluster.stages(changes)
     last = sorted(stage)[-1]
@@ -316,7 +367,7 @@ def test_a_torn_change_of_the_minimum_is_made_whole_after_loading(
     [["lost"], ["landed"], ["lost", "lost", "landed"], ["stuck", "land late"], ["stuck"]],
     ids=" then ".join,
 )
-def test_an_unknown_outcome_is_settled(faults: list[str], monkeypatch) -> None:
+def test_an_unknown_outcome_is_settled(faults: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead_controller.stores.committer.SETTLE_DELAY_S", 0)
     store = MemoryStore()
     store.put(TableWrite("t", None, 1, {"a": "1"}))
@@ -335,7 +386,9 @@ def test_an_unknown_outcome_is_settled(faults: list[str], monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("table", [{"a": "1"}, {"a": "mine"}, None], ids=["label", "edit", "gone"])
-def test_a_write_in_doubt_is_not_taken_for_what_somebody_else_did(table) -> None:
+def test_a_write_in_doubt_is_not_taken_for_what_somebody_else_did(
+    table: dict[str, str] | None,
+) -> None:
     """A label, an edit by hand, a deletion: they move the version, too."""
     store = MemoryStore()
     store.put(TableWrite("t", None, 1, {"a": "1"}))

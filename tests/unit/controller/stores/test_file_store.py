@@ -11,6 +11,7 @@ from metadata_store_contract import StoreContract
 
 from fairlead_controller.decisions.tables.stored_table import (
     StoreCorruptError,
+    StoredTable,
     StoreError,
     StoreTooNewError,
 )
@@ -62,7 +63,7 @@ async def write(directory: Path, table: str) -> None:
     await store.close()
 
 
-def contents_of(tables) -> dict[str, dict[str, str]]:
+def contents_of(tables: dict[str, StoredTable]) -> dict[str, dict[str, str]]:
     return {name: dict(table.lines) for name, table in tables.items()}
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from decision_world import there
 from short_reign import reign
 
 from fairlead_controller.decisions.events import (
@@ -44,7 +46,7 @@ from fairlead_model.security.acl import AclBinding, Operation, PatternType, Perm
 from fairlead_model.security.scram import ScramCredential, ScramMechanism
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from pathlib import Path
 
     from fairlead_controller.stores.metadata_store import MetadataStore, WriteResult
@@ -98,9 +100,11 @@ def test_what_is_confirmed_is_reigned_on_with_numbers_above_all_that_was_seen(
     assert after.controller_epoch == 900 + EPOCH_JUMP + 1 == done.controller_epoch + 1
     assert after.counters.next_broker_epoch == 71 + EPOCH_JUMP
     assert after.counters.next_producer_id > before.counters.next_producer_id
-    topic = after.image.topic("t")
-    assert topic.header == before.image.topic("t").header
-    for old, partition in zip(before.image.topic("t").partitions, topic.partitions, strict=True):
+    topic = there(after.image.topic("t"))
+    assert topic.header == there(before.image.topic("t")).header
+    for old, partition in zip(
+        there(before.image.topic("t")).partitions, topic.partitions, strict=True
+    ):
         assert partition == replace(
             old,
             leader=-1,
@@ -163,7 +167,7 @@ def test_after_a_kill_at_any_write_nobody_reigns_until_it_is_done_again(
         place = path / f"killed-{writes}"
         shutil.copytree(path / "old", place)
         try:
-            on_store(place, lambda store, at=writes: act(store, at))
+            on_store(place, partial(act, left=writes))
         except StoreError:
             assert rolled_back_tables(read_file_store(place)) != ""
             on_store(place, act)
@@ -171,11 +175,11 @@ def test_after_a_kill_at_any_write_nobody_reigns_until_it_is_done_again(
             assert writes >= 5, "each table is sealed and written, and the note written twice"
             break
         after = asyncio.run(reign(place))
-        assert after.image.topic("t").header == before.image.topic("t").header
+        assert there(after.image.topic("t")).header == there(before.image.topic("t")).header
         assert after.controller_epoch > 900 + EPOCH_JUMP
         assert all(
             partition.leader_epoch >= 50 + EPOCH_JUMP
-            for partition in after.image.topic("t").partitions
+            for partition in there(after.image.topic("t")).partitions
         )
     else:
         pytest.fail("it never ends")
@@ -189,6 +193,7 @@ def test_of_two_at_once_one_wins(cluster: Any, verb: str) -> None:
 
     async def both(store: MetadataStore) -> None:
         tables = await store.load()
+        acts: list[Coroutine[Any, Any, Any]]
         if verb == "confirm":
             epoch = choose_confirmed_epoch(tables)
             acts = [confirm_metadata(store, tables, epoch) for _ in range(2)]
@@ -228,7 +233,7 @@ def test_an_edited_table_that_contradicts_itself_cannot_be_confirmed_but_replace
     assert read_file_store(path / "old")[TABLE].lines == held, "nothing is deleted"
     on_store(path / "old", lambda store: replaced(store, document))
     after = asyncio.run(reign(path / "old"))
-    assert after.image.topic("t").header == before.image.topic("t").header
+    assert there(after.image.topic("t")).header == there(before.image.topic("t")).header
 
 
 def test_a_deleted_table_can_only_be_replaced(cluster: Any) -> None:
@@ -250,7 +255,7 @@ def test_a_deleted_table_can_only_be_replaced(cluster: Any) -> None:
     on_store(path / "bare", lambda store: replaced(store, document))
     after = asyncio.run(reign(path / "bare"))
     assert after.image.cluster_id == before.image.cluster_id
-    assert after.image.topic("t").header == before.image.topic("t").header
+    assert there(after.image.topic("t")).header == there(before.image.topic("t")).header
 
 
 def test_an_export_takes_the_place_of_an_older_state(cluster: Any) -> None:

@@ -4,9 +4,13 @@ import asyncio
 import base64
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from decision_world import there
 from short_reign import reign
 
 from fairlead_controller.decisions.events import (
@@ -16,6 +20,7 @@ from fairlead_controller.decisions.events import (
     ElectLeaders,
     QuotaChanges,
 )
+from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.new_beginning import EPOCH_JUMP, PRODUCER_ID_JUMP
 from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.stores.file import open_file_store
@@ -27,7 +32,9 @@ from fairlead_model.security.acl import AclBinding, Operation, PatternType, Perm
 from fairlead_model.security.scram import ScramMechanism, derive
 
 
-def test_what_comes_back_is_the_same_cluster_with_higher_numbers(cluster) -> None:
+def test_what_comes_back_is_the_same_cluster_with_higher_numbers(
+    cluster: tuple[Path, ControllerState],
+) -> None:
     path, state = cluster
     document = json.loads(json.dumps(export_metadata(path / "old")))
     asyncio.run(restore_metadata(path / "new", document))
@@ -41,7 +48,7 @@ def test_what_comes_back_is_the_same_cluster_with_higher_numbers(cluster) -> Non
     assert after.image.features == replace(levels, epoch=levels.epoch + EPOCH_JUMP)
     configs = {"a group\n%": {"consumer.session.timeout.ms": "50000"}}
     assert after.image.group_configs == state.image.group_configs == configs
-    before_topic, topic = state.image.topic("t"), after.image.topic("t")
+    before_topic, topic = there(state.image.topic("t")), there(after.image.topic("t"))
     assert topic.header == before_topic.header
     for before, partition in zip(before_topic.partitions, topic.partitions, strict=True):
         assert partition == replace(
@@ -56,7 +63,7 @@ def test_what_comes_back_is_the_same_cluster_with_higher_numbers(cluster) -> Non
     assert all(broker.fenced and not broker.start_id for broker in after.image.brokers.values())
 
 
-def test_an_export_of_an_older_release_is_restored(cluster) -> None:
+def test_an_export_of_an_older_release_is_restored(cluster: tuple[Path, ControllerState]) -> None:
     """One that knew neither configs of groups nor feature levels."""
     path, _ = cluster
     document = export_metadata(path / "old")
@@ -67,10 +74,12 @@ def test_an_export_of_an_older_release_is_restored(cluster) -> None:
     assert after.features == NO_FEATURES_SET
 
 
-def test_a_running_controller_does_not_stop_an_export(cluster) -> None:
+def test_a_running_controller_does_not_stop_an_export(
+    cluster: tuple[Path, ControllerState],
+) -> None:
     path, _ = cluster
 
-    async def act():
+    async def act() -> dict[str, Any]:
         store = await open_file_store(path / "old")
         try:
             return export_metadata(path / "old")
@@ -80,20 +89,20 @@ def test_a_running_controller_does_not_stop_an_export(cluster) -> None:
     assert asyncio.run(act())["clusterId"]
 
 
-def test_nothing_is_restored_over_metadata(cluster) -> None:
+def test_nothing_is_restored_over_metadata(cluster: tuple[Path, ControllerState]) -> None:
     path, _ = cluster
     document = export_metadata(path / "old")
     with pytest.raises(StoreError, match="already"):
         asyncio.run(restore_metadata(path / "old", document))
 
 
-def test_an_empty_folder_has_nothing_to_export(tmp_path) -> None:
+def test_an_empty_folder_has_nothing_to_export(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "missing"):
         with pytest.raises(StoreError, match="no metadata"):
             export_metadata(directory)
 
 
-HELD_BY_NOBODY = {"isr": [], "elr": [], "leader": -1, "directories": []}
+HELD_BY_NOBODY: dict[str, Any] = {"isr": [], "elr": [], "leader": -1, "directories": []}
 WRONG = [
     (lambda root: [], "document"),
     (lambda root: root | {"version": 2}, "version 2"),
@@ -148,15 +157,21 @@ WRONG = [
 ]
 
 
-def reached(*, host="h", port=9092):
+def reached(*, host: str | None = "h", port: int = 9092) -> dict[Any, Any]:
     return {"id": 1, "epoch": 1, "endpoints": [{"name": "CLIENT", "host": host, "port": port}]}
 
 
-def counted(*, broker=1, producer=0):
+def counted(*, broker: int | float = 1, producer: int = 0) -> dict[Any, Any]:
     return {"next_broker_epoch": broker, "next_producer_id": producer}
 
 
-def changed(root, *, partitions=None, header=None, **fields):
+def changed(
+    root: dict[str, Any],
+    *,
+    partitions: list[Any] | None = None,
+    header: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Any:
     (topic,) = (each for each in root["topics"] if each["header"]["name"] == "t")
     topic = json.loads(json.dumps(topic))
     if partitions is not None:
@@ -168,12 +183,14 @@ def changed(root, *, partitions=None, header=None, **fields):
     return topic
 
 
-def configured(root, configs, **fields):
+def configured(root: dict[str, Any], configs: dict[str, Any], **fields: str | int) -> Any:
     (topic,) = (each for each in root["topics"] if each["header"]["name"] == "t")
     return topic | {"header": topic["header"] | {"configs": configs} | fields}
 
 
-def test_configs_that_lost_their_quotes_are_read_as_meant(cluster) -> None:
+def test_configs_that_lost_their_quotes_are_read_as_meant(
+    cluster: tuple[Path, ControllerState],
+) -> None:
     path, _ = cluster
     document = export_metadata(path / "old")
     wanted = {"retention.ms": 5, "preallocate": True, "of.another.release": "x"}
@@ -187,7 +204,9 @@ def test_configs_that_lost_their_quotes_are_read_as_meant(cluster) -> None:
 
 
 @pytest.mark.parametrize(("change", "message"), WRONG)
-def test_a_wrong_document_is_refused_before_anything_is_written(cluster, change, message) -> None:
+def test_a_wrong_document_is_refused_before_anything_is_written(
+    cluster: tuple[Path, ControllerState], change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
     path, _ = cluster
     document = change(export_metadata(path / "old"))
     with pytest.raises(DocumentError, match=message):
@@ -197,7 +216,7 @@ def test_a_wrong_document_is_refused_before_anything_is_written(cluster, change,
     assert not (path / "new").exists()
 
 
-def test_rules_and_quotas_come_back_and_nothing_of_a_verifier_is_exported(tmp_path) -> None:
+def test_rules_and_quotas_come_back_and_nothing_of_a_verifier_is_exported(tmp_path: Path) -> None:
     rule = AclBinding(
         ResourceType.GROUP,
         PatternType.PREFIXED,
@@ -237,7 +256,7 @@ def test_rules_and_quotas_come_back_and_nothing_of_a_verifier_is_exported(tmp_pa
         read_document(document | {"acls": ["TOPIC/LITERAL/t"]})
 
 
-def test_who_reads_the_folder_of_the_metadata_reads_no_verifier(tmp_path) -> None:
+def test_who_reads_the_folder_of_the_metadata_reads_no_verifier(tmp_path: Path) -> None:
     credential = derive(ScramMechanism.SCRAM_SHA_256, "secret", 4096, b"salt" * 4)
     event = AlterCredentials((), (("alice", credential),), "User:admin")
     asyncio.run(reign(tmp_path, event))

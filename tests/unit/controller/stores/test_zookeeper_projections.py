@@ -33,7 +33,7 @@ FENCE = Fence(7, 3)
 
 
 def header(
-    count: int, state: TopicState = TopicState.LIVE, topic_id: TopicId = ID, **configs: str
+    count: int, state: TopicState = TopicState.LIVE, topic_id: TopicId = ID, **configs: Any
 ) -> dict[str, str]:
     made = TopicHeader("t", topic_id, count, state=state, configs=configs)
     return {lines.topic_key(topic_id): lines.header_line(made)}
@@ -87,7 +87,8 @@ class Tree:
 
 def test_a_topic_looks_as_kafka_writes_it() -> None:
     tree = Tree()
-    tree.write(header(2, **{"retention.ms": "5"}) | partition(0) | partition(1, leader=-1))
+    configs: dict[str, Any] = {"retention.ms": "5"}
+    tree.write(header(2, **configs) | partition(0) | partition(1, leader=-1))
     top = "/brokers/topics/t"
     assert tree.shown() == {
         top: {

@@ -50,7 +50,7 @@ def test_a_cluster_knows_resources_of_other_namespaces_by_both_names() -> None:
 def test_operator_and_controller_say_the_same() -> None:
     """A null time: to the operator it was the newest, to the controller the oldest."""
     manifests = [manifest("late", NEW), manifest("early", OLD), manifest("timeless", None)]
-    claims = Claims(lambda _: True)
+    claims: Claims[Any] = Claims(lambda _: True)
     for each in manifests:
         claims.update(None, read_topic_resource(each))
     wanted = read_topic_request({"apply": manifests})

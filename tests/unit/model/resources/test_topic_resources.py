@@ -61,7 +61,9 @@ def test_a_cluster_may_be_named_and_null_configs_are_left_alone() -> None:
 
 
 def test_null_stands_for_a_field_that_is_left_out() -> None:
-    absent = dict.fromkeys(("clusterName", "topicName", "partitions", "config", "reclaimPolicy"))
+    absent: dict[str, Any] = dict.fromkeys(
+        ("clusterName", "topicName", "partitions", "config", "reclaimPolicy")
+    )
     assert parse_topic_manifest(manifest(**absent)) == TopicSpec("orders", "orders")
 
 

@@ -21,7 +21,7 @@ AUTHORITY = make_authority("demo", NOW)
 LIFE = timedelta(days=90)
 
 
-def test_a_client_has_its_name_alone_and_is_no_server():
+def test_a_client_has_its_name_alone_and_is_no_server() -> None:
     leaf = x509.load_pem_x509_certificate(issue_client(AUTHORITY, "shop", NOW).certificate)
     assert leaf.subject.rfc4514_string() == "CN=shop"
     usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
@@ -30,13 +30,13 @@ def test_a_client_has_its_name_alone_and_is_no_server():
         leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
 
 
-def test_names_and_addresses_of_a_server():
+def test_names_and_addresses_of_a_server() -> None:
     hosts = ["*.demo-brokers.shop.svc", "demo-bootstrap", "10.0.0.1", "fd00::1"]
     made = issue(AUTHORITY, "demo", NOW, hosts=hosts)
     assert alternative_names(made.certificate) == set(hosts)
 
 
-def test_due_after_two_thirds_of_life_or_a_little_before():
+def test_due_after_two_thirds_of_life_or_a_little_before() -> None:
     for _ in range(20):
         made = issue(AUTHORITY, "demo", NOW, life=LIFE).certificate
         due = renewal_time(made)
@@ -45,26 +45,26 @@ def test_due_after_two_thirds_of_life_or_a_little_before():
         assert is_due(made, due, authority=AUTHORITY.certificate)
 
 
-def test_what_was_issued_together_is_renewed_apart():
+def test_what_was_issued_together_is_renewed_apart() -> None:
     issued = [issue(AUTHORITY, "demo", NOW, life=LIFE).certificate for _ in range(8)]
     assert len({renewal_time(each) for each in issued}) > 1
 
 
-def test_due_under_another_authority_of_the_same_name():
+def test_due_under_another_authority_of_the_same_name() -> None:
     other = make_authority("demo", NOW)
     made = issue(AUTHORITY, "demo", NOW, life=LIFE).certificate
     assert is_due(made, NOW, authority=other.certificate)
     assert is_due(b"no certificate", NOW, authority=AUTHORITY.certificate)
 
 
-def test_none_outlives_its_authority():
+def test_none_outlives_its_authority() -> None:
     late = NOW + timedelta(days=3600)
     leaf = x509.load_pem_x509_certificate(issue_client(AUTHORITY, "shop", late).certificate)
     authority = x509.load_pem_x509_certificate(AUTHORITY.certificate)
     assert leaf.not_valid_after_utc == authority.not_valid_after_utc
 
 
-def test_a_key_of_another_certificate_does_not_fit():
+def test_a_key_of_another_certificate_does_not_fit() -> None:
     assert AUTHORITY.fits()
     other = make_authority("demo", NOW)
     assert not KeyPair(AUTHORITY.certificate, other.key).fits()

@@ -34,14 +34,14 @@ QUIET = RotationSight(is_asked_for=False, is_trusted=False, is_issued=False, ove
 ALL_DONE = replace(QUIET, is_trusted=True, is_issued=True)
 
 
-def test_nothing_to_do_until_it_is_old_or_somebody_asks():
+def test_nothing_to_do_until_it_is_old_or_somebody_asks() -> None:
     due = renewal_time(FIRST.certificate)
     assert decide_step(CALM, ALL_DONE, due - timedelta(seconds=1)) is Step.NONE
     assert decide_step(CALM, QUIET, due) is Step.ANNOUNCE
     assert decide_step(CALM, replace(QUIET, is_asked_for=True), NOW) is Step.ANNOUNCE
 
 
-def test_the_next_one_issues_only_when_brokers_trust_it_and_clients_had_time():
+def test_the_next_one_issues_only_when_brokers_trust_it_and_clients_had_time() -> None:
     announced = announce(CALM, SECOND)
     assert announced.trusted == FIRST.certificate + SECOND.certificate
     later = NOW + WEEK
@@ -50,7 +50,7 @@ def test_the_next_one_issues_only_when_brokers_trust_it_and_clients_had_time():
     assert decide_step(announced, ALL_DONE, later) is Step.PROMOTE
 
 
-def test_the_former_one_goes_only_when_nothing_of_it_is_in_use():
+def test_the_former_one_goes_only_when_nothing_of_it_is_in_use() -> None:
     promoted = promote(announce(CALM, SECOND), NOW)
     assert promoted.current == SECOND
     assert set(promoted.trusted.split(b"-----END")) == set(
@@ -63,13 +63,13 @@ def test_the_former_one_goes_only_when_nothing_of_it_is_in_use():
     assert drop(promoted) == Authorities(current=SECOND)
 
 
-def test_no_second_rotation_begins_before_the_first_has_ended():
+def test_no_second_rotation_begins_before_the_first_has_ended() -> None:
     promoted = promote(announce(CALM, SECOND), NOW)
     asked = replace(QUIET, is_asked_for=True)
     assert decide_step(promoted, asked, NOW + WEEK) is Step.NONE
 
 
-def test_when_the_current_one_is_over_the_next_one_issues_at_once():
+def test_when_the_current_one_is_over_the_next_one_issues_at_once() -> None:
     late = NOW + timedelta(days=3650)
     announced = announce(CALM, make_authority("late", late))
     assert decide_step(announced, QUIET, late) is Step.PROMOTE
@@ -80,11 +80,11 @@ def test_when_the_current_one_is_over_the_next_one_issues_at_once():
     [CALM, announce(CALM, SECOND), promote(announce(CALM, SECOND), NOW)],
     ids=["calm", "announced", "promoted"],
 )
-def test_a_secret_keeps_each_stage(authorities: Authorities):
+def test_a_secret_keeps_each_stage(authorities: Authorities) -> None:
     assert read_authorities(write_authorities(authorities)) == authorities
 
 
-def test_a_secret_that_holds_no_authority_is_refused():
+def test_a_secret_that_holds_no_authority_is_refused() -> None:
     good = write_authorities(CALM)
     with pytest.raises(AuthorityError, match="missing"):
         read_authorities({})
@@ -94,7 +94,7 @@ def test_a_secret_that_holds_no_authority_is_refused():
         read_authorities(good | {CA_KEY: "no base64!"})
 
 
-def test_an_authority_that_could_issue_nothing_is_refused():
+def test_an_authority_that_could_issue_nothing_is_refused() -> None:
     """Such as one of openssl: a key of another kind, or a certificate without its identifier."""
     for key, has_identifier in (
         (rsa.generate_private_key(65537, 2048), True),

@@ -44,7 +44,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 INSIDE = {"name": "tls", "type": "Internal", "port": 9093, "tls": {}}
 OUTSIDE = {"name": "out", "type": "NodePort", "port": 9095, "nodePortBase": 31090, "tls": {}}
 GIVEN = INSIDE | {"tls": {"certificate": {"secretName": "given"}}}
-ISSUED = INSIDE | {"tls": {"issuerRef": {"name": "company"}}}
+ISSUED: dict[str, Any] = INSIDE | {"tls": {"issuerRef": {"name": "company"}}}
 OPERATOR, TLS = "operator.pem", "tls.pem"
 
 
@@ -413,7 +413,9 @@ def test_cert_manager_is_asked_and_its_secret_taken() -> None:
     assert not world.look().problems
     assert world.pem(TLS) == build_keystore(pair)
     # Other names are asked for as they come.
-    world.spec["listeners"] = [ISSUED | {"tls": ISSUED["tls"] | {"alternativeNames": ["more.org"]}}]
+    world.spec["listeners"] = [
+        {**ISSUED, "tls": {**ISSUED["tls"], "alternativeNames": ["more.org"]}}
+    ]
     world.look()
     assert "more.org" in world.objects["Certificate", "demo-main-tls-issued"]["spec"]["dnsNames"]
 

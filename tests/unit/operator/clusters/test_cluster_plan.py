@@ -282,7 +282,11 @@ def test_a_paused_pool_stays_as_it_is_and_others_follow() -> None:
     pools = (pool_view(), pool_view("more", idBase=10))
     situation = observed(pools=pools)
     situation = applied(situation, plan_cluster(situation, SETTINGS))
-    changed = {"replicas": 5, "storage": {"size": "2Gi"}, "config": {"log.retention.hours": 5}}
+    changed: dict[str, Any] = {
+        "replicas": 5,
+        "storage": {"size": "2Gi"},
+        "config": {"log.retention.hours": 5},
+    }
     held = pool_view(paused=True, **changed)
     claims = {"data-demo-main-0": "1Gi"}
     live = {key: each for key, each in situation.live.items() if key != ("ConfigMap", "demo-main")}

@@ -254,7 +254,10 @@ def test_brokers_are_put_together_from_pods_and_the_controller() -> None:
         "demo-main-0": pod(0, "old"),
         "demo-main-1": pod(1, deletionTimestamp="2026-01-01T00:00:00Z"),
     }
-    known = {10: {"state": "live", "leaders": 3}, 11: {"state": "fenced"}}
+    known: dict[int, dict[str, Any]] = {
+        10: {"state": "live", "leaders": 3},
+        11: {"state": "fenced"},
+    }
     first, second, third = build_broker_states(
         pool_view(idBase=10),
         stateful_set(3),

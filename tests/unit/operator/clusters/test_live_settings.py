@@ -159,7 +159,11 @@ def test_what_a_pool_names_stays_in_its_file() -> None:
 
 
 def test_names_in_pools_are_read_without_judgement() -> None:
-    pools = [{}, {"spec": {"config": {"a": 1, "b": None}}}, {"spec": {"config": None}}]
+    pools: list[dict[str, Any]] = [
+        {},
+        {"spec": {"config": {"a": 1, "b": None}}},
+        {"spec": {"config": None}},
+    ]
     assert names_in_pools(pools) == {"a"}
 
 

@@ -164,7 +164,7 @@ def observed(pool: PoolView, **changes: Any) -> ClusterObserved:
 def applied(situation: ClusterObserved) -> ClusterObserved:
     plan = plan_cluster(situation, SETTINGS)
     return replace(
-        situation, live=situation.live | {each.key: each.manifest for each in plan.applies}
+        situation, live={**situation.live, **{each.key: each.manifest for each in plan.applies}}
     )
 
 
@@ -205,7 +205,7 @@ def test_neither_a_paused_nor_a_sleeping_pool_gets_a_volume() -> None:
     before = applied(observed(several("1Gi")))
     before = replace(before, claim_sizes=claims("1Gi"), pods=("demo-main-0", "demo-main-1"))
     volumes = [{"id": 0, "size": "1Gi"}, {"id": 7, "size": "1Gi"}]
-    wanted = {"replicas": 2, "storage": {"volumes": volumes}}
+    wanted: dict[str, Any] = {"replicas": 2, "storage": {"volumes": volumes}}
     assert only(replace(before, pools=(pool_view(**wanted),))).volumes.recreates
     held = replace(before, pools=(pool_view(paused=True, **wanted),))
     assert not only(held).volumes.recreates

@@ -50,7 +50,7 @@ def test_a_broker_names_its_volumes_by_their_folders() -> None:
     said = read_volumes(TWO, {"state": "serving", "failedLogDirectories": told})
     assert (said.failed, said.drained) == (LOST, frozenset())
     said = read_volumes(TWO, DRAINED)
-    assert (said.failed, said.drained) == ({}, {1})
+    assert (said.failed, said.drained) == ({}, frozenset({1}))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ class SeenPods:
             }
             for claim in TWO.values()
         ]
-        self.pod = {
+        self.pod: dict[str, Any] = {
             "metadata": {"name": "demo-main-0", "uid": "u"},
             "spec": {"volumes": [{"name": "config", "configMap": {}}, *volumes]},
             "status": {"podIP": "127.0.0.1", "conditions": [condition]},
@@ -173,10 +173,10 @@ def test_a_broker_whose_volume_is_to_go_is_asked_every_time_and_silence_is_no_ye
         async with SeveralVolumes(DRAINED) as page:
             watch = watch_of(SeenPods(), page.port)
             for _ in range(2):
-                assert (await watch.look(KEY, NAMED))["demo-main-0"].drained == {1}
+                assert (await watch.look(KEY, NAMED))["demo-main-0"].drained == frozenset({1})
             assert page.asked == 1
             for _ in range(2):
-                assert (await watch.look(KEY, ONE_NAMED))["demo-main-0"].drained == {1}
+                assert (await watch.look(KEY, ONE_NAMED))["demo-main-0"].drained == frozenset({1})
             assert page.asked == 3
         assert (await watch.look(KEY, ONE_NAMED))["demo-main-0"].drained is None
 

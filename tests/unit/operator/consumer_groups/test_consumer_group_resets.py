@@ -112,7 +112,7 @@ def test_an_interrupted_reset_is_ended_before_anything_else(
 ) -> None:
     decided = decide_reset(asked, COMMITTING, [], seen)
     assert isinstance(decided, step)
-    assert decided.record == COMMITTING  # type: ignore[attr-defined]
+    assert getattr(decided, "record", None) == COMMITTING
 
 
 def test_a_partition_without_an_offset_before_may_still_have_none() -> None:

@@ -55,5 +55,4 @@ def test_a_drill_waits_for_a_pod_that_goes_by_itself(owner: Any, more: Any) -> N
     assert world.drill["status"]["phase"] == "Preparing"
     world.pod = None
     asyncio.run(new_runner(world)._step(dict(world.drill)))
-    assert world.pod is not None
-    assert world.drill["status"]["phase"] == "Preparing"
+    assert (world.pod is not None, world.drill["status"]["phase"]) == (True, "Preparing")

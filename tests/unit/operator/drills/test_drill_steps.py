@@ -296,13 +296,14 @@ class DeletedWorld(FakeWorld):
         super().__init__(manifest(fault={"type": "Delete"}))
         self.intents: set[str] = set()
 
-    async def delete(self, kind: Any, namespace: str, name: str, **more: str) -> None:
+    async def delete(self, kind: Any, *where: str, **more: str) -> None:
+        _, name = where
         if name == "demo-p-1":
             assert self.intents == {"about demo-p-1"}
             assert more == {"uid": "uid-of-1"}
             self.injected.append((1, "delete"))
             return
-        await super().delete(kind, namespace, name)
+        await super().delete(kind, *where)
 
     async def record_intent(self, _ns: str, _name: str, action: str, target: str) -> str:
         assert action == "delete-pod"
@@ -491,7 +492,7 @@ def test_a_cut_ends_although_the_pod_of_the_drill_is_gone_or_silent(is_silent: b
             await step()
         assert world.policy is not None
         if is_silent:
-            world.state = no_answer  # type: ignore[method-assign]
+            world.state = no_answer  # type: ignore[method-assign, assignment]
             world.drill["status"]["cut"]["untilMs"] = 0
         else:
             world.pod = None
@@ -559,7 +560,7 @@ def test_a_drill_whose_cluster_is_gone_before_its_pod_is_made_ends() -> None:
             raise ApiError(404, "NotFound", name)
         return await get(kind, namespace, name)
 
-    world.get = get_others  # type: ignore[method-assign]
+    world.get = get_others  # type: ignore[method-assign, assignment]
     asyncio.run(new_runner(world)._attend(("ns", "one"), dict(world.drill)))
     assert world.drill["status"]["phase"] == "Finished"
     ((reason, message),) = world.events

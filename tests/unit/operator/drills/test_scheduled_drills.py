@@ -47,7 +47,7 @@ def test_a_drill_that_is_due_goes_all_the_way_and_leaves_a_row() -> None:
     assert world.drill["status"]["phase"] == "Pending"
     assert "runs" not in world.drill["status"]
     assert "recoveryMaxMs" not in world.drill["status"]
-    topics = []
+    topics: list[Any] = []
     create = world.create
 
     async def noted(kind: Any, namespace: str, body: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def test_a_drill_that_is_due_goes_all_the_way_and_leaves_a_row() -> None:
         )
         await create(kind, namespace, body)
 
-    world.create = noted  # type: ignore[method-assign]
+    world.create = noted  # type: ignore[method-assign, assignment]
     go_to_the_end(world)
     status = world.drill["status"]
     assert [run["target"] for run in status["runs"]] == ["broker 1"]

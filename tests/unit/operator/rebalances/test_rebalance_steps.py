@@ -25,7 +25,7 @@ from fairlead_model.ids import TOPIC_NAME_LENGTH_MAX, TopicId
 from fairlead_model.partition import PartitionRegistration
 from fairlead_operator.rebalances import steps
 from fairlead_operator.rebalances.measured_load import LoadReading
-from fairlead_operator.rebalances.plan_status import PlanLimits, make_plan
+from fairlead_operator.rebalances.plan_status import PlanLimits, make_plan, sort_moves
 from fairlead_operator.rebalances.status import RebalanceStatusDraft
 from fairlead_operator.resources import RebalanceSpec
 from fairlead_operator.resources.rebalance import MOVES_MAX
@@ -325,7 +325,7 @@ def test_a_plan_of_the_same_facts_is_the_same_and_one_too_large_is_cut() -> None
     assert any("leaves them out" in note for note in part["notes"])
     (share,) = [each for each in part["shares"] if each["broker"] == 2]
     assert share["replicasAfter"] == share["arriving"] <= 1
-    assert steps.sort_moves(part, STATE)
+    assert sort_moves(part, STATE)
 
 
 def test_a_large_plan_fits_into_an_object() -> None:

@@ -91,7 +91,8 @@ def test_everything_is_described_and_has_a_bound(definition: ResourceDefinition)
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=by_kind)
 def test_messages_of_rules_are_sentences_that_fit(definition: ResourceDefinition) -> None:
-    for rule in (*record_of(definition.spec).rules, *definition.root_rules):
+    rules: tuple[Any, ...] = (*record_of(definition.spec).rules, *definition.root_rules)
+    for rule in rules:
         assert 20 < len(rule.message) < 250
         assert not rule.message.endswith(".")
 

@@ -45,7 +45,12 @@ BALANCED = {"name": "public", "type": "LoadBalancer", "port": 9096}
 def stateful_set(cluster: Any = None, pool: Any = None, **changes: Any) -> dict[str, Any]:
     pool = pool or pool_view()
     claims = [ClaimTemplate.from_volume(each) for each in pool.spec.storage.each_volume]
-    wanted = {"image": "fairlead:1", "replicas": 3, "config_hash": "h", "claims": claims}
+    wanted: dict[str, Any] = {
+        "image": "fairlead:1",
+        "replicas": 3,
+        "config_hash": "h",
+        "claims": claims,
+    }
     return build_stateful_set(cluster or cluster_view(), pool, **wanted | changes)
 
 
@@ -297,8 +302,9 @@ def test_a_broker_takes_the_settings_of_a_secured_cluster() -> None:
         "PUBLIC": "SASL_SSL",
         "OPERATOR": "SSL",
     }
-    assert security["SCRAM"].sasl.mechanisms == ("SCRAM-SHA-512",)
-    assert security["PUBLIC"].sasl.oauth.issuer == "https://id.example.com"
+    logins: dict[str, Any] = {name: each.sasl for name, each in security.items()}
+    assert logins["SCRAM"].mechanisms == ("SCRAM-SHA-512",)
+    assert logins["PUBLIC"].oauth.issuer == "https://id.example.com"
     keys = {name: each.tls.key.path for name, each in security.items() if each.tls is not None}
     assert keys == {
         name: f"/etc/fairlead-tls/{name.lower()}.pem"
@@ -307,7 +313,9 @@ def test_a_broker_takes_the_settings_of_a_secured_cluster() -> None:
     asking = {
         name: each.tls.trust.path
         for name, each in security.items()
-        if each.tls is not None and each.tls.verify_mode is ssl.CERT_REQUIRED
+        if each.tls is not None
+        and each.tls.trust is not None
+        and each.tls.verify_mode is ssl.CERT_REQUIRED
     }
     assert asking == dict.fromkeys(("OUTSIDE", "OPERATOR"), "/etc/fairlead-tls/ca.crt")
     assert settings.values.value("super.users") == "User:fairlead-operator:c-1;User:admin"
@@ -328,6 +336,7 @@ def test_nobody_else_gets_in_by_the_listener_of_the_operator(
 ) -> None:
     settings = secured_settings(cluster_view(listeners=list(SECURED)))
     mapping = read_listener_security(settings.values, settings.listeners)["OPERATOR"].mapping
+    assert mapping is not None
     if principal is not None:
         assert mapping.apply(name) == principal
         return

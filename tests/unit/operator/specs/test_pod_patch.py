@@ -55,7 +55,10 @@ def test_openshift_chooses_the_user_where_no_user_is_named() -> None:
 
 
 def test_lists_follow_their_keys_and_directives() -> None:
-    base = {"volumes": [{"name": "a", "x": 1}, {"name": "b"}], "tolerations": [{"key": "old"}]}
+    base: dict[str, Any] = {
+        "volumes": [{"name": "a", "x": 1}, {"name": "b"}],
+        "tolerations": [{"key": "old"}],
+    }
     changed = {"volumes": [{"name": "a", "y": 2}, {"name": "b", "$patch": "delete"}]}
     assert merge_pod_spec(base, changed)["volumes"] == [{"name": "a", "x": 1, "y": 2}]
     only = {"volumes": [{"$patch": "replace"}, {"name": "c"}], "tolerations": [{"key": "new"}]}

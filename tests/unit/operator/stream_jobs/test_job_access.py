@@ -39,7 +39,9 @@ def user(login: str = "tls", cluster: str | None = "demo", **status: Any) -> dic
     ("listeners", "port"),
     [((), 9092), ((TLS, OPEN), 9092), (({**TLS, "tls": {"enabled": False}}, OPEN), 9092)],
 )
-def test_a_job_without_a_user_goes_where_everybody_may(listeners, port) -> None:
+def test_a_job_without_a_user_goes_where_everybody_may(
+    listeners: tuple[dict[str, Any], ...], port: int
+) -> None:
     found = find_open_access("demo", "shop", cluster(*listeners))
     assert found == JobAccess(f"demo-bootstrap.shop.svc:{port}")
 
@@ -71,7 +73,9 @@ def test_a_user_comes_in_by_the_listener_that_takes_his_login() -> None:
         (user("scram-sha-512"), "UserNotReady", "no listener of LogCluster demo"),
     ],
 )
-def test_a_user_who_cannot_come_in_is_named_with_the_reason(found, reason, said) -> None:
+def test_a_user_who_cannot_come_in_is_named_with_the_reason(
+    found: dict[str, Any] | None, reason: str, said: str
+) -> None:
     access = find_user_access("demo", cluster(TLS), "app", found)
     assert access.obstacle is not None
     assert access.obstacle[0] == reason

@@ -60,12 +60,12 @@ def said_of(login: JobLogin, data: dict[str, bytes], **changes: Any) -> tuple[st
 
 
 @pytest.mark.parametrize("login", BOTH)
-def test_a_copy_of_the_secret_of_a_user_is_taken_as_it_is(login) -> None:
+def test_a_copy_of_the_secret_of_a_user_is_taken_as_it_is(login: JobLogin) -> None:
     assert said_of(login, secret_of(login)) is None
 
 
 @pytest.mark.parametrize("login", BOTH)
-def test_nothing_is_asked_for_that_the_settings_do_not_name(login) -> None:
+def test_nothing_is_asked_for_that_the_settings_do_not_name(login: JobLogin) -> None:
     data = secret_of(login)
     unused = data.keys() - {"librdkafka.config", "ca.crt", "user.crt", "user.key"}
     assert "client.properties" in unused
@@ -115,7 +115,9 @@ def test_another_authority_than_the_clusters_needs_no_certificate_in_the_secret(
         ),
     ],
 )
-def test_what_a_secret_lacks_is_said_with_its_name(login, changes, reason, said) -> None:
+def test_what_a_secret_lacks_is_said_with_its_name(
+    login: JobLogin, changes: dict[str, Any], reason: str, said: str
+) -> None:
     found = said_of(login, secret_of(login, **changes))
     assert found is not None
     assert found[0] == reason

@@ -216,7 +216,9 @@ def test_executors_that_come_and_go() -> None:
 @pytest.mark.parametrize(
     "login", [{"user": "app"}, {"authentication": {"type": "tls", "secretName": "app"}}]
 )
-def test_the_secret_of_the_login_is_mounted_where_driver_and_executors_look_for_it(login) -> None:
+def test_the_secret_of_the_login_is_mounted_where_driver_and_executors_look_for_it(
+    login: dict[str, Any],
+) -> None:
     job = view({**SQL, **login})
     told = document(job)
     assert told["clientConfig"] == "/etc/fairlead/user/librdkafka.config"

@@ -95,7 +95,7 @@ CONFIG = (
     b"sasl.username=app\nsasl.password=p\n"
 )
 COPY = {"data": {"librdkafka.config": base64.b64encode(CONFIG).decode()}}
-FROM_ELSEWHERE = {
+FROM_ELSEWHERE: dict[str, Any] = {
     "clusterName": "shared",
     "clusterNamespace": "data",
     "authentication": {"type": "scram-sha-512", "secretName": "copied"},
@@ -186,7 +186,8 @@ def looks(
 
 def ready_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
     (ready,) = (each for each in job["status"]["conditions"] if each["type"] == "Ready")
-    return ready
+    found: Mapping[str, Any] = ready
+    return found
 
 
 def test_a_pod_that_was_made_is_there_before_the_watch_tells() -> None:
@@ -221,7 +222,7 @@ def test_a_job_reads_a_secured_cluster_as_its_user() -> None:
 
 
 def test_a_job_of_another_namespace_may_not_name_a_user_and_is_told_what_to_do() -> None:
-    elsewhere = {"clusterName": "shared", "clusterNamespace": "data"}
+    elsewhere: dict[str, Any] = {"clusterName": "shared", "clusterNamespace": "data"}
     job, told = looks(2, listeners=[SCRAM], connects_as="app", **elsewhere)
     assert (ready_of(job)["reason"], told) == ("UserNotFound", [])
     assert "Have the Secret app copied from data to ns" in ready_of(job)["message"]
@@ -235,7 +236,7 @@ def test_a_job_waits_for_the_secret_of_its_own_namespace_and_starts_with_it() ->
     job, told = looks(1, listeners=[SCRAM], secrets=[NO_SECRET], asked=asked, **FROM_ELSEWHERE)
     assert (ready_of(job)["reason"], told) == ("SecretNotFound", [])
     assert "is not in the namespace ns" in ready_of(job)["message"]
-    answers = [NO_SECRET, {"data": {}}, COPY]
+    answers: list[Any] = [NO_SECRET, {"data": {}}, COPY]
     job, told = looks(5, listeners=[SCRAM], secrets=answers, asked=asked, **FROM_ELSEWHERE)
     # Three looks until it starts; none while the driver runs, whatever becomes of the Secret.
     assert asked == [("ns", "copied")] * 4
@@ -402,7 +403,7 @@ def test_a_pod_that_cannot_be_made_is_not_called_lost() -> None:
     assert [reason for reason, _ in told] == ["DriverNotMade", "DriverFailed"]
 
 
-NEVER = {"restartPolicy": {"type": "Never"}}
+NEVER: dict[str, Any] = {"restartPolicy": {"type": "Never"}}
 
 
 def test_a_run_whose_pod_could_not_be_made_is_tried_again_whatever_follows_a_failure() -> None:

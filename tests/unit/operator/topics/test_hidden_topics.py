@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from waiting import until
@@ -38,9 +38,10 @@ def scope_where(hidden: set[str]) -> TopicScope:
     scope = TopicScope(None, WorkQueue(lambda: 0.0), is_hidden=hidden.__contains__)  # type: ignore[arg-type]
     scope.set_cluster(CLUSTER, {"metadata": {"name": "demo"}, "spec": {}})
     scope.take(("shop", "a"), topic("a"))
-    view = ClusterTopics(
-        CLUSTER, None, **dict.fromkeys(("complete_request", "on_start", "on_change", "on_health"))
-    )  # type: ignore[arg-type]
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("complete_request", "on_start", "on_change", "on_health")
+    )
+    view = ClusterTopics(CLUSTER, cast("Any", None), **nothing)
     holders = {"a": "a", "b": "gone", "c": "team/c", "d": ""}
     view.entries = {name: {"name": name, "resource": who} for name, who in holders.items()}
     scope.views[CLUSTER] = view

@@ -148,7 +148,7 @@ def test_who_is_not_let_in_claims_nothing() -> None:
 
 
 def test_twins_of_two_namespaces_are_two_claims() -> None:
-    claims = Claims(lambda _: True)
+    claims: Claims[Any] = Claims(lambda _: True)
     near, far = resource(namespace="data"), resource()
     claims.update(None, far)
     claims.update(None, near)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from fairlead_model.session.calls import DeletableTopic
+
 MIRROR = mirror_name(CLUSTER, "orders")
 
 
@@ -79,7 +81,7 @@ async def smaller_topic_of_the_name(world: Bench) -> None:
 
 
 async def delete_over_kafka(world: Bench) -> None:
-    topics = [{"name": "orders", "topic_id": bytes(16)}]
+    topics: list[DeletableTopic] = [{"name": "orders", "topic_id": bytes(16)}]
     await world.remote.controller.submit(DeleteTopics({"topics": topics}))
 
 

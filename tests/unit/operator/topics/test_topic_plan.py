@@ -51,7 +51,9 @@ def test_a_plain_resource_is_applied_without_a_write() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"reclaimPolicy": "Delete"}, {"deletionProtection": True}])
-def test_a_finalizer_only_where_a_deletion_has_to_be_held_up(fields) -> None:
+def test_a_finalizer_only_where_a_deletion_has_to_be_held_up(
+    fields: dict[str, Any],
+) -> None:
     item = resource(**fields)
     assert plan(item) == Plan(is_applied=True, adds_finalizer=True)
     held = replace(item, has_finalizer=True)
@@ -77,7 +79,7 @@ def test_unmanaged_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("cluster", [ABSENT, DELETING])
-def test_without_a_cluster_nothing_holds_a_resource(cluster) -> None:
+def test_without_a_cluster_nothing_holds_a_resource(cluster: ClusterPresence) -> None:
     item = replace(resource(reclaimPolicy="Delete"), has_finalizer=True)
     assert plan(item, cluster=cluster) == Plan(drops_finalizer=True)
     going = replace(item, is_deleting=True, is_protected=True)
@@ -169,7 +171,7 @@ def test_a_mirror_follows_its_topic_and_keeps_what_is_the_users() -> None:
 
 
 def test_the_oldest_claim_wins_then_the_name() -> None:
-    claims = Claims(lambda _: True)
+    claims: Claims[Any] = Claims(lambda _: True)
     late = resource("a", topicName="t", metadata={"creationTimestamp": "2026-01-02T00:00:00Z"})
     early, twin = resource("c", topicName="t"), resource("b", topicName="t")
     assert claims.update(None, late) == frozenset()
@@ -186,7 +188,7 @@ def test_the_oldest_claim_wins_then_the_name() -> None:
 
 
 def test_claims_of_namespaces_and_clusters_are_apart() -> None:
-    claims = Claims(lambda _: True)
+    claims: Claims[Any] = Claims(lambda _: True)
     one, other = resource("a", topicName="t"), resource("b", topicName="t", clusterName="other")
     claims.update(None, one)
     assert claims.update(None, other) == frozenset()

@@ -110,7 +110,7 @@ def test_a_reign_that_is_over_ends_the_passes_of_all_clusters() -> None:
         world.change("a", STUCK)
         working = asyncio.create_task(world.reconciler.run())
         await until(lambda: bool(world.controller.calls))
-        world.controller.apply_topics = standby  # type: ignore[method-assign]
+        world.controller.apply_topics = standby  # type: ignore[method-assign, assignment]
         world.change("b", WELL)
         with pytest.raises(ExceptionGroup) as raised:
             async with asyncio.timeout(5):

@@ -64,7 +64,7 @@ def verdict(**fields: Any) -> Any:
         ({"entry": {**ENTRY, "underReplicated": 2}}, "UnderReplicated", "2 of 3"),
     ],
 )
-def test_ready_says_what_matters_most(fields, reason, text) -> None:
+def test_ready_says_what_matters_most(fields: dict[str, Any], reason: str, text: str) -> None:
     is_ready, why, message = verdict(**fields)
     assert why == reason
     assert text in message

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from waiting import until
@@ -63,7 +64,7 @@ def test_a_cluster_that_makes_nothing_durable_holds_up_no_other() -> None:
             await until(lambda: (STUCK, ["a"]) in controller.forgotten)
             for name in ("b", "c"):
                 delete(name, WELL)
-                await until(lambda name=name: (WELL, [name]) in controller.forgotten)
+                await until(partial(controller.forgotten.__contains__, (WELL, [name])))
             delete("d", STUCK)
             controller.released.set()
             await until(lambda: not scope.gone)

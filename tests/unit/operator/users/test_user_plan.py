@@ -76,7 +76,8 @@ GOING = replace(HELD, is_deleting=True)
     ],
 )
 def test_plans(user: UserResource, facts: dict[str, Any], expected: Plan) -> None:
-    assert plan_user(user, **{"cluster": PRESENT, "owner": "app"} | facts) == expected
+    given: dict[str, Any] = {"cluster": PRESENT, "owner": "app"} | facts
+    assert plan_user(user, **given) == expected
 
 
 def test_rules_are_one_for_each_operation() -> None:

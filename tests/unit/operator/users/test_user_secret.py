@@ -23,11 +23,11 @@ from fairlead_operator.specs.client_access import (
     find_access,
     find_user_access,
 )
+from fairlead_operator.specs.names import CERTIFICATES_LABEL
 from fairlead_operator.specs.secret_data import read_data
 from fairlead_operator.users.keystores import build_pkcs12
 from fairlead_operator.users.user_resource import UserResource, read_user_resource
 from fairlead_operator.users.user_secret import (
-    CERTIFICATES_LABEL,
     UserMaterial,
     build_data,
     build_secret,
@@ -80,7 +80,7 @@ def listener(login: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("password", ["simple", 'qu"o\\te', "\u00e4\U0001f600 mid", "a=b#c"])
-def test_clients_read_the_password_back(password: str, tmp_path) -> None:
+def test_clients_read_the_password_back(password: str, tmp_path: Path) -> None:
     data = build_data(SCRAM, UserMaterial(password=password), UserAccess(ACCESS), CA)
     settings = java(data["client.properties"])
     quoted = password.replace("\\", "\\\\").replace('"', '\\"')

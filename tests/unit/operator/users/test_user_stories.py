@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_resource_server import FakeResourceServer
@@ -13,9 +14,12 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
 from fairlead_operator.users import reconciler, user_secrets
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_stories(tmp_path, monkeypatch, story) -> None:
+def test_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Any) -> None:
     for module in (reconciler, user_secrets):
         monkeypatch.setattr(module, "SOURCE_LOOK_S", 0.2)
 

@@ -1,6 +1,8 @@
 """Who may decide, who is too late, and whose transactions are aborted. Whole histories are
 simulated (`tests/simulation/test_sink_seeds.py`)."""
 
+from typing import Any
+
 import pytest
 
 from fairlead_spark.errors import FencedError, SinkError, TakenOverError
@@ -106,7 +108,7 @@ def test_each_decision_and_each_batch_given_up_begins_a_turn() -> None:
         for steps in (commit_batch(WRITER, []), abort_batch(WRITER, [])):
             step = next(steps)
             while not isinstance(step, WriteDecision):
-                answers = {ReadDecision(): last, FindLost(()): []}
+                answers: dict[Any, Any] = {ReadDecision(): last, FindLost(()): []}
                 step = steps.send(answers.get(step))
             assert step.decision.turn == turn
             step = steps.send(None)

@@ -1,5 +1,7 @@
 """Which batch a task writes, as Spark tells it."""
 
+from typing import Any
+
 import pytest
 
 from fairlead_spark.errors import SinkError
@@ -32,7 +34,7 @@ class Context:
         return 3
 
 
-STREAM = {
+STREAM: dict[str, Any] = {
     "sql_streaming_queryId": "q",
     "streaming_sql_batchId": "7",
     "spark_jobGroup_id": "r",

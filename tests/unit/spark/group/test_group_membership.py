@@ -35,7 +35,7 @@ def test_a_claim_is_a_subscription_of_version_1() -> None:
 
 
 def test_coordinators_see_the_topics() -> None:
-    assert subscribed_topics(encode_claim(claim(A0, B0))) == {"a", "b"}
+    assert subscribed_topics(encode_claim(claim(A0, B0))) == frozenset({"a", "b"})
 
 
 def test_an_assignment_is_read_as_it_was_written() -> None:

@@ -50,7 +50,7 @@ def start(**given: str) -> Any:
 
 
 def end(**given: str) -> Any:
-    logs, chosen = cast(Cluster, LogsOfTwo()), options(**given)
+    logs, chosen = cast("Cluster", LogsOfTwo()), options(**given)
     return resolve_end(logs, chosen, PARTITIONS, read_latest(logs, chosen, PARTITIONS))
 
 

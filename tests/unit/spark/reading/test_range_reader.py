@@ -1,7 +1,7 @@
 """Reading one range from a broker that answers from a script."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -10,12 +10,14 @@ from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import MissingTopicError, PassingError, Topic
 from fairlead_spark.errors import DataLossError, SourceError
 from fairlead_spark.offsets import EARLIEST, EARLIEST_LOCAL, TopicPartition
-from fairlead_spark.reading import range_reader
 from fairlead_spark.reading.planning import OffsetRange
 from fairlead_spark.reading.range_reader import RangeReader, ReadSettings
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fairlead_wire.records import Record, encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 TOPIC_ID = b"0123456789abcdef"
 WHERE = TopicPartition("t", 0)
@@ -250,8 +252,8 @@ def test_a_machine_that_stands_still_makes_no_time_out_of_a_topic_that_is_gone(
         stood_s = 60
 
     broker.leader_of = leader_of  # type: ignore[method-assign]
-    monkeypatch.setattr(range_reader.time, "monotonic", lambda: monotonic() + stood_s)
-    monkeypatch.setattr(range_reader.time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + stood_s)
+    monkeypatch.setattr(time, "sleep", sleep)
     assert read(broker, 0, 2, timeout_s=1, fails=False) == []
     assert asked >= 2
 
@@ -293,7 +295,7 @@ def test_a_reader_that_is_left_early_takes_its_request_along() -> None:
         settings,
     ).batches()
     next(batches)
-    batches.close()
+    cast("Generator[Any]", batches).close()
     assert broker.dropped == 1
 
 

@@ -52,7 +52,7 @@ def encode(batches: list[list[Record]], **options: object) -> tuple[bytearray, l
 
 def number(batches: list[list[Record]], gap: int = 1) -> list[list[Record]]:
     offset = 5
-    numbered = []
+    numbered: list[list[Record]] = []
     for batch in batches:
         numbered.append([])
         for record in batch:

@@ -14,7 +14,7 @@ from fairlead_wire.errors import ErrorCode
 def test_who_leaves_makes_the_others_rebalance(group: GroupDriver) -> None:
     first, second = group.gather(2)
     assert group.leave((first, None)) == [ErrorCode.NONE]
-    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.state.name == GroupState.PREPARING_REBALANCE.name
     group.join("b", second)
     assert group.joined("b").leader == second
 
@@ -72,7 +72,7 @@ def test_an_id_that_is_given_back_disturbs_nobody(group: GroupDriver) -> None:
     group.gather(1)
     group.join("p", needs_id=True)
     group.leave((group.joined("p").member_id, None))
-    assert group.state is GroupState.STABLE
+    assert group.state.name == GroupState.STABLE.name
 
 
 def test_who_leaves_while_it_waits_is_answered(group: GroupDriver) -> None:
@@ -87,7 +87,7 @@ def test_who_leaves_while_it_waits_is_answered(group: GroupDriver) -> None:
 def test_a_request_to_leave_may_name_nobody(group: GroupDriver) -> None:
     group.gather(1)
     assert group.leave() == []
-    assert group.state is GroupState.STABLE
+    assert group.state.name == GroupState.STABLE.name
 
 
 def test_only_an_empty_group_is_deleted(group: GroupDriver) -> None:
@@ -101,7 +101,7 @@ def test_only_an_empty_group_is_deleted(group: GroupDriver) -> None:
         ErrorCode.NONE,
         [None],
     )
-    assert group.state is GroupState.DEAD
+    assert group.state.name == GroupState.DEAD.name
     assert group.group.delete()[0] is ErrorCode.GROUP_ID_NOT_FOUND
     assert group.group.next_deadline_ms() is None
 
@@ -110,7 +110,7 @@ def test_a_group_whose_tombstone_fails_lives_on(group: GroupDriver) -> None:
     _, effects = group.group.delete()
     group.take(effects)
     group.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert group.state is GroupState.EMPTY
+    assert group.state.name == GroupState.EMPTY.name
 
 
 def test_a_dead_group_answers_nothing_else(group: GroupDriver) -> None:
@@ -130,7 +130,7 @@ def test_everybody_who_waits_learns_of_another_coordinator(pair: GroupDriver) ->
     pair.take(pair.group.fail_all(ErrorCode.NOT_COORDINATOR))
     assert {pair.synced(each).error for each in ("sa", "sb")} == {ErrorCode.NOT_COORDINATOR}
     pair.commit()
-    assert pair.state is GroupState.DEAD
+    assert pair.state.name == GroupState.DEAD.name
 
 
 def test_another_coordinator_goes_on_from_the_record(group: GroupDriver) -> None:
@@ -148,9 +148,9 @@ def test_sessions_begin_anew_with_another_coordinator(group: GroupDriver) -> Non
     group.pass_time(9_000)
     other = group.reload()
     other.pass_time(9_999)
-    assert other.state is GroupState.STABLE
+    assert other.state.name == GroupState.STABLE.name
     other.pass_time(1)
-    assert other.state is GroupState.EMPTY
+    assert other.state.name == GroupState.EMPTY.name
 
 
 def test_a_record_that_names_a_member_twice_is_damaged(group: GroupDriver) -> None:
@@ -173,7 +173,7 @@ def test_a_record_whose_leader_is_gone_gets_another(group: GroupDriver) -> None:
 def test_subscribed_topics_are_those_of_all_members(group: GroupDriver) -> None:
     group.join("a", protocols=(("range", subscription("t", "u")),))
     group.join("b", protocols=(("range", subscription("u", "ü")),))
-    assert group.group.subscribed_topics() == {"t", "u", "ü"}
+    assert group.group.subscribed_topics() == frozenset({"t", "u", "ü"})
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_only_a_stable_group_tells_what_its_members_will_go_on_reading(group: Gr
     group.gather(1, protocols=protocols)
     assert group.group.subscriptions().topics == frozenset({"t"})
     group.join("b", protocols=protocols)
-    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.state.name == GroupState.PREPARING_REBALANCE.name
     assert group.group.subscriptions().topics is None
     assert not group.group.subscriptions().is_empty
 

@@ -19,14 +19,14 @@ def test_assignments_are_answered_only_when_they_are_written(pair: GroupDriver) 
     pair.sync("sb", "m1", 2, {"m1": b"p0", "m2": b"p1"})
     assert "sa" not in pair.answers
     assert "sb" not in pair.answers
-    assert pair.state is GroupState.COMPLETING_REBALANCE
+    assert pair.state.name == GroupState.COMPLETING_REBALANCE.name
     pair.commit()
     assert (pair.synced("sb").assignment, pair.synced("sa").assignment) == (b"p0", b"p1")
     assert (pair.synced("sa").protocol_type, pair.synced("sa").protocol_name) == (
         "consumer",
         "range",
     )
-    assert pair.state is GroupState.STABLE
+    assert pair.state.name == GroupState.STABLE.name
 
 
 def test_a_follower_that_syncs_late_is_answered_at_once(pair: GroupDriver) -> None:
@@ -57,7 +57,7 @@ def test_a_failed_write_makes_the_group_rebalance(group: GroupDriver) -> None:
     group.sync("s", "m1", 1, {"m1": b"p0"})
     group.commit(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert group.synced("s").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.state.name == GroupState.PREPARING_REBALANCE.name
     group.join("b", "m1")
     group.sync("t", "m1", 2, {"m1": b"p1"})
     group.commit()
@@ -80,7 +80,7 @@ def test_a_write_that_a_rebalance_overtook_changes_nothing(group: GroupDriver) -
     group.join("b")
     assert group.synced("s").error is ErrorCode.REBALANCE_IN_PROGRESS
     group.commit()
-    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.state.name == GroupState.PREPARING_REBALANCE.name
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_sync_of_another_generation_is_refused(
     group.sync("s", member_id, generation, {"m1": b"x"}, **names)
     assert group.synced("s").error is error
     assert not group.writes
-    assert group.state is GroupState.COMPLETING_REBALANCE
+    assert group.state.name == GroupState.COMPLETING_REBALANCE.name
 
 
 def test_a_sync_in_a_rebalance_sends_the_member_to_join(group: GroupDriver) -> None:

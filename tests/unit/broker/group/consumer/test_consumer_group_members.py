@@ -168,7 +168,7 @@ def test_the_group_epoch_rises_with_subscriptions_and_nothing_else(
     driver.host.set_topics({"t": 4, "u": 1})
     driver.beat("a", 3)
     before = driver.state.epoch
-    driver.beat("a", 3, **change)  # type: ignore[arg-type]
+    driver.beat("a", 3, **change)
     assert driver.state.epoch - before == bumps
 
 

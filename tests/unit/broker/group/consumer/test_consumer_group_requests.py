@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from consumer_group_driver import subscription
 from group_cluster import NO_DELAY, Call, GroupCluster, lead, records_of, run
+from group_protocols import consumer_of
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.group.pattern_resolution import PatternResolution
@@ -46,7 +47,7 @@ from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequest
 Story = Callable[[GroupCluster], Coroutine[Any, Any, None]]
 
 
-def play(story: Story, directory: Path, *, size: int = 1, **settings: str) -> None:
+def play(story: Story, directory: Path, *, size: int = 1, **settings: Any) -> None:
     settings = NO_DELAY | {"group_consumer_assignment_interval_ms": "0"} | settings
 
     async def begin() -> None:
@@ -96,7 +97,7 @@ def classic_join(
     return groups.call(request, 3)
 
 
-async def classic_group(groups: GroupCluster, **options: int) -> tuple[str, int]:
+async def classic_group(groups: GroupCluster, **options: Any) -> tuple[str, int]:
     """A stable group of one member, which has all of `t`."""
     join = classic_join(groups, **options)
     await groups.cluster.until(lambda: join.reply is not None)
@@ -252,10 +253,10 @@ def test_another_coordinator_goes_on_with_the_same_epochs(tmp_path: Path) -> Non
     async def story(groups: GroupCluster) -> None:
         await beat(groups)
         await beat(groups, "n")
-        before = groups.coordinator().groups["g"].protocol.members.speculative.committed
+        before = consumer_of(groups.coordinator().groups["g"]).members.speculative.committed
         await lead(groups.cluster, 2)
         await groups.ready(2)
-        after = groups.coordinator(2).groups["g"].protocol.members.speculative.committed
+        after = consumer_of(groups.coordinator(2).groups["g"]).members.speculative.committed
         for name in ConsumerGroupState.__slots__:
             assert getattr(before, name) == getattr(after, name), name
         assert (await beat(groups, "m", 2)).error_code == ErrorCode.NOT_COORDINATOR
@@ -271,8 +272,8 @@ def test_who_waits_is_told_of_another_coordinator(tmp_path: Path) -> None:
         leave = groups.call(LeaveGroupRequest("g", members=[MemberIdentity("m")]), 3)
         assert call.reply is leave.reply is None
         await lead(groups.cluster, 2)
-        assert call.reply.error_code == ErrorCode.NOT_COORDINATOR
-        assert leave.reply.error_code == ErrorCode.NOT_COORDINATOR
+        assert cast("Any", call).reply.error_code == ErrorCode.NOT_COORDINATOR
+        assert cast("Any", leave).reply.error_code == ErrorCode.NOT_COORDINATOR
         assert groups.coordinator().parked_count == 0
 
     play(story, tmp_path, size=3)
@@ -403,7 +404,7 @@ def test_who_waits_in_a_classic_group_joins_the_other(tmp_path: Path) -> None:
         waiting = classic_join(groups)
         assert waiting.reply is None
         assert (await beat(groups)).error_code == 0
-        assert waiting.reply.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert cast("Any", waiting).reply.error_code == ErrorCode.REBALANCE_IN_PROGRESS
         assert member_id in {each.member_id for each in (await described(groups)).members}
 
     play(story, tmp_path)
@@ -469,11 +470,11 @@ def test_a_change_that_cannot_be_written_is_taken_back(tmp_path: Path) -> None:
 
 def test_a_pattern_is_resolved_on_the_broker(tmp_path: Path) -> None:
     async def story(groups: GroupCluster) -> None:
-        wish = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|u.*"}
+        wish: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|u.*"}
         joined = await beat(groups, **wish)
         assert joined.assignment.topic_partitions == []
-        group = groups.coordinator().groups["g"].protocol
-        await groups.cluster.until(lambda: group.state.regular_expressions)
+        group = consumer_of(groups.coordinator().groups["g"])
+        await groups.cluster.until(lambda: bool(group.state.regular_expressions))
         told = await beat(groups, "m", joined.member_epoch, topic_partitions=[])
         (topic,) = told.assignment.topic_partitions
         assert topic.partitions == [0, 1, 2, 3]
@@ -506,7 +507,7 @@ def test_a_pattern_is_resolved_after_a_change_of_protocol_that_was_taken_back(
             return {"t|u.*": frozenset({"t"})}
 
         monkeypatch.setattr(PatternResolution, "resolve", resolve)
-        wish = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|u.*"}
+        wish: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|u.*"}
         joined = await beat(groups, **wish)
         coordinator = groups.coordinator()
         group = coordinator.groups["g"]
@@ -514,9 +515,9 @@ def test_a_pattern_is_resolved_after_a_change_of_protocol_that_was_taken_back(
         may_end.set()
         await ended.wait()
         group.protocol = spoken
-        assert not group.protocol.state.regular_expressions
+        assert not consumer_of(group).state.regular_expressions
         await beat(groups, "m", joined.member_epoch, topic_partitions=[])
-        await groups.cluster.until(lambda: group.protocol.state.regular_expressions)
+        await groups.cluster.until(lambda: bool(consumer_of(group).state.regular_expressions))
 
     play(story, tmp_path)
 
@@ -524,7 +525,7 @@ def test_a_pattern_is_resolved_after_a_change_of_protocol_that_was_taken_back(
 def test_a_silent_member_is_fenced_by_the_timer(tmp_path: Path) -> None:
     async def story(groups: GroupCluster) -> None:
         await beat(groups)
-        group = groups.coordinator().groups["g"].protocol
+        group = consumer_of(groups.coordinator().groups["g"])
         await groups.cluster.until(lambda: group.state_name == "Empty")
 
     play(
@@ -548,7 +549,7 @@ def test_members_that_fall_silent_at_once_are_fenced_though_they_are_many(tmp_pa
         await groups.cluster.stop(1)
         await groups.cluster.start(1)
         await groups.ready()
-        group = groups.coordinator().groups["g"].protocol
+        group = consumer_of(groups.coordinator().groups["g"])
         assert len(group.state.members) == 40
         await groups.cluster.until(lambda: group.state_name == "Empty")
 

@@ -133,7 +133,7 @@ def test_the_loop_goes_on_and_one_group_is_resolved_at_a_time(
         # Only a loop that is not held up comes to here.
         await until(first_runs.is_set)
         is_held.set()
-        assert await both == [{"orders": {"orders"}}, {"r.*": {"returns"}}]
+        assert list(await both) == [{"orders": {"orders"}}, {"r.*": {"returns"}}]
 
     asyncio.run(two())
     assert overlaps == [["orders"], ["r.*"]]

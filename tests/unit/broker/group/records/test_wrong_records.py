@@ -44,7 +44,7 @@ def forgets_who_leads(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_assignment_under_no_leader_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """G6: its members hear of an error, join again, and are stable once the fault is gone."""
 

@@ -108,8 +108,8 @@ class Mover:
 
     def listed(self, *partitions: tuple[str, int]) -> list[tuple[list[int], list[int], list[int]]]:
         """Replicas, adding, removing of what moves."""
-        wanted = [{"topic": topic, "index": index} for topic, index in partitions] or None
-        call = ListReassignmentsCall(partitions=wanted)  # type: ignore[typeddict-item]
+        wanted: Any = [{"topic": topic, "index": index} for topic, index in partitions] or None
+        call = ListReassignmentsCall(partitions=wanted)
         found = self.world.do(ListReassignments(call))["partitions"]
         return [(each["replicas"], each["adding"], each["removing"]) for each in found]
 

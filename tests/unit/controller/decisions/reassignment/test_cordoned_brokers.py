@@ -47,7 +47,7 @@ def test_nothing_new_is_placed_on_it_and_nothing_leaves(four: Any) -> None:
     held = replicas(four, 2)
     assert held == 18
     four.world.create("u", partitions=12, replication_factor=3)
-    topics = [{"name": "t", "count": 30, "assignments": None}]
+    topics: Any = [{"name": "t", "count": 30, "assignments": None}]
     four.world.do(CreatePartitions({"topics": topics, "validate_only": False}))
     four.settle()
     assert four.world.partitions("t")[:24] == before, "it leads and follows on"
@@ -63,7 +63,7 @@ def test_what_needs_it_is_refused_as_in_kafka(four: Any) -> None:
     assert "3 brokers that are not being drained, fenced or cordoned (1" in answer["error_message"]
     fields = {"partitions": -1, "replication_factor": -1, "assignments": {0: [2]}}
     assert four.world.create("w", **fields)["error_code"] == INVALID
-    topics = [{"name": "t", "count": 25, "assignments": [[0, 1, 2]]}]
+    topics: Any = [{"name": "t", "count": 25, "assignments": [[0, 1, 2]]}]
     reply = four.world.do(CreatePartitions({"topics": topics, "validate_only": False}))
     assert reply["topics"][0]["error_code"] == INVALID
     for each in (0, 1, 3):

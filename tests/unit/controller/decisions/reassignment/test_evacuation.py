@@ -103,7 +103,7 @@ def test_nothing_new_is_placed_on_it(four: Any) -> None:
     four.drain(2)
     four.settle()
     four.world.create("u", partitions=12, replication_factor=2)
-    topics = [{"name": "t", "count": 30, "assignments": None}]
+    topics: Any = [{"name": "t", "count": 30, "assignments": None}]
     four.world.do(CreatePartitions({"topics": topics, "validate_only": False}))
     assert replicas(four, 2) == 0
     answer = four.world.create("v", partitions=1, replication_factor=4)

@@ -250,8 +250,8 @@ def test_a_replica_that_comes_again_does_not_delete_what_it_has(mover: Any) -> N
 
 def test_a_broken_replica_that_was_moved_away_may_come_again(mover: Any) -> None:
     """Its broker has deleted it, and makes a new one."""
-    located = {"topic_id": mover.world.state.image.topic("t").topic_id, "index": 0}
-    call = {"broker_epoch": mover.world.epoch(2), "partitions": [located], "is_unclean": False}
+    located: Any = {"topic_id": mover.world.topic("t").topic_id, "index": 0}
+    call: Any = {"broker_epoch": mover.world.epoch(2), "partitions": [located], "is_unclean": False}
     mover.world.do(ReportOffline(2, call))
     assert mover.world.sets() == (0, "01", "", "")
     assert mover.propose(0, 1, 2)["error_code"] == RefusalCode.INELIGIBLE_REPLICA
@@ -268,7 +268,7 @@ def test_a_deleted_topic_waits_for_those_that_it_was_moved_from(mover: Any) -> N
 
     mover.move(0, 1, 3)
     mover.settle()
-    topic_id = mover.world.state.image.topic("t").topic_id
+    topic_id = mover.world.topic("t").topic_id
     mover.world.do(DeleteTopics({"topics": [{"name": "t", "topic_id": topic_id}]}))
     header = mover.world.state.image.deleting[topic_id]
     assert header.unconfirmed_deletions == {0, 1, 2, 3}
@@ -278,7 +278,7 @@ def test_a_topic_is_deleted_and_made_again_while_it_moves(mover: Any) -> None:
     from fairlead_controller.decisions.events import DeleteTopics
 
     mover.move(3, 4, 5)
-    topic_id = mover.world.state.image.topic("t").topic_id
+    topic_id = mover.world.topic("t").topic_id
     mover.world.do(DeleteTopics({"topics": [{"name": "t", "topic_id": topic_id}]}))
     assert not mover.world.state.moves
     mover.world.create("t", partitions=1, replication_factor=1)
@@ -291,7 +291,7 @@ def test_partitions_that_come_while_others_move_get_the_old_number_of_replicas(
     from fairlead_controller.decisions.events import CreatePartitions
 
     mover.move(3, 4, 5)
-    topics = [{"name": "t", "count": 2, "assignments": None}]
+    topics: Any = [{"name": "t", "count": 2, "assignments": None}]
     mover.world.do(CreatePartitions({"topics": topics, "validate_only": False}))
     assert len(mover.world.partition("t", 1).replicas) == 3
 

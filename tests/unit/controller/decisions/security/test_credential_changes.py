@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,21 +12,31 @@ from fairlead_controller.decisions.events import AlterCredentials, LimitCluster
 from fairlead_model.security.scram import ScramCredential, ScramMechanism
 from fairlead_model.session.refusals import RefusalCode
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from decision_world import World
+
 SHA_256, SHA_512 = ScramMechanism
 GOOD = ScramCredential(SHA_256, 4096, b"s" * 16, b"k" * 32, b"v" * 32)
 
 
-def altered(world, *, deletions=(), upsertions=()):
+def altered(
+    world: Any,
+    *,
+    deletions: Sequence[Any] = (),
+    upsertions: Sequence[tuple[str, ScramCredential]] = (),
+) -> dict[Any, Any]:
     """Codes by user."""
     reply = world.do(AlterCredentials(tuple(deletions), tuple(upsertions), "User:admin"))
     return {user["user"]: user["error_code"] for user in reply["users"]}
 
 
-def known(world):
+def known(world: Any) -> dict[Any, Any]:
     return dict(world.state.image.credentials)
 
 
-def test_a_credential_comes_changes_and_goes(world) -> None:
+def test_a_credential_comes_changes_and_goes(world: World) -> None:
     assert altered(world, upsertions=[("alice", GOOD)]) == {"alice": 0}
     assert known(world) == {(SHA_256, "alice"): GOOD}
     other = replace(GOOD, stored_key=b"o" * 32)
@@ -38,7 +49,7 @@ def test_a_credential_comes_changes_and_goes(world) -> None:
     assert known(world) == {}
 
 
-def test_a_user_who_is_named_twice_keeps_what_he_has_and_others_change(world) -> None:
+def test_a_user_who_is_named_twice_keeps_what_he_has_and_others_change(world: World) -> None:
     twice = [("alice", GOOD), ("bob", GOOD)]
     assert altered(world, deletions=[("alice", SHA_512)], upsertions=twice) == {
         "alice": RefusalCode.DUPLICATE_RESOURCE,
@@ -60,13 +71,15 @@ def test_a_user_who_is_named_twice_keeps_what_he_has_and_others_change(world) ->
         ("u", replace(GOOD, mechanism=SHA_512)),
     ],
 )
-def test_what_verifies_nobody_is_not_kept(world, wrong) -> None:
+def test_what_verifies_nobody_is_not_kept(world: World, wrong: tuple[str, ScramCredential]) -> None:
     codes = altered(world, upsertions=[wrong, ("bob", GOOD)])
     assert codes == {wrong[0]: RefusalCode.UNACCEPTABLE_CREDENTIAL, "bob": 0}
     assert known(world) == {(SHA_256, "bob"): GOOD}
 
 
-def test_a_store_that_everybody_may_read_keeps_no_credentials_but_lets_them_go(world) -> None:
+def test_a_store_that_everybody_may_read_keeps_no_credentials_but_lets_them_go(
+    world: World,
+) -> None:
     altered(world, upsertions=[("alice", GOOD)])
     world.do(LimitCluster(ClusterLimits(why_no_credentials="set zookeeper.set.acl=true")))
     event = AlterCredentials((("alice", SHA_256),), (("bob", GOOD),), "User:admin")
@@ -77,7 +90,7 @@ def test_a_store_that_everybody_may_read_keeps_no_credentials_but_lets_them_go(w
     assert known(world) == {}
 
 
-def test_what_is_logged_of_a_change_shows_nothing_of_the_keys(world) -> None:
+def test_what_is_logged_of_a_change_shows_nothing_of_the_keys(world: World) -> None:
     decision = world.decide(AlterCredentials((), (("alice", GOOD),), "User:admin"))
     told = " ".join([*decision.explanations, repr(decision), repr(world.state)])
     assert "alice" in told

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, cast
+
 import pytest
+from decision_world import reply_of
 
 from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.events import (
     AlterClientQuotas,
     CreatePartitions,
+    CreateTopics,
     DeleteTopics,
     ElectLeaders,
     QuotaChanges,
@@ -17,6 +21,13 @@ from fairlead_controller.decisions.security.mutation_quota import MutationQuotas
 from fairlead_model.cluster import ClientQuotaChanged, ClusterImage
 from fairlead_model.security.client_quota import THROTTLE_MS_MAX
 from fairlead_model.session.refusals import RefusalCode, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from decision_world import World
+
+    from fairlead_model.session.calls import CreatableTopic
 
 RATE = 2.0
 ALICE = (("user", "alice"),)
@@ -29,15 +40,17 @@ def image(rate: float = RATE) -> ClusterImage:
     return ClusterImage().apply([alice, anybody])
 
 
-def asker(user="alice", client_id="c", *, is_strict=True):
+def asker(user: str = "alice", client_id: str = "c", *, is_strict: bool = True) -> dict[Any, Any]:
     return {"user": user, "client_id": client_id, "is_strict": is_strict, "burst_s": BURST_S}
 
 
-def deletion(who):
+def deletion(who: Any) -> DeleteTopics:
     return DeleteTopics({"topics": [], "asker": who})
 
 
-def charge(quotas, partitions, now_ms, *, rate=RATE, **who):
+def charge(
+    quotas: MutationQuotas, partitions: int, now_ms: int, *, rate: float = RATE, **who: Any
+) -> tuple[bool, Any]:
     """Return whether it was refused, and how long to wait."""
     allowance = quotas.allowance(image(rate), deletion(asker(**who)), now_ms)
     assert allowance is not None
@@ -106,7 +119,7 @@ def test_without_a_quota_nobody_is_limited_and_nothing_is_kept() -> None:
     assert quotas.allowance(image(), ElectLeaders(), 0) is None
 
 
-def test_of_too_many_buckets_one_in_debt_is_not_forgotten(monkeypatch) -> None:
+def test_of_too_many_buckets_one_in_debt_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation_quota, "BUCKETS_MAX", 3)
     quotas = MutationQuotas()
     charge(quotas, 40, 0, user="u", client_id="debtor")
@@ -117,20 +130,23 @@ def test_of_too_many_buckets_one_in_debt_is_not_forgotten(monkeypatch) -> None:
 
 @pytest.mark.parametrize("is_strict", [True, False])
 def test_decisions_charge_what_they_change_and_tell_how_long_to_wait(
-    make_world, make_topic, make_create, is_strict
+    make_world: Callable[..., World],
+    make_topic: Callable[..., CreatableTopic],
+    make_create: Callable[..., CreateTopics],
+    is_strict: bool,
 ) -> None:
     world = make_world(1)
     rate = {"controller_mutation_rate": RATE}
     world.do(AlterClientQuotas((QuotaChanges(ALICE, tuple(rate.items())),), False, "User:admin"))
     quotas = MutationQuotas()
 
-    def ask(event):
-        event.call["asker"] = asker(is_strict=is_strict)
+    def ask(event: CreateTopics | CreatePartitions | DeleteTopics) -> tuple[list[Any], Any]:
+        event.call["asker"] = cast("Any", asker(is_strict=is_strict))
         allowance = quotas.allowance(world.state.image, event, 0)
         decision = decide(world.state, event, now_ms=0, random=world.random, allowance=allowance)
         world.state = world.state.apply(decision.changes)
-        codes = [topic["error_code"] for topic in decision.reply["topics"]]
-        return codes, decision.reply["throttle_time_ms"]
+        codes = [topic["error_code"] for topic in reply_of(decision)["topics"]]
+        return codes, reply_of(decision)["throttle_time_ms"]
 
     creation = make_create(make_topic("a", partitions=24), make_topic("b", partitions=1))
     growth = CreatePartitions(

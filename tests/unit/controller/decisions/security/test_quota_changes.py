@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -11,23 +12,26 @@ from fairlead_model.cluster import ClusterImage
 from fairlead_model.security.client_quota import quota_entity
 from fairlead_model.session.refusals import RefusalCode
 
+if TYPE_CHECKING:
+    from decision_world import World
+
 ALICE = (("user", "alice"),)
 EVERYBODY = (("user", None),)
 HOST = (("ip", "10.0.0.1"),)
 
 
-def altered(world, *entries, validate_only=False):
+def altered(world: World, *entries: Any, validate_only: bool = False) -> list[Any]:
     """Codes in the order of the entries."""
     changes = tuple(QuotaChanges(entity, tuple(values.items())) for entity, values in entries)
     reply = world.do(AlterClientQuotas(changes, validate_only, "User:admin"))
     return [entry["error_code"] for entry in reply["entries"]]
 
 
-def known(world):
+def known(world: World) -> dict[Any, Any]:
     return dict(world.state.image.client_quotas)
 
 
-def test_quotas_come_change_and_go(world) -> None:
+def test_quotas_come_change_and_go(world: World) -> None:
     assert altered(world, (ALICE, {"producer_byte_rate": 1e6, "request_percentage": 0.5})) == [0]
     assert altered(world, (ALICE, {"producer_byte_rate": 2e6}), (EVERYBODY, {})) == [0, 0]
     assert known(world) == {ALICE: {"producer_byte_rate": 2e6, "request_percentage": 0.5}}
@@ -36,14 +40,14 @@ def test_quotas_come_change_and_go(world) -> None:
     assert known(world) == {}
 
 
-def test_nothing_is_written_where_nothing_changes(world) -> None:
+def test_nothing_is_written_where_nothing_changes(world: World) -> None:
     altered(world, (ALICE, {"producer_byte_rate": 1e6}))
     before = world.state.image
     assert altered(world, (ALICE, {"producer_byte_rate": 1e6, "consumer_byte_rate": None})) == [0]
     assert world.state.image is before
 
 
-def test_what_is_valid_is_done_beside_what_is_not(world) -> None:
+def test_what_is_valid_is_done_beside_what_is_not(world: World) -> None:
     codes = altered(
         world,
         (ALICE, {"producer_byte_rate": 1e6, "consumer_byte_rate": -1.0}),
@@ -55,14 +59,14 @@ def test_what_is_valid_is_done_beside_what_is_not(world) -> None:
     assert known(world) == {HOST: {"connection_creation_rate": 5.0}}
 
 
-def test_the_highest_rate_is_javas_highest_long(world) -> None:
+def test_the_highest_rate_is_javas_highest_long(world: World) -> None:
     """What tools write for no limit; as a double it is 2^63."""
     highest = float(2**63 - 1)
     assert altered(world, (ALICE, {"producer_byte_rate": highest})) == [0]
     assert known(world) == {ALICE: {"producer_byte_rate": highest}}
 
 
-def test_validation_changes_nothing(world) -> None:
+def test_validation_changes_nothing(world: World) -> None:
     wrong = (HOST, {"producer_byte_rate": 1.0})
     entries = ((ALICE, {"producer_byte_rate": 1e6}), wrong)
     assert altered(world, *entries, validate_only=True) == [0, RefusalCode.INVALID_REQUEST]
@@ -86,7 +90,9 @@ def test_validation_changes_nothing(world) -> None:
         (HOST, "request_percentage", 1.0),
     ],
 )
-def test_what_is_no_quota_is_refused(world, entity, key, value) -> None:
+def test_what_is_no_quota_is_refused(
+    world: World, entity: tuple[tuple[str, str]], key: str, value: float
+) -> None:
     assert altered(world, (entity, {key: value})) == [RefusalCode.INVALID_REQUEST]
     assert known(world) == {}
 
@@ -104,9 +110,9 @@ def test_what_is_no_quota_is_refused(world, entity, key, value) -> None:
         [("client-id", "x" * 1001)],
     ],
 )
-def test_what_is_no_entity_is_refused(parts) -> None:
+def test_what_is_no_entity_is_refused(parts: list[tuple[str, ...]]) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        quota_entity(parts)
+        quota_entity(cast("Any", parts))
 
 
 def test_entities_are_written_one_way() -> None:
@@ -115,7 +121,7 @@ def test_entities_are_written_one_way() -> None:
     assert quota_entity([("ip", "2001:DB8:0::1")]) == (("ip", "2001:db8::1"),)
 
 
-def test_images_with_other_quotas_differ_by_them(world) -> None:
+def test_images_with_other_quotas_differ_by_them(world: World) -> None:
     altered(world, (ALICE, {"producer_byte_rate": 1e6}), (HOST, {"connection_creation_rate": 5.0}))
     older = world.state.image
     altered(world, (ALICE, {"producer_byte_rate": 2e6}), (HOST, {"connection_creation_rate": None}))

@@ -14,7 +14,10 @@ from fairlead_controller.decisions.events import (
     CreateAcls,
     DeleteAcls,
 )
-from fairlead_controller.decisions.state import DeclaredUser, UserDeclared
+from fairlead_controller.decisions.state import (
+    DeclaredUser,
+    UserDeclared,
+)
 from fairlead_model.codec import CodecError, encode_acl
 from fairlead_model.resources.user_declaration import (
     UserDeclaration,
@@ -34,6 +37,9 @@ from fairlead_model.session.refusals import RefusalCode
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from decision_world import World
+
 
 SHA_256, SHA_512 = ScramMechanism
 CREDENTIAL = ScramCredential(SHA_512, 4096, b"s" * 26, b"k" * 64, b"v" * 64)
@@ -58,26 +64,30 @@ BY_HAND = rule("User:bob")
 DECLARED = UserDeclaration("orders-app", ORDERS, frozenset({READ}), "1", CREDENTIAL)
 
 
-def apply(world, *declared: UserDeclaration, **more: Any) -> dict[str, str]:
+def apply(
+    world: World,
+    *declared: UserDeclaration,
+    **more: Any,
+) -> dict[str, str]:
     """Reasons by resource."""
     results = world.do(ApplyUserResources(tuple(declared), **more))["results"]
     return {name: result["reason"] for name, result in results.items()}
 
 
-def rules(world) -> set[AclBinding]:
+def rules(world: World) -> set[AclBinding]:
     return set(world.state.image.acls)
 
 
-def credentials(world) -> set[tuple[ScramMechanism, str]]:
+def credentials(world: World) -> set[tuple[ScramMechanism, str]]:
     return set(world.state.image.credentials)
 
 
-def create(world, *bindings: AclBinding) -> list[int]:
+def create(world: World, *bindings: AclBinding) -> list[int]:
     reply = world.do(CreateAcls(bindings, "User:admin"))
     return [each["error_code"] for each in reply["acls"]]
 
 
-def test_a_resource_is_the_one_source_of_its_principals_rights(world) -> None:
+def test_a_resource_is_the_one_source_of_its_principals_rights(world: World) -> None:
     world.do(
         AlterCredentials(
             (),
@@ -108,13 +118,13 @@ def test_a_resource_is_the_one_source_of_its_principals_rights(world) -> None:
     assert apply(world, forget=("orders-app",)) == {"orders-app": "Unknown"}
 
 
-def test_a_resource_that_says_the_same_again_writes_nothing(world) -> None:
+def test_a_resource_that_says_the_same_again_writes_nothing(world: World) -> None:
     apply(world, DECLARED)
     again = ApplyUserResources((DECLARED, replace(DECLARED, credential=None)))
     assert world.decide(again).changes == ()
 
 
-def test_a_credential_is_kept_only_if_it_was_given_for_this_password(world) -> None:
+def test_a_credential_is_kept_only_if_it_was_given_for_this_password(world: World) -> None:
     silent = replace(DECLARED, credential=None)
     assert apply(world, silent) == {"orders-app": "CredentialNeeded"}
     assert (rules(world), credentials(world)) == (set(), set())
@@ -124,7 +134,7 @@ def test_a_credential_is_kept_only_if_it_was_given_for_this_password(world) -> N
     assert credentials(world) == {(SHA_512, "orders-app")}
 
 
-def test_rules_change_also_while_the_password_is_not_known(world) -> None:
+def test_rules_change_also_while_the_password_is_not_known(world: World) -> None:
     apply(world, DECLARED)
     unknown = replace(DECLARED, revision=None, credential=None, rules=frozenset({WRITE}))
     assert apply(world, unknown) == {"orders-app": "Applied"}
@@ -133,7 +143,7 @@ def test_rules_change_also_while_the_password_is_not_known(world) -> None:
     assert apply(world, replace(DECLARED, credential=None)) == {"orders-app": "Applied"}
 
 
-def test_another_way_to_log_in_takes_the_credential_away(world) -> None:
+def test_another_way_to_log_in_takes_the_credential_away(world: World) -> None:
     apply(world, DECLARED)
     subject = "User:CN=orders-app"
     by_certificate = UserDeclaration("orders-app", subject, frozenset({rule(subject)}))
@@ -142,7 +152,7 @@ def test_another_way_to_log_in_takes_the_credential_away(world) -> None:
     assert dict(world.state.principals) == {subject: "orders-app"}
 
 
-def test_a_principal_is_declared_by_one_resource(world) -> None:
+def test_a_principal_is_declared_by_one_resource(world: World) -> None:
     apply(world, DECLARED)
     other = UserDeclaration("other", ORDERS, frozenset({WRITE}))
     assert apply(world, other) == {"other": "Conflict"}
@@ -156,7 +166,7 @@ def test_a_principal_is_declared_by_one_resource(world) -> None:
     assert dict(world.state.users) == {"other": DeclaredUser(ORDERS)}
 
 
-def test_a_complete_set_revokes_what_vanished_resources_declared(world) -> None:
+def test_a_complete_set_revokes_what_vanished_resources_declared(world: World) -> None:
     create(world, BY_HAND)
     apply(world, DECLARED, UserDeclaration("b", "User:b", frozenset({rule("User:b")})))
     assert apply(world, complete=frozenset({"b"})) == {"orders-app": "Revoked"}
@@ -164,7 +174,9 @@ def test_a_complete_set_revokes_what_vanished_resources_declared(world) -> None:
 
 
 @pytest.mark.parametrize("names", [("old", "orders-app"), ("orders-app", "old")])
-def test_a_principal_that_a_crash_left_to_two_resources_is_still_declared(world, names) -> None:
+def test_a_principal_that_a_crash_left_to_two_resources_is_still_declared(
+    world: World, names: tuple[str, ...]
+) -> None:
     """The line of the new one was written, and that of the one before it was still there."""
     declared = DeclaredUser(ORDERS, "1")
     world.state = world.state.apply([UserDeclared(name, declared) for name in names])
@@ -175,7 +187,7 @@ def test_a_principal_that_a_crash_left_to_two_resources_is_still_declared(world,
     assert rules(world) == {READ}
 
 
-def test_others_cannot_change_what_a_resource_declares(world) -> None:
+def test_others_cannot_change_what_a_resource_declares(world: World) -> None:
     apply(world, DECLARED)
     create(world, BY_HAND)
     reply = world.do(CreateAcls((WRITE, READ, rule("User:bob", name="x")), "User:admin"))
@@ -236,7 +248,7 @@ def test_a_declaration_of_an_operator_that_knows_no_quotas_leaves_them_to_others
         {"quotas": {"connection_creation_rate": 1}},
     ],
 )
-def test_what_is_no_declaration_is_refused_and_shows_no_credential(wrong) -> None:
+def test_what_is_no_declaration_is_refused_and_shows_no_credential(wrong: dict[str, Any]) -> None:
     with pytest.raises(CodecError) as refused:
         decode_declaration(encode_declaration(DECLARED) | wrong)
     assert "secret" not in str(refused.value)

@@ -2,14 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from decision_world import World, there
 
 from fairlead_controller.decisions.events import (
     AlterConfigs,
+    CreateTopics,
     DeleteTopics,
+    Event,
     FenceBroker,
     FenceReason,
     RegisterBroker,
@@ -34,6 +37,7 @@ from fairlead_model.broker import BrokerRegistration, Endpoint
 from fairlead_model.features import UNSAID_FEATURES, FeatureRange
 from fairlead_model.ids import TopicId
 from fairlead_model.partition import PartitionRegistration
+from fairlead_model.session.calls import CreatableTopic
 from fairlead_model.topic import TopicHeader, TopicState
 
 NEXT = {"next_release": {"level": 7}}
@@ -72,7 +76,11 @@ class Tables:
 
 
 @pytest.fixture
-def upgraded(world, make_create, make_topic) -> Tables:
+def upgraded(
+    world: World,
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> Tables:
     """Tables of a cluster that a newer release has written anew, with more in each line."""
     tables = Tables()
     world.do(make_create(make_topic("t", partitions=2, replication_factor=3)))
@@ -86,7 +94,7 @@ def upgraded(world, make_create, make_topic) -> Tables:
 
 
 def test_what_a_newer_release_has_written_outlives_this_one(
-    upgraded, world, make_registration
+    upgraded: Tables, world: World, make_registration: Callable[..., BrokerRegistration]
 ) -> None:
     topic_id = world.state.image.names["t"]
     loaded = upgraded.load()
@@ -95,8 +103,8 @@ def test_what_a_newer_release_has_written_outlives_this_one(
     assert loaded.unknown_lines == 1
     assert loaded.repairs == {}
     alteration = {"name": "retention.ms", "operation": 0, "value": "5"}
-    resource = {"resource_type": 2, "name": "t", "alterations": [alteration]}
-    events = [
+    resource: Any = {"resource_type": 2, "name": "t", "alterations": [alteration]}
+    events: list[Event] = [
         FenceBroker(0, world.epoch(0), FenceReason.SESSION_EXPIRED),
         RegisterBroker(make_registration(0, start_id="again"), ""),
         AlterConfigs({"resources": [resource], "validate_only": False, "incremental": True}),
@@ -117,7 +125,7 @@ def test_what_a_newer_release_has_written_outlives_this_one(
     assert list(upgraded.load().state.image.changes_since(world.state.image)) == []
 
 
-def test_what_is_kept_is_counted_and_goes_with_its_line(upgraded, world) -> None:
+def test_what_is_kept_is_counted_and_goes_with_its_line(upgraded: Tables, world: World) -> None:
     loaded = upgraded.load()
     world.state = loaded.state
     layout = loaded.layout
@@ -125,7 +133,7 @@ def test_what_is_kept_is_counted_and_goes_with_its_line(upgraded, world) -> None
     Tables().commit(plain, world.state.image.changes_from_nothing())
     assert layout.sizes[0] >= plain.sizes[0] + 3 * len(json.dumps(NEXT)) + len(UNKNOWN_LINE)
     assert layout.cluster_size > plain.cluster_size
-    topics = [{"name": "t", "topic_id": bytes(16)}]
+    topics: Any = [{"name": "t", "topic_id": bytes(16)}]
     deletion = world.decide(DeleteTopics({"topics": topics}))
     world.state = world.state.apply(deletion.changes)
     upgraded.commit(layout, deletion.changes)
@@ -137,7 +145,7 @@ def test_what_is_kept_is_counted_and_goes_with_its_line(upgraded, world) -> None
     assert layout.sizes == {0: line_bytes("next/1", UNKNOWN_LINE)}
 
 
-def test_a_line_of_an_unknown_kind_is_no_orphan(upgraded) -> None:
+def test_a_line_of_an_unknown_kind_is_no_orphan(upgraded: Tables) -> None:
     stray = lines.partition_key(b"y" * 16, 0)
     assert upgraded.load().repairs == {}
     key = f"next/{stray}"
@@ -174,7 +182,7 @@ def test_what_a_broker_supports_is_not_believed_of_its_next_start() -> None:
     assert lines.build_broker(record | {"epoch": 5}).features == UNSAID_FEATURES
 
 
-def test_a_state_that_is_unknown_is_refused(upgraded, world) -> None:
+def test_a_state_that_is_unknown_is_refused(upgraded: Tables, world: World) -> None:
     key = lines.topic_key(world.state.image.names["t"])
     upgraded.write("partitions-00000", {key: json.dumps(upgraded.record(key) | {"state": "new"})})
     with pytest.raises(StoreCorruptError, match="new"):
@@ -193,7 +201,12 @@ def test_a_state_that_is_unknown_is_refused(upgraded, world) -> None:
         ("broker/", {"rack": 5}, "5 is no text"),
     ],
 )
-def test_what_brokers_would_not_take_is_damaged(upgraded, kind, fields, why) -> None:
+def test_what_brokers_would_not_take_is_damaged(
+    upgraded: Tables,
+    kind: str,
+    fields: dict[str, Any],
+    why: str,
+) -> None:
     """They would refuse all that a controller tells them, and none of them would serve."""
     keys = upgraded.keys()
     key = next(key for key in keys if key.startswith(kind))
@@ -203,7 +216,7 @@ def test_what_brokers_would_not_take_is_damaged(upgraded, kind, fields, why) -> 
         upgraded.load()
 
 
-def test_configs_that_lost_their_quotes_are_texts(upgraded, world) -> None:
+def test_configs_that_lost_their_quotes_are_texts(upgraded: Tables, world: World) -> None:
     key = lines.topic_key(world.state.image.names["t"])
     configs = {"retention.ms": 5, "preallocate": True}
     upgraded.write(
@@ -211,5 +224,5 @@ def test_configs_that_lost_their_quotes_are_texts(upgraded, world) -> None:
     )
     upgraded.write(CLUSTER_TABLE, {"configs/": json.dumps({"log.retention.ms": 7})})
     image = upgraded.load().state.image
-    assert image.topic("t").configs == {"retention.ms": "5", "preallocate": "true"}
+    assert there(image.topic("t")).configs == {"retention.ms": "5", "preallocate": "true"}
     assert image.broker_configs[""] == {"log.retention.ms": "7"}

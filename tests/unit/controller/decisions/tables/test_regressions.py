@@ -79,7 +79,7 @@ def asked(world: Any, make_registration: Any, testimony: BrokerTestimony, **fiel
 
 
 def seen(world: Any, **fields: int) -> BrokerTestimony:
-    topic = world.state.image.topic("t")
+    topic = world.topic("t")
     record = topic.partitions[0]
     epochs = {"leader_epoch": record.leader_epoch, "partition_epoch": record.partition_epoch}
     replica = ReplicaTestimony(topic.topic_id, "t", 0, **(epochs | fields))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -78,7 +78,7 @@ class Tables:
 
     def write(self, layout: TableLayout, changes: Iterable[Change]) -> list[Stage]:
         plan = WritePlan(layout)
-        plan.add(changes)
+        plan.add(cast("list[Any]", changes))
         stages = plan.stages()
         for stage in stages:
             self.write_stage(stage)
@@ -277,7 +277,7 @@ def test_no_quota_that_a_resource_let_go_of_outlives_its_declaration(is_last_fir
         ],
     ):
         plan = WritePlan(layout)
-        plan.add(changes)
+        plan.add(cast("list[Any]", changes))
         for stage in plan.stages():
             for name in sorted(stage, reverse=is_last_first):
                 tables.write_stage({name: stage[name]})
@@ -308,7 +308,7 @@ def test_no_right_of_a_resource_is_ever_stored_without_its_declaration(
         [AclChanged(mine, is_removed=True), gone],
     ):
         plan = WritePlan(layout)
-        plan.add(changes)
+        plan.add(cast("list[Any]", changes))
         writes = [
             {name: stage[name]}
             for stage in plan.stages()

@@ -34,6 +34,7 @@ from fairlead_controller.decisions.tables.table_plan import (
 from fairlead_controller.decisions.tables.table_room import PASSING_BYTES, TableRoom
 from fairlead_controller.stores.journal import apply_write
 from fairlead_controller.stores.metadata_store import TableWrite
+from fairlead_model.ids import TopicId
 from fairlead_model.partition import LeaderRecoveryState, PartitionRegistration
 from fairlead_model.topic import TopicHeader, TopicState
 
@@ -128,12 +129,12 @@ def random_event(rng: random.Random, world: Any, make: Any, topic: Any, registra
             alteration = {"name": "log.retention.bytes", "operation": 0, "value": value}
             return AlterConfigs(call_of(4, rng.choice(["", str(broker_id)]), alteration))
         case 4:
-            return DeleteTopics({"topics": [{"name": name, "topic_id": bytes(16)}]})  # type: ignore[typeddict-item]
+            return DeleteTopics({"topics": [{"name": name, "topic_id": bytes(16)}]})
         case 5:
             return ConfirmDeletions(broker_id, list(world.state.image.deleting))
         case 6:
-            grown = {"name": name, "count": rng.randrange(5, 30), "assignments": None}
-            return CreatePartitions({"topics": [grown], "validate_only": False})  # type: ignore[list-item,typeddict-item]
+            grown: Any = {"name": name, "count": rng.randrange(5, 30), "assignments": None}
+            return CreatePartitions({"topics": [grown], "validate_only": False})
         case 7:
             if broker.fenced:
                 return UnfenceBroker(broker_id, broker.broker_epoch)
@@ -146,7 +147,7 @@ def random_event(rng: random.Random, world: Any, make: Any, topic: Any, registra
 
 
 def call_of(resource_type: int, name: str, alteration: dict[str, Any]) -> Any:
-    resource = {"resource_type": resource_type, "name": name, "alterations": [alteration]}
+    resource: Any = {"resource_type": resource_type, "name": name, "alterations": [alteration]}
     return {"resources": [resource], "validate_only": False, "incremental": True}
 
 
@@ -207,6 +208,7 @@ def test_tables_of_short_lines_are_as_full_as_before(world: Any, make_create: An
     for number in range(500):
         topic_id = number.to_bytes(16, "big")
         layout.place_partition(
-            replace(header, topic_id=topic_id), PartitionRegistration((1001, 1002, 1003), (1001,))
-        )  # type: ignore[arg-type]
+            replace(header, topic_id=TopicId(topic_id)),
+            PartitionRegistration((1001, 1002, 1003), (1001,)),
+        )
     assert layout.fill == {0: 500}

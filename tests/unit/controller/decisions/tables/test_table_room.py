@@ -43,20 +43,18 @@ def alter(name: str, configs: dict[str, str], resource_type: int = 2) -> AlterCo
     alterations = [
         {"name": config, "operation": 0, "value": value} for config, value in configs.items()
     ]
-    resource = {"resource_type": resource_type, "name": name, "alterations": alterations}
-    return AlterConfigs(
-        {"resources": [resource], "validate_only": False, "incremental": True}  # type: ignore[list-item,typeddict-item]
-    )
+    resource: Any = {"resource_type": resource_type, "name": name, "alterations": alterations}
+    return AlterConfigs({"resources": [resource], "validate_only": False, "incremental": True})
 
 
 def delete(*names: str) -> DeleteTopics:
-    topics = [{"name": name, "topic_id": bytes(16)} for name in names]
-    return DeleteTopics({"topics": topics})  # type: ignore[typeddict-item]
+    topics: Any = [{"name": name, "topic_id": bytes(16)} for name in names]
+    return DeleteTopics({"topics": topics})
 
 
 def grow(names: list[str], count: int) -> CreatePartitions:
-    topics = [{"name": name, "count": count, "assignments": None} for name in names]
-    return CreatePartitions({"topics": topics, "validate_only": False})  # type: ignore[typeddict-item]
+    topics: Any = [{"name": name, "count": count, "assignments": None} for name in names]
+    return CreatePartitions({"topics": topics, "validate_only": False})
 
 
 def play(
@@ -254,8 +252,8 @@ def test_topics_that_grow_at_once_are_written_in_batches_that_fit(
         assert codes == {0}
         assert middle <= most <= UNFINISHED_TOPICS_MAX
         reply = await controller.submit(grow(names, 4))
-        codes = [topic["error_code"] for topic in reply["topics"]]
-        assert codes.count(0) == UNFINISHED_TOPICS_MAX
+        told = [topic["error_code"] for topic in reply["topics"]]
+        assert told.count(0) == UNFINISHED_TOPICS_MAX
         assert "ask again for the rest" in reply["topics"][-1]["error_message"]
         # What makes no line longer than was counted may touch any number of topics.
         reply = await controller.submit(alter("", {"min.insync.replicas": "2"}, 4))

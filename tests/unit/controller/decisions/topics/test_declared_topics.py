@@ -1,4 +1,8 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from decision_world import World
 
 from fairlead_controller.decisions.events import (
     AlterConfigs,
@@ -13,10 +17,10 @@ from fairlead_model.session.refusals import RefusalCode
 ORDERS = TopicSpec("orders", "orders", 3, configs={"retention.ms": "5"}, deletion_protection=True)
 
 
-def test_declared_topics_are_made_once(world) -> None:
+def test_declared_topics_are_made_once(world: World) -> None:
     event = DeclareTopics((ORDERS, TopicSpec("other", "shop.other")), default_partitions=4)
     assert world.do(event) == {"waiting": [], "problems": []}
-    topic = world.state.image.topic("orders")
+    topic = world.topic("orders")
     assert len(topic.partitions) == 3
     assert topic.header.resource == "orders"
     assert topic.header.deletion_protection
@@ -24,7 +28,7 @@ def test_declared_topics_are_made_once(world) -> None:
     assert world.decide(event).changes == ()
 
 
-def test_new_topics_wait_until_they_may_be_placed(make_world) -> None:
+def test_new_topics_wait_until_they_may_be_placed(make_world: Callable[..., World]) -> None:
     world = make_world()
     early = DeclareTopics((ORDERS,), may_create=False)
     assert world.do(early)["waiting"] == ["orders"]
@@ -35,25 +39,25 @@ def test_new_topics_wait_until_they_may_be_placed(make_world) -> None:
     assert world.do(DeclareTopics((ORDERS,))) == {"waiting": [], "problems": []}
 
 
-def test_an_existing_topic_is_adopted_with_its_id_grown_and_configured(world) -> None:
+def test_an_existing_topic_is_adopted_with_its_id_grown_and_configured(world: World) -> None:
     topic_id = world.create("orders", configs={"segment.bytes": "2048"})["topic_id"]
     world.do(DeclareTopics((ORDERS,)))
-    topic = world.state.image.topic("orders")
+    topic = world.topic("orders")
     assert topic.topic_id == topic_id
     assert topic.configs == {"retention.ms": "5"}
     assert len(topic.partitions) == 3
     assert topic.header.resource == "orders"
 
 
-def test_a_topic_whose_resource_is_gone_is_released(world) -> None:
+def test_a_topic_whose_resource_is_gone_is_released(world: World) -> None:
     world.do(DeclareTopics((ORDERS,)))
     world.do(DeclareTopics(()))
-    header = world.state.image.topic("orders").header
+    header = world.topic("orders").header
     assert (header.resource, header.deletion_protection) == ("", False)
     assert header.configs == {"retention.ms": "5"}
 
 
-def test_problems_that_no_broker_can_solve_are_found_before_anything_is_done(world) -> None:
+def test_problems_that_no_broker_can_solve_are_found_before_anything_is_done(world: World) -> None:
     world.create("six", partitions=6)
     world.create("a.b")
     specs = (
@@ -67,7 +71,7 @@ def test_problems_that_no_broker_can_solve_are_found_before_anything_is_done(wor
     assert "collides" in problems[1]
 
 
-def test_another_replication_factor_moves_replicas_or_waits_for_brokers(world) -> None:
+def test_another_replication_factor_moves_replicas_or_waits_for_brokers(world: World) -> None:
     world.create("t")
     spec = TopicSpec("t", "t", 1, 2)
     assert declaration_problems(world.state, DeclareTopics((spec,))) == []
@@ -79,7 +83,7 @@ def test_another_replication_factor_moves_replicas_or_waits_for_brokers(world) -
     assert "4 replicas need as many brokers" in reply["problems"][0]
 
 
-def test_configs_that_do_not_go_with_those_that_are_left_alone_are_a_problem(world) -> None:
+def test_configs_that_do_not_go_with_those_that_are_left_alone_are_a_problem(world: World) -> None:
     world.create("orders", configs={"min.compaction.lag.ms": "5000"})
     orders = TopicSpec(
         "orders",
@@ -96,11 +100,11 @@ def test_configs_that_do_not_go_with_those_that_are_left_alone_are_a_problem(wor
             "max.compaction.lag.ms=1000"
         ],
     }
-    assert world.state.image.topic("orders").configs == {"min.compaction.lag.ms": "5000"}
+    assert world.topic("orders").configs == {"min.compaction.lag.ms": "5000"}
     assert len(world.partitions("other")) == 1
 
 
-def test_one_problem_does_not_hold_up_the_other_topics(world) -> None:
+def test_one_problem_does_not_hold_up_the_other_topics(world: World) -> None:
     world.create("six", partitions=6)
     reply = world.do(DeclareTopics((TopicSpec("six", "six", 2), ORDERS)))
     assert len(reply["problems"]) == 1
@@ -109,9 +113,9 @@ def test_one_problem_does_not_hold_up_the_other_topics(world) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delete", "grow", "alter"])
-def test_clients_cannot_touch_declared_topics(world, kind) -> None:
+def test_clients_cannot_touch_declared_topics(world: World, kind: str) -> None:
     world.do(DeclareTopics((ORDERS,)))
-    events = {
+    events: dict[str, Any] = {
         "delete": DeleteTopics({"topics": [{"name": "orders", "topic_id": bytes(16)}]}),
         "grow": CreatePartitions(
             {

@@ -1,16 +1,20 @@
-import pytest
+from collections.abc import Callable
+from typing import Any
 
-from fairlead_controller.decisions.events import DeleteTopics
+import pytest
+from decision_world import World, reply_of
+
+from fairlead_controller.decisions.events import CreateTopics, DeleteTopics
 from fairlead_controller.decisions.topics.creation import (
     PARTITIONS_PER_CALL_MAX,
     TOPICS_PER_CALL_MAX,
 )
 from fairlead_model.ids import ZERO_TOPIC_ID
-from fairlead_model.session.calls import DeletableTopic, DeleteTopicsCall
+from fairlead_model.session.calls import CreatableTopic, DeletableTopic, DeleteTopicsCall
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
-def test_a_topic_is_placed_and_led(world) -> None:
+def test_a_topic_is_placed_and_led(world: World) -> None:
     created = world.create("t", partitions=6, configs={"retention.ms": "5"})
     assert (created["error_code"], created["partitions"], created["replication_factor"]) == (
         0,
@@ -18,7 +22,7 @@ def test_a_topic_is_placed_and_led(world) -> None:
         1,
     )
     assert created["configs"] == {"retention.ms": "5"}
-    topic = world.state.image.topic("t")
+    topic = world.topic("t")
     assert topic.topic_id == created["topic_id"]
     assert sorted(world.leaders("t")) == [0, 0, 1, 1, 2, 2]
     for partition in topic.partitions:
@@ -27,12 +31,12 @@ def test_a_topic_is_placed_and_led(world) -> None:
         assert partition.directories == (f"disk-{partition.leader}",)
 
 
-def test_minus_one_means_the_default(world) -> None:
+def test_minus_one_means_the_default(world: World) -> None:
     created = world.create("t", partitions=-1, replication_factor=-1)
     assert (created["partitions"], created["replication_factor"]) == (2, 1)
 
 
-def test_assignments_by_hand(world) -> None:
+def test_assignments_by_hand(world: World) -> None:
     created = world.create(
         "t", partitions=-1, replication_factor=-1, assignments={0: [2], 1: [2], 2: [0]}
     )
@@ -78,11 +82,16 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("fields", "code", "message"), REFUSED)
-def test_refusals(world, fields, code, message) -> None:
+def test_refusals(
+    world: World,
+    fields: dict[str, Any],
+    code: RefusalCode,
+    message: str,
+) -> None:
     world.create("there")
     world.create("with.line")
     before = world.state
-    outcome = world.create(fields.pop("name", "new"), **fields)
+    outcome = world.create(str(fields.pop("name", "new")), **fields)
     assert outcome["error_code"] == code
     assert message in outcome["error_message"]
     assert (outcome["topic_id"], outcome["partitions"]) == (ZERO_TOPIC_ID, -1)
@@ -90,7 +99,9 @@ def test_refusals(world, fields, code, message) -> None:
 
 
 def test_valid_and_invalid_topics_of_one_request_go_their_own_ways(
-    world, make_topic, make_create
+    world: World,
+    make_topic: Callable[..., CreatableTopic],
+    make_create: Callable[..., CreateTopics],
 ) -> None:
     reply = world.do(
         make_create(
@@ -114,18 +125,20 @@ def test_valid_and_invalid_topics_of_one_request_go_their_own_ways(
 
 
 def test_validate_only_says_what_would_happen_and_does_nothing(
-    world, make_topic, make_create
+    world: World,
+    make_topic: Callable[..., CreatableTopic],
+    make_create: Callable[..., CreateTopics],
 ) -> None:
     decision = world.decide(
         make_create(make_topic("a", partitions=4), make_topic("b!"), validate_only=True)
     )
     assert decision.changes == ()
-    first, second = decision.reply["topics"]
+    first, second = reply_of(decision)["topics"]
     assert (first["error_code"], first["partitions"], first["topic_id"]) == (0, 4, ZERO_TOPIC_ID)
     assert second["error_code"] == RefusalCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_topic_is_made_while_one_of_its_brokers_is_away(world) -> None:
+def test_a_topic_is_made_while_one_of_its_brokers_is_away(world: World) -> None:
     world.fence(1)
     assert world.create("t", partitions=3, replication_factor=3)["error_code"] == 0
     registrations = world.partitions("t")
@@ -135,7 +148,7 @@ def test_a_topic_is_made_while_one_of_its_brokers_is_away(world) -> None:
     assert 1 not in world.leaders("t")
 
 
-def test_brokers_that_are_all_down_are_given_no_partition(world) -> None:
+def test_brokers_that_are_all_down_are_given_no_partition(world: World) -> None:
     world.fence(1, 2)
     outcome = world.create(
         "t", assignments={0: [0, 1], 1: [1, 2]}, partitions=-1, replication_factor=-1
@@ -144,12 +157,16 @@ def test_brokers_that_are_all_down_are_given_no_partition(world) -> None:
     assert "partition 1 is assigned to brokers that are all down" in outcome["error_message"]
 
 
-def test_without_brokers_there_is_nowhere_to_put_a_topic(make_world) -> None:
+def test_without_brokers_there_is_nowhere_to_put_a_topic(make_world: Callable[..., World]) -> None:
     outcome = make_world().create("t")
     assert outcome["error_code"] == RefusalCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_request_is_bounded(world, make_topic, make_create) -> None:
+def test_a_request_is_bounded(
+    world: World,
+    make_topic: Callable[..., CreatableTopic],
+    make_create: Callable[..., CreateTopics],
+) -> None:
     too_many = [make_topic("t")] * (TOPICS_PER_CALL_MAX + 1)
     with pytest.raises(RefusedError) as refused:
         world.do(make_create(*too_many))
@@ -160,7 +177,7 @@ def test_a_request_is_bounded(world, make_topic, make_create) -> None:
     assert [topic["error_code"] for topic in reply["topics"]] == [0, RefusalCode.POLICY_VIOLATION]
 
 
-def test_a_deleted_topic_frees_its_name_and_what_collides_with_it(world) -> None:
+def test_a_deleted_topic_frees_its_name_and_what_collides_with_it(world: World) -> None:
     world.create("a.b")
     world.do(
         DeleteTopics(DeleteTopicsCall(topics=[DeletableTopic(name="a.b", topic_id=ZERO_TOPIC_ID)]))
