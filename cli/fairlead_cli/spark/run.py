@@ -28,6 +28,9 @@ from fairlead_cli.options import bootstrap_option, data_option, parse_assignment
     "spark/NAME in the data directory.",
 )
 @click.option(
+    "--fresh", is_flag=True, help="Delete the checkpoint first: start from the beginning."
+)
+@click.option(
     "--master",
     default="local[*]",
     show_default=True,

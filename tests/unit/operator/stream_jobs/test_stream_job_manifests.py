@@ -54,11 +54,11 @@ def document(job: JobView) -> dict[str, Any]:
         ({"sources": []}, "sql needs sources"),
         ({"application": {"sql": "SELECT 1", "file": "/x.py"}}, "one of file, configMap and sql"),
         ({"checkpoint": {}}, "one of claim, uri and ephemeral"),
-        ({"checkpoint": {"claim": {"name": "a", "size": "1Gi"}}}, "name for a claim"),
+        ({"checkpoint": {"claim": {"name": "a", "size": "1Gi"}}}, "set name for an existing claim"),
         ({"trigger": {"processingTime": "often"}}, "write a time"),
         (
             {"trigger": {"processingTime": "5 seconds", "availableNow": True}},
-            "one of processingTime",
+            "set processingTime or availableNow",
         ),
         ({"driver": {"memory": "1Gi"}}, "Spark's memory sizes"),
         ({"schedule": "0 3 * * *", "restartPolicy": {"type": "Always"}}, "ends between its runs"),
@@ -66,7 +66,7 @@ def document(job: JobView) -> dict[str, Any]:
         ({"executor": {}}, "unknown field"),
         (
             {"user": "app", "authentication": {"type": "tls", "secretName": "app"}},
-            "one of user and authentication",
+            "set user or authentication",
         ),
         ({"authentication": {"type": "oauth", "secretName": "app"}}, "authentication.type"),
         ({"authentication": {"type": "tls"}}, "authentication.secretName"),

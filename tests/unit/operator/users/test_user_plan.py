@@ -101,7 +101,7 @@ def test_rules_are_one_for_each_operation() -> None:
 
 def test_a_spec_that_cannot_be_read_claims_nobody() -> None:
     broken = resource(authentication={"type": "oauth"})
-    assert "set subject" in broken.problem
+    assert "oauth needs it" in broken.problem
     assert not broken.is_claiming
     verdict = judge(broken, UserSight(cluster=PRESENT, owner=None))
     assert verdict is not None
