@@ -1,9 +1,9 @@
-"""Who sends an HTTP request: by a password, a token, or the certificate of his connection.
+"""Who sends an HTTP request: found by a password, a token, or the certificate of the connection.
 
-Passwords (RFC 7617) and tokens (RFC 6750) are looked at by what looks at them for Kafka clients: in
-the thread of logins, with its limits, and with its delay where one is wrong. Each request is looked
-at anew; what was right a moment ago costs a look-up, until the credential changes. A request that
-waits or streams ends when what has let it in is worth nothing any more.
+The code that verifies passwords (RFC 7617) and tokens (RFC 6750) is that for Kafka clients: it runs
+in the thread of logins, with its limits, and with its delay after a wrong credential. The broker
+verifies each request; a credential that was right a moment ago costs a look-up, until it changes.
+A request that waits or streams ends when its credential is no longer valid.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _ACKNOWLEDGED: Final = b"\x01"
 
 
 class Credentials(NamedTuple):
-    """What a request shows: by SASL's mechanism the message that says the same."""
+    """The credentials of a request: a SASL mechanism, and a SASL message with the same content."""
 
     mechanism: str
     message: bytes
 
 
 def read_credentials(header: str) -> Credentials:
-    """Return what an Authorization header shows; LoginError for what cannot be read. Pure."""
+    """Return the credentials in an Authorization header; LoginError if it is malformed. Pure."""
     scheme, _, given = header.partition(" ")
     scheme, given = scheme.lower(), given.strip(" ")
     if scheme == _BASIC:
@@ -74,7 +74,7 @@ def read_credentials(header: str) -> Credentials:
 
 
 class Authenticator:
-    """Tells who sends a request, and ends requests whose senders are nobody any more."""
+    """Tells who sends a request, and ends requests whose credentials are no longer valid."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Authenticator:
         metrics: BrokerMetrics,
         peer_log: PeerLog,
     ) -> None:
-        """Without `logins`, or settings of REST among them, certificates alone name anybody."""
+        """Without `logins`, or settings of REST in them, only certificates authenticate clients."""
         settings = None if logins is None else logins.settings.get(REST_ENDPOINT)
         self._logins = logins
         self._mechanisms = () if settings is None else settings.mechanisms
@@ -96,13 +96,13 @@ class Authenticator:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """By which clients log in; none where they are not asked to."""
+        """SASL mechanisms that clients may use; empty if clients need not log in."""
         return self._mechanisms
 
     async def find_sender(self, http: web.BaseRequest, held: ExitStack) -> Principal:
         """Return who sends a request. ProblemError 401, 429 or 503.
 
-        What `held` is told then ends the request when his credential does.
+        The request ends if its credential expires or changes before `held` is closed.
         """
         transport = http.transport
         peer = None if transport is None else transport.get_extra_info(PEER)
@@ -143,7 +143,7 @@ class Authenticator:
         return Principal(ANONYMOUS.type, login.user)
 
     async def _verify(self, credentials: Credentials, client_host: str) -> Login:
-        """Return whose credentials these are; LoginError, ProblemError 503."""
+        """Return the login of these credentials; LoginError, ProblemError 503."""
         logins = self._logins
         if logins is None:
             raise LoginError("nobody logs in here")
@@ -164,7 +164,7 @@ class Authenticator:
         return login
 
     async def _refuse(self, http: web.BaseRequest, error: LoginError) -> NoReturn:
-        """Refuse after a while, in the same words whatever was wrong."""
+        """Refuse after a delay; the message does not say what was wrong."""
         self._metrics.logins_failed += 1
         self._peer_log.warn(
             "login failed", "HTTP API: a login from %s failed: %s", http.remote, error
@@ -198,13 +198,13 @@ class _Entered:
 
 
 class _GoodTokens:
-    """Tokens that were good a moment ago, by what nobody can read them from."""
+    """Tokens that were valid a moment ago, by their hashes, which do not reveal them."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, tuple[Login, int]] = OrderedDict()
 
     def find(self, message: bytes, now_ms: int) -> Login | None:
-        """Return whose a token is, None where it has to be looked at."""
+        """Return the login of a token; None if the token has to be verified."""
         if not self._known:
             return None
         found = self._known.get(hashlib.sha256(message).digest())
@@ -213,7 +213,7 @@ class _GoodTokens:
         return found[0]
 
     def add(self, message: bytes, login: Login, now_ms: int) -> None:
-        """Remember a token, until it is over at the latest."""
+        """Remember a token, until it expires at the latest."""
         until_ms = now_ms + REST_TOKEN_REMEMBERED_S * 1000
         if login.expires_at_ms is not None:
             until_ms = min(until_ms, login.expires_at_ms)
@@ -225,12 +225,12 @@ class _GoodTokens:
 
 
 async def _work(logins: Logins, exchange: Exchange, step: Work, client_host: str) -> Answer:
-    """Have a thread look at a password or a token. LoginError, ProblemError 503."""
+    """Verify a password or a token in a thread. LoginError, ProblemError 503."""
 
     def run() -> Answer:
         answer = step.run()
         if answer.login is None:
-            # A token that is refused; the next step says why.
+            # The token is refused; the next step of the exchange raises the reason.
             exchange.receive(_ACKNOWLEDGED)
         return answer
 

@@ -1,9 +1,9 @@
-"""Bodies of requests: bounded in size, in memory and in time, unpacked here.
+"""Bodies of requests: bounded in size, in memory and in time, decompressed here.
 
-aiohttp limits none of it for bodies that are read piece by piece, so everything is counted here:
-the bytes as they came, the bytes unpacked, what all requests hold together, and how long the client
-takes. What one body may take in time is the rule of Kafka's frames: half a minute, and a second
-more for each quarter of a MiB.
+aiohttp sets no limits for bodies that are read piece by piece, so this module counts: the bytes
+that arrived, the decompressed bytes, the memory of all requests together, and the time that the
+client takes. The time limit of a body is that of Kafka's frames: half a minute, and a second more
+for each quarter of a MiB.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _WINDOWS: Final = {"gzip": _GZIP_WINDOW, "x-gzip": _GZIP_WINDOW, "deflate": _ZLI
 
 
 class BodyMemory:
-    """What the bodies of all requests hold together."""
+    """The memory that the bodies of all requests use together."""
 
     def __init__(self) -> None:
         self.used_bytes = 0
 
     def reserve(self, size: int) -> None:
-        """Count bytes that are kept; ProblemError 429 where there is no room."""
+        """Count bytes that are kept; ProblemError 429 if they would exceed the limit."""
         if self.used_bytes + size > REST_MEMORY_BYTES:
             raise ProblemError(
                 429, "too many bodies are being read; try again", headers=RETRY_AFTER, closes=True
@@ -45,19 +45,19 @@ class BodyMemory:
         self.used_bytes += size
 
     def count(self, size: int) -> None:
-        """Count bytes that are there already, whether there is room for them or not."""
+        """Count bytes that are in memory already, even if they exceed the limit."""
         self.used_bytes += size
 
     def release(self, size: int) -> None:
-        """Give back what was reserved or counted."""
+        """Release bytes that were reserved or counted."""
         self.used_bytes -= size
 
 
 class BodyReader:
-    """The body of one request. `release` must be called when nothing of it is kept any more."""
+    """The body of one request. Call `release` when no part of it is kept any more."""
 
     def __init__(self, request: web.BaseRequest, memory: BodyMemory, *, bytes_max: int) -> None:
-        """With `bytes_max` 0 the body is a stream of any length, of which nothing is kept here."""
+        """With `bytes_max` 0 the body is a stream of any length, and no part of it is kept here."""
         self._request = request
         self._memory = memory
         self._bytes_max = bytes_max
@@ -66,7 +66,7 @@ class BodyReader:
         self._has_begun = False
 
     async def read(self, bytes_max: int = 0) -> bytes:
-        """Return the whole body; `bytes_max` is a narrower limit of the caller's."""
+        """Return the whole body; the caller may set a lower limit with `bytes_max`."""
         pieces = [piece async for piece in self.pieces(bytes_max=bytes_max)]
         return b"".join(pieces)
 
@@ -79,11 +79,11 @@ class BodyReader:
     async def chunks(
         self, *, bytes_max: int = 0, deadline_s: Callable[[], float] | None = None
     ) -> AsyncIterator[Iterator[bytes]]:
-        """Yield what has arrived, each time as pieces of at most 16 KiB, which must be taken.
+        """Yield what has arrived, as pieces of at most 16 KiB. The caller must take all pieces.
 
-        With `deadline_s`, which says until when the next chunk may take, the whole may take any
-        time, and the caller counts what is kept of it. Without, the whole has its time and is held
-        in memory. ProblemError 400, 408, 413, 415 or 429.
+        `deadline_s` returns the deadline of the next chunk. With it the whole body may take any
+        time, and the caller counts what it keeps. Without it the whole body has a deadline, and
+        all of it is counted as kept. ProblemError 400, 408, 413, 415 or 429.
         """
         limit = min(bytes_max or self._bytes_max, self._bytes_max or bytes_max)
         packed = self._decompressor()
@@ -119,7 +119,7 @@ class BodyReader:
             yield piece
 
     def keep(self, size: int) -> None:
-        """Count what is kept of a stream now, in place of what was; ProblemError 429."""
+        """Set how many bytes of a stream are kept now; ProblemError 429."""
         if size > self._reserved:
             self._memory.reserve(size - self._reserved)
             self._reserved = size
@@ -127,31 +127,31 @@ class BodyReader:
             self.keep_at_most(size)
 
     def keep_more(self, size: int) -> None:
-        """Count what has been made of a body beyond its own bytes; ProblemError 429."""
+        """Count bytes that were made from a body, beyond its own bytes; ProblemError 429."""
         if size > 0:
             self._memory.reserve(size)
             self._reserved += size
 
     def keep_at_most(self, size: int) -> None:
-        """Give back the memory for what is not kept any more of a stream."""
+        """Release the memory of a stream beyond `size` bytes."""
         spare = max(self._reserved - size, 0)
         self._memory.release(spare)
         self._reserved -= spare
 
     def release(self) -> None:
-        """Give back the memory."""
+        """Release all of the memory."""
         self._memory.release(self._reserved)
         self._reserved = 0
 
     async def _begin(self) -> None:
-        """Tell a client that waits for it that its body is wanted."""
+        """Answer `100 Continue` to a client that waits for that before it sends its body."""
         if not self._has_begun:
             self._has_begun = True
             expected = self._request.headers.get("Expect", "").lower()
-            # HTTP/1.0 knows no interim answer, and would take it for the answer.
+            # A client of HTTP/1.0 would take an interim response for the final one.
             if expected == "100-continue" and self._request.version >= HttpVersion11:
                 await self._request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                # What was written is no part of the answer.
+                # The interim response is not part of the final one.
                 self._request.writer.output_size = 0
 
     async def _receive(self, deadline_s: float) -> bytes:
@@ -181,7 +181,7 @@ class BodyReader:
 
 
 class _Unpacker:
-    """What a packed body unpacks to. With gzip it may have several members, one after the other."""
+    """Decompresses a body. A gzip body may have several members, one after the other."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -193,9 +193,9 @@ class _Unpacker:
         return self._member.eof
 
     def unpack(self, data: bytes) -> Iterator[bytes]:
-        """Yield what comes out of packed bytes, in steps: a small body may unpack to any size.
+        """Yield decompressed bytes in steps: a small body may decompress to any size.
 
-        A step may be empty, so that many empty members are no long one.
+        A step may be empty, so that a body of many empty members does not take one long step.
         """
         while data or not self._member.eof:
             if self._member.eof:

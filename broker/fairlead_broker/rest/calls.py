@@ -1,9 +1,9 @@
-"""Kafka's APIs for HTTP requests: the handlers of this process, asked without a socket.
+"""Kafka's APIs for HTTP requests: calls of this process's handlers without a socket.
 
-`KafkaCalls.ask` hands a request message to the same handler that answers Kafka clients, with who
-asks beside it: authorization, quotas, limits and refusals are the handler's, and stand nowhere a
-second time. `ask_leader` and `ask_coordinator` ask here first; only what this broker refuses
-because another one leads is asked of that one, with the time that is left.
+`KafkaCalls.ask` passes a request message, with the client's principal, to the same handler that
+answers Kafka clients. So only the handler has authorization, quotas, limits and refusals.
+`ask_leader` and `ask_coordinator` ask this broker first. If it refuses because another broker
+leads, they ask that broker, within the time that is left.
 """
 
 from __future__ import annotations
@@ -59,15 +59,14 @@ SPOKEN_VERSIONS: Final[dict[int, int]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
 }
-"""In which version each request goes to brokers, this one and others.
+"""The version of each request to brokers, this one and others.
 
-Brokers of two releases serve side by side while a cluster is upgraded, so a version may be raised
-only when every release that can be there serves it. An HTTP client knows no ids of topics: those
-are the newest versions that name them, and of Produce the newest in which a transaction plays no
-part.
+During an upgrade brokers of two releases run side by side, so a version may be raised only when
+every release that may run then serves it. An HTTP client does not know topic ids, so these are the
+newest versions with topic names. For Produce it is the newest version without transactions.
 """
 RETRY_S: Final = 0.1
-"""Pause before a leader that cannot be reached is asked again, where no news of another comes."""
+"""Pause before an unreachable leader is asked again, unless a new image arrives before."""
 _LEADS_ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, ErrorCode.FENCED_LEADER_EPOCH}
 )
@@ -81,7 +80,7 @@ class Answer(NamedTuple):
 
 
 class CallHost:
-    """What all calls of this process share."""
+    """State that all calls of this process share."""
 
     def __init__(self, broker: Broker, listener: Listener, peers: Peers, fetches: Fetches) -> None:
         self.broker = broker
@@ -93,7 +92,7 @@ class CallHost:
         self._published: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def publish(self) -> None:
-        """Tell who waits for another image."""
+        """Wake the calls that wait for a new image."""
         self.peers.publish(self.broker.image)
         self.fetches.publish(self.broker)
         published, self._published = self._published, self._published.get_loop().create_future()
@@ -112,7 +111,7 @@ class CallHost:
 
 
 class _Call:
-    """The reply channel of one call: what a connection is to a Kafka client's request."""
+    """The reply channel of one call, in place of a Kafka client's connection."""
 
     def __init__(self, calls: KafkaCalls) -> None:
         self._host = calls.host
@@ -134,7 +133,7 @@ class _Call:
             self.answer.set_result(response)
 
     def run_later(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run the coroutine of an admin request, which outlives its HTTP request if need be."""
+        """Run the coroutine of an admin request; it goes on if the HTTP request ends before it."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._host.tasks.add(task)
         task.add_done_callback(self._on_done)
@@ -154,21 +153,21 @@ class _Call:
             self.answer.set_exception(error)
 
     def close(self, reason: str) -> None:
-        """End the call as a connection would be closed: there is no answer."""
+        """End the call without an answer, as if its connection was closed."""
         if not self.answer.done():
             self.answer.set_exception(KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
 
     def on_proved(self) -> None:
-        """Accept no proof: nothing that comes by HTTP is a broker."""
+        """End the call: an HTTP client cannot be a broker, so it has no proof to give."""
         self.close("an HTTP client is no broker")
 
     def charge(self, spent_ms: int) -> None:
-        """Count it: an HTTP client waits for its answers, and one call has its limit."""
+        """Only count the time: an HTTP client waits for its answers, and one call has its limit."""
         self.charged_ms += spent_ms
 
 
 class KafkaCalls:
-    """What one HTTP client may ask, as who it is."""
+    """Kafka requests of one HTTP client, in the name of its principal."""
 
     def __init__(
         self,
@@ -186,7 +185,7 @@ class KafkaCalls:
 
     @property
     def quotas(self) -> HttpQuotas | None:
-        """What holds back who asks; None where no quota may bind it, now."""
+        """The quotas of the client; None while no quota applies to any client."""
         if not self.broker.client_quotas.binds_clients:
             return None
         if self._quotas is None:
@@ -194,20 +193,20 @@ class KafkaCalls:
         return self._quotas
 
     def would_allow(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Tell whether who asks may do this to a resource; of lists, where a no is no denial."""
+        """Tell whether the client may do this to a resource, for lists: a no is not logged."""
         return self._context().would_allow(operation, resource_type, name)
 
     def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        """Raise the KafkaError of what is denied to who asks."""
+        """Raise a KafkaError if the client may not do this to a resource."""
         self._context().require(operation, resource_type, name)
 
     def _context(self) -> RequestContext:
         return RequestContext(_Call(self), 0, 0, 0, CLIENT_ID)
 
     async def ask(self, request: Message) -> Any:
-        """Return the answer of this broker's handler; KafkaError where there is none.
+        """Return the answer of this broker's handler; KafkaError if it gives none.
 
-        Where this is cancelled, a parked request is let go as if its connection had closed.
+        If the caller is cancelled, a parked request ends as if its connection had closed.
         """
         return (await self._ask_here(request)).response
 
@@ -235,10 +234,10 @@ class KafkaCalls:
         return Answer(outcome, was_immediate)
 
     async def ask_broker(self, broker_id: int, request: Message, deadline_s: float) -> Any:
-        """Return what a broker answers, this one or another; KafkaError where it does not.
+        """Return the answer of this or another broker; KafkaError if it does not answer.
 
-        Another broker answers whoever knows the cluster's secret, so the caller has asked before
-        whether who asks may know it (`would_allow`, `require`).
+        Another broker answers anyone who knows the cluster's secret. So the caller must check that
+        the client may see the answer (`would_allow`, `require`).
         """
         if broker_id == self.broker.node_id:
             return await self.ask(request)
@@ -258,12 +257,12 @@ class KafkaCalls:
         is_repeatable: bool = True,
         peers: Peers | Fetches | None = None,
     ) -> Any:
-        """Return the answer of the broker that leads a partition; KafkaError where none answers.
+        """Return the answer of the broker that leads a partition; KafkaError if none answers.
 
-        `build` makes the request for so many milliseconds as are left, `code_of` finds the error
-        of the partition in an answer. `is_repeatable=False`: it is asked again only where the
-        question has certainly changed nothing, because a produce would be written twice. `peers`
-        asks other brokers where it is not the same connections as for all requests.
+        `build` makes the request for the milliseconds that are left, `code_of` returns the
+        partition's error in an answer. With `is_repeatable=False` the request is sent again only
+        if it has certainly changed nothing: a produce would be written twice. `peers` replaces the
+        connections to other brokers that all requests share.
         """
 
         def leader() -> int:
@@ -280,7 +279,7 @@ class KafkaCalls:
         )
 
     async def have_offsets_topic_made(self, group_id: str) -> None:
-        """Have the topic of offsets made where there is none yet, as who looks for a group does."""
+        """Create the offsets topic if it does not exist yet, as a FindCoordinator request does."""
         if self.broker.image.topic(CONSUMER_OFFSETS) is None:
             await self.ask(FindCoordinatorRequest(coordinator_keys=[group_id]))
 
@@ -292,9 +291,9 @@ class KafkaCalls:
         *,
         deadline_s: float,
     ) -> Any:
-        """Return the answer of the broker that coordinates a group; KafkaError where none does.
+        """Return the answer of the broker that coordinates a group; KafkaError if none answers.
 
-        It waits for the offsets topic to be there (`have_offsets_topic_made`).
+        The call waits for the offsets topic to exist (`have_offsets_topic_made`).
         """
 
         def coordinator() -> int:
@@ -326,7 +325,7 @@ class KafkaCalls:
         own_id = self.broker.node_id
         while True:
             request = build(max(int((deadline_s - loop.time()) * 1000), 0))
-            # Asked here first, always: who asks is authorized here, and a peer knows us alone.
+            # Always ask this broker first: it authorizes the client, which a peer does not know.
             answer = await self._ask_here(request)
             response = answer.response
             if code_of(response) not in _LEADS_ELSEWHERE:

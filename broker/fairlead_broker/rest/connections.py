@@ -1,15 +1,16 @@
-"""Connections to the HTTP API: how many, who goes first, and what heads of requests may take.
+"""Connections to the HTTP API: how many, which are closed first, and bounds of request heads.
 
-A connection is a stranger until one of its requests has been let in: by a credential, or where
-nobody is asked for one by naming an operation. A newcomer ends a stranger where there are too many
-of them, of its own address first; where there are too many connections at all it ends the one that
-has been idle for the longest, or a stranger if these have more than half of the room. What is
-answering a request stays, so 503 is for a newcomer only where all do that.
+A connection is a stranger until one of its requests has been let in: by a credential, or, if no
+credential is required, by naming an operation. If there are too many strangers, a new connection
+closes one of them, from its own address first. If there are too many connections in total, it
+closes the one that has been idle longest, or a stranger if more than half of all connections are
+strangers. A connection that answers a request stays, so a new connection gets a 503 only if all
+others answer requests.
 
-A stranger has the time for which an idle connection is kept.
+A stranger may stay as long as an idle connection.
 
-aiohttp bounds one line of a head. Bounded here are the bytes that bring neither a request nor a
-part of a body, and the requests that have come before the one in front of them is answered.
+aiohttp bounds one line of a head. This module bounds the bytes that neither complete a request nor
+belong to a body, and the requests that wait until the one before them is answered.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _HEAD_TOO_LARGE: Final = (
 
 
 class OpenConnections:
-    """Those of one port, without what other brokers pass on: that has no descriptor."""
+    """The connections of one port. Forwarded requests are not counted: they have no descriptor."""
 
     def __init__(self, metrics: RestMetrics) -> None:
         self._metrics = metrics
@@ -65,14 +66,14 @@ class OpenConnections:
             patience_s=REST_KEEPALIVE_S,
         )
         self._idle: dict[RestConnection, None] = {}
-        """Those that were let in and answer nothing, the longest idle one first."""
+        """Connections that were let in and answer no request, the longest idle one first."""
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
     def arrived(self, connection: RestConnection, address: str) -> bool:
-        """Count a newcomer, and end whoever has to go for it; False if that is the newcomer."""
+        """Count a new connection and close another one for it if need be; False to refuse it."""
         loop = asyncio.get_running_loop()
         leaving = self._strangers.add(connection, address, loop.time())
         if self._sweep_timer is None:
@@ -90,12 +91,12 @@ class OpenConnections:
         return True
 
     def close(self) -> None:
-        """Look after no connection any more."""
+        """Stop the timer that closes strangers."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
 
     def _sweep(self) -> None:
-        """End strangers who have taken too long: aiohttp waits for a first request for ever."""
+        """Close strangers that take too long: aiohttp would wait for a first request for ever."""
         self._sweep_timer = None
         loop = asyncio.get_running_loop()
         for stranger in self._strangers.take_overdue(loop.time()):
@@ -104,23 +105,23 @@ class OpenConnections:
             self._sweep_timer = loop.call_later(_SWEEP_S, self._sweep)
 
     def _choose_leaving(self) -> RestConnection | None:
-        """Return who goes where there are too many; strangers have half of the room at least."""
+        """Return the connection to close if there are too many; half of them may be strangers."""
         if len(self._strangers) <= REST_CONNECTIONS_MAX // 2 and self._idle:
             return next(iter(self._idle))
         return self._strangers.take_oldest()
 
     def let_in(self, protocol: RequestHandler) -> None:
-        """Take a connection for no stranger any more."""
+        """Note that a connection is no longer a stranger."""
         if isinstance(protocol, RestConnection):
             self._strangers.discard(protocol)
 
     def begin(self, protocol: RequestHandler) -> None:
-        """Keep a connection: it answers a request."""
+        """Note that a connection answers a request, so it is not closed for another one."""
         if isinstance(protocol, RestConnection):
             self._idle.pop(protocol, None)
 
     def end(self, protocol: RequestHandler) -> None:
-        """Take note that a connection has answered its request."""
+        """Note that a connection has answered its request."""
         if (
             isinstance(protocol, RestConnection)
             and protocol in self._open
@@ -136,7 +137,7 @@ class OpenConnections:
 
 
 class RestConnection(RequestHandler):
-    """aiohttp's connection; what its parser refuses is answered as everything else is."""
+    """aiohttp's connection; what its parser refuses is answered with the same problem document."""
 
     __slots__ = ("_head_bytes", "_last_payload", "_others", "_progress")
 
@@ -149,7 +150,7 @@ class RestConnection(RequestHandler):
         **settings: Any,
     ) -> None:
         super().__init__(manager, loop=loop, **settings)
-        # As aiohttp makes it, but for the requests that may wait, 32 there.
+        # As aiohttp makes it, except for the number of requests that may wait (32 in aiohttp).
         self._parser = HttpRequestParser(
             self,
             loop,
@@ -173,7 +174,7 @@ class RestConnection(RequestHandler):
             raise TypeError("not a stream")
         if not isinstance(transport, ForwardedConnection):
             if hasattr(transport, "max_size"):
-                # What asyncio reads at a time: 256 KiB, all of which may be heads.
+                # asyncio reads up to 256 KiB at a time, and all of that may be heads.
                 transport.max_size = REST_RECEIVE_BYTES
             peer = transport.get_extra_info("peername")
             if not self._others.arrived(self, peer_address(str(peer[0])) if peer else ""):
@@ -198,7 +199,7 @@ class RestConnection(RequestHandler):
             self._head_bytes = 0
             return
         if not self._reading_paused and not self._buffer_paused:
-            # What comes after a pause waits unread, and is the last for a while.
+            # Data that arrives after a pause waits unread, and no more is read for a while.
             self._head_bytes += len(data)
         if self._head_bytes > REST_HEAD_BYTES_MAX:
             if self._waiter is not None and self.transport is not None:
@@ -227,7 +228,7 @@ class RestConnection(RequestHandler):
 
 
 class RestHttp(web.Server):
-    """aiohttp's low-level server, which makes our connections."""
+    """aiohttp's low-level server, with `RestConnection` as its connections."""
 
     def __init__(self, handler: Any, others: OpenConnections, **settings: Any) -> None:
         super().__init__(handler, **settings)

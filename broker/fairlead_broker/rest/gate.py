@@ -1,8 +1,8 @@
-"""Whom the HTTP API answers: what protects it from pages in somebody's browser. Pure.
+"""Which requests the HTTP API answers: protection from pages in a user's browser. Pure.
 
-A page from anywhere may send requests to an address inside (CSRF), and may give that address a name
-of its own (DNS rebinding). So a request must name a host that is known here, and if a browser says
-that a page sent it, that page must come from an origin that is allowed.
+A page of any site may send requests to an internal address (CSRF), and may give that address a name
+of its own domain (DNS rebinding). So a request must name a host that is known here. If a browser
+says that a page sent the request, the origin of that page must be allowed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PREFLIGHT_MAX_AGE_S: Final = 600
 
 
 class Gate:
-    """`hosts` and `origins` as the settings name them; addresses are always allowed as hosts."""
+    """`hosts` and `origins` come from the settings; IP addresses are always allowed as hosts."""
 
     def __init__(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._origins = {web_origin(origin) for origin in origins}
 
     def check(self, headers: Mapping[str, str], own_origin: str) -> None:
-        """Raise ProblemError 421 or 403 for a request that no page and no name may have sent."""
+        """Raise ProblemError 421 for an unknown host, 403 for a page of an origin not allowed."""
         host = headers.get("Host", "")
         if not self._is_known(_without_port(host)):
             raise ProblemError(
@@ -52,7 +52,7 @@ class Gate:
         return _known_form(origin) in self._origins
 
     def cors_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return what lets a page read the answer; nothing unless its origin is allowed."""
+        """Return the headers that let a page read the answer, if its origin is allowed."""
         if not self._origins:
             return {}
         origin = headers.get("Origin")
@@ -67,7 +67,7 @@ class Gate:
     def preflight_headers(
         self, headers: Mapping[str, str], methods: Iterable[str]
     ) -> dict[str, str]:
-        """Return what the browser asks for before it lets a page send a request."""
+        """Return the headers that a browser needs before it lets a page send a request."""
         cors = self.cors_headers(headers)
         if "Access-Control-Allow-Origin" in cors:
             cors["Access-Control-Allow-Methods"] = ", ".join(methods)
@@ -82,7 +82,7 @@ class Gate:
         if name in self._hosts:
             return True
         try:
-            # An address cannot be given to somebody else by its name's owner.
+            # No owner of a domain can make an IP address lead to another host.
             ip_address(name.removeprefix("[").removesuffix("]"))
         except ValueError:
             return False
@@ -95,7 +95,7 @@ def _is_same(origin: str, other: str) -> bool:
 
 
 def _known_form(origin: str) -> str | None:
-    """Return an origin that a browser names in its one form; None for others, such as `null`."""
+    """Return a browser's origin in normal form; None for other values, such as `null`."""
     try:
         return web_origin(origin)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Consumer groups as the operations need them: of all brokers, of both protocols.
+"""Consumer groups for the operations: of all brokers, of both protocols.
 
-Brokers answer each other without asking who may know it. So what comes from another broker is cut
-here to what who asks may see, or refused, by the same authorizer that the handlers ask.
+Brokers answer each other without authorizing the client. So this module filters or refuses what
+another broker answers, with the same authorizer that the handlers ask.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Group(NamedTuple):
 
 
 async def list_groups(request: RestRequest) -> list[Group]:
-    """Return all groups of the cluster that who asks may see, by id."""
+    """Return all groups of the cluster that the client may see, ordered by id."""
     kafka = request.kafka
     image = request.broker.image
     live = sorted(broker_id for broker_id in image.brokers if image.is_live(broker_id))
@@ -80,7 +80,7 @@ async def list_groups(request: RestRequest) -> list[Group]:
                     broker_id, _question(kind, part), request.deadline_s
                 )
                 for described in answer.groups:
-                    # One that has gone meanwhile is left out, and one that a handler would refuse.
+                    # Left out: groups that are gone meanwhile, and those a handler would refuse.
                     if not described.error_code and all(
                         kafka.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, topic)
                         for topic in _refusing_topics(kind, described)
@@ -91,7 +91,7 @@ async def list_groups(request: RestRequest) -> list[Group]:
 
 
 async def describe_group(request: RestRequest) -> Group:
-    """Return the group of the path; ProblemError 404 where there is none."""
+    """Return the group of the path; ProblemError 404 if it does not exist."""
     group_id = request.path["consumer_group_id"]
     request.kafka.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
     if request.broker.image.topic(CONSUMER_OFFSETS) is None:
@@ -104,7 +104,7 @@ async def describe_group(request: RestRequest) -> Group:
             deadline_s=request.deadline_s,
         )
         code = _code_of(response)
-        # Where KIP-848 is turned off, all groups that there are speak the classic protocol.
+        # If KIP-848 is turned off, all groups use the classic protocol.
         is_off = kind == CONSUMER and code == ErrorCode.UNSUPPORTED_VERSION
         if code != ErrorCode.GROUP_ID_NOT_FOUND and not is_off:
             raise_code(code, response.groups[0].error_message)
@@ -115,7 +115,7 @@ async def describe_group(request: RestRequest) -> Group:
 
 
 async def committed_offsets(request: RestRequest, group_id: str) -> dict[TopicPartition, int]:
-    """Return what a group has committed, of topics that who asks may see."""
+    """Return the committed offsets of a group, for topics that the client may see."""
 
     def build(_: int) -> OffsetFetchRequest:
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)])
@@ -134,7 +134,7 @@ async def committed_offsets(request: RestRequest, group_id: str) -> dict[TopicPa
 
 
 async def in_turns(coroutines: Sequence[Any], at_once: int) -> list[Any]:
-    """Return the results of many questions, so many of which are asked at one time."""
+    """Return the results of many coroutines, of which `at_once` run at one time."""
     results: list[Any] = []
     for at in range(0, len(coroutines), at_once):
         results += await asyncio.gather(*coroutines[at : at + at_once])
@@ -157,9 +157,9 @@ def _unknown_group(group_id: str) -> ProblemError:
 
 
 def _refusing_topics(kind: str, described: Any) -> Iterator[str]:
-    """Yield the topics that who describes a group must be allowed to describe, too.
+    """Yield the topics that a client that describes a group must be allowed to describe, too.
 
-    As its handler asks for them: of KIP-848's groups all that members have or shall have.
+    They are those that the handler checks: for groups of KIP-848 all assigned and target topics.
     """
     if kind == CONSUMER:
         for member in described.members:
@@ -169,7 +169,7 @@ def _refusing_topics(kind: str, described: Any) -> Iterator[str]:
 
 
 def _read(request: RestRequest, kind: str, described: Any) -> Group:
-    """Return a group from either answer, without topics that who asks may not see."""
+    """Return a group from either answer, without topics that the client may not see."""
     read = _read_consumer_group if kind == CONSUMER else _read_classic_group
     group = read(described)
     return group._replace(
@@ -231,7 +231,7 @@ def _read_classic_group(described: Any) -> Group:
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return what an assignment of the consumer protocol names; of another one nothing is known."""
+    """Return the partitions of a consumer protocol's assignment; none for other protocols."""
     try:
         given = decode_assignment(data).partitions
     except ValueError:

@@ -1,8 +1,8 @@
 """How much an HTTP client may write, read and create: the quotas of Kafka clients, by HTTP's means.
 
-A Kafka client that has used too much is answered, and nothing more is read from it for a while.
-HTTP has a status for that: what comes in that while is refused with 429, and `Retry-After` says
-when it is over; then the next request is answered, as the next of a Kafka client is. Who asks
+When a Kafka client exceeds a quota, the broker answers it, and then reads nothing more from it for
+a while. For an HTTP client the broker refuses requests in that time with 429, and `Retry-After`
+says when it ends. The next request after it is answered, as for a Kafka client. An HTTP client
 shares the meters of this broker with Kafka clients of the same user and client id.
 """
 
@@ -23,10 +23,10 @@ TOO_MUCH: Final = 429
 
 
 class HttpQuotas:
-    """Of one HTTP request, while there are quotas that may bind its client.
+    """The quotas of one HTTP request, while there are quotas that may apply to its client.
 
-    For handlers of Kafka's requests it is what those of a connection are. It lets their fetches
-    pass: what is read here is counted as it is answered, once, wherever it came from.
+    Handlers of Kafka's requests use it in place of a connection's quotas. It does not throttle
+    their fetches: a read is counted once, when it is answered, from whichever broker it came.
     """
 
     __slots__ = ("_broker", "_client_id", "_meters", "_user", "_version")
@@ -38,11 +38,11 @@ class HttpQuotas:
         self._meters: ClientMeters
 
     def admit_produce(self) -> None:
-        """Raise ProblemError 429 while more has been written than may be."""
+        """Raise ProblemError 429 while the client exceeds its produce quota."""
         self._admit("produce", self.produce_throttle_ms())
 
     def produce_throttle_ms(self) -> int:
-        """Return for how long nothing may be written, 0 if something may."""
+        """Return for how long the client may not write, 0 if it may write now."""
         return self._throttle_ms(self._now_meters().produce)
 
     def charge_produce(self, size: int) -> None:
@@ -50,22 +50,22 @@ class HttpQuotas:
         self._charge(self._now_meters().produce, size)
 
     def admit_read(self) -> None:
-        """Raise ProblemError 429 while more has been read than may be."""
+        """Raise ProblemError 429 while the client exceeds its fetch quota."""
         self._admit("fetch", self.read_throttle_ms())
 
     def read_throttle_ms(self) -> int:
-        """Return for how long nothing may be read, 0 if something may."""
+        """Return for how long the client may not read, 0 if it may read now."""
         return self._throttle_ms(self._now_meters().fetch)
 
     def bound_read(self, bytes_max: int) -> int:
-        """Return how much one read may answer so that it fits into all windows."""
+        """Return how many bytes one read may answer so that they fit into all windows."""
         meter = self._now_meters().fetch
         if meter is None:
             return bytes_max
         return min(bytes_max, int(meter.limit * self._broker.client_quotas.windows.burst_s))
 
     def charge_read(self, size: int) -> None:
-        """Count what a read answers."""
+        """Count the bytes that a read answers."""
         self._charge(self._now_meters().fetch, size)
 
     def note(self, kind: str, throttle_ms: int) -> None:
@@ -73,15 +73,15 @@ class HttpQuotas:
         self._broker.metrics.note_throttle(kind, throttle_ms)
 
     def fetch_bytes_max(self, context: RequestContext) -> int | None:
-        """Let a step of a read take what it likes."""
+        """Return None: a step of a read has no limit here."""
         return None
 
     def throttle_fetch(self, context: RequestContext, size: int) -> int:
-        """Let a step of a read pass."""
+        """Return 0: a step of a read is not throttled."""
         return 0
 
     def mutation_asker(self, context: RequestContext, *, is_strict: bool) -> MutationAsker | None:
-        """Return who makes or removes partitions, if a quota limits that; by HTTP all know 429."""
+        """Return the client for the mutation quota, if one applies; HTTP clients all know 429."""
         if not self._now_meters().limits_mutations:
             return None
         return MutationAsker(
@@ -122,10 +122,10 @@ class HttpQuotas:
 
 
 def throttle_text(throttle_ms: int) -> str:
-    """Return what somebody is told who has to wait."""
+    """Return the message for a client that has to wait."""
     return f"a quota is used up; try again in {_seconds(throttle_ms)} s"
 
 
 def _seconds(milliseconds: int) -> int:
-    """Return whole seconds, after which the time is over."""
+    """Return whole seconds, rounded up."""
     return -(-milliseconds // 1000)

@@ -17,7 +17,7 @@ _V2_CODE_OF_ACCEPT = 40601
 
 
 def media_type_of(content_type: str | None, allowed: Iterable[str]) -> str:
-    """Return the media type of a body, which must be one of those; ProblemError 415."""
+    """Return the media type of a body, which must be one of `allowed`; ProblemError 415."""
     names = ", ".join(allowed)
     if content_type is None:
         raise ProblemError(415, f"Content-Type is missing; it can be {names}")
@@ -31,15 +31,15 @@ def media_type_of(content_type: str | None, allowed: Iterable[str]) -> str:
 
 
 def accept_of(http: web.BaseRequest) -> str | None:
-    """Return what a client accepts: all lines of the header are one list."""
+    """Return all Accept headers of a request as one list."""
     lines = http.headers.getall("Accept", [])
     return ", ".join(lines) if lines else None
 
 
 def choose_answer(accept: str | None, offered: Sequence[str]) -> str | None:
-    """Return the media type that the client likes best, None where it takes none of them.
+    """Return the media type that the client prefers, None if it accepts none of them.
 
-    Of equals the first one that is offered wins.
+    Among equally preferred types the first one in `offered` wins.
     """
     if accept is None or not accept.strip():
         return offered[0]
@@ -63,7 +63,7 @@ def require_answer(accept: str | None, offered: Sequence[str]) -> str:
 
 
 def choose_problem(accept: str | None) -> str:
-    """Return the media type of an error: plain JSON for clients that name nothing newer."""
+    """Return the media type of an error: plain JSON for clients that only accept that."""
     return choose_answer(accept, (PROBLEM_TYPE, JSON, V2, V2_SHORT)) or PROBLEM_TYPE
 
 
@@ -91,10 +91,10 @@ def _parse(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _ranges(text: str) -> list[tuple[str, float, int]]:
-    """Return the ranges of a list, without those that stand far behind.
+    """Return the ranges of a list, without those beyond a maximum length.
 
-    A head has room for thousands, and who sends it may have shown nothing yet: to look at them all
-    would hold up everything else, once for each connection that does it.
+    A head may have thousands of them, from a client that may not be authenticated yet. To parse
+    them all would block the event loop, once for each connection that does it.
     """
     if len(text) > REST_ACCEPT_LENGTH_MAX:
         text = text[:REST_ACCEPT_LENGTH_MAX].rpartition(",")[0]

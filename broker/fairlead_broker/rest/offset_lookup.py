@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, and the offset of a time: asked of whoever leads it."""
+"""Where a partition begins and ends, and the offset of a timestamp: answered by its leader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def look_up_offset(
     *,
     deadline_s: float,
 ) -> int:
-    """Return an offset of a partition, wherever it is led, -1 where none fits; KafkaError."""
+    """Return an offset of a partition from its leader, -1 if none fits; KafkaError."""
     topic, index = key
 
     def build(timeout_ms: int) -> ListOffsetsRequest:

@@ -1,11 +1,11 @@
 """What the HTTP API can do: one `Operation` for each path and method.
 
-The router (`routing`) and the OpenAPI document (`openapi`) are both made from these, so neither can
-tell of something that the other does not know. A handler is a coroutine function:
+The router (`routing`) and the OpenAPI document (`openapi`) are both made from these, so each has
+the operations of the other. A handler is a coroutine function:
 
     async def list_topics(request: RestRequest) -> web.StreamResponse:
 
-It raises `ProblemError` or `KafkaError` for what it refuses, and asks Kafka's own handlers by
+It raises `ProblemError` or `KafkaError` to refuse a request, and calls Kafka's own handlers with
 `request.kafka`. Path and query parameters have been checked against their schemas before.
 """
 
@@ -38,7 +38,7 @@ INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the path or the query. Of a query each name may stand once."""
+    """A parameter of the path or the query. Each name may occur once in a query."""
 
     name: str
     schema: Schema
@@ -48,7 +48,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a request carries: by media type the schema of it."""
+    """The body of a request: a schema for each media type."""
 
     schemas: Mapping[str, Schema]
     is_required: bool = True
@@ -63,14 +63,14 @@ class Answer:
     schema: Schema | None = None
     media_types: tuple[str, ...] = (JSON,)
     streams: tuple[str, ...] = ()
-    """Media types of answers that are no document but a text of any length."""
+    """Media types of answers that are a text of any length instead of a JSON document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[RequestT]):
-    """One thing that can be done. `name` is unique, and the `operationId` of the document.
+    """An operation of the API. `name` is unique, and is its `operationId` in the document.
 
-    `RequestT` is what its handler takes: `request.RestRequest`, which has found its operation.
+    `RequestT` is the parameter of its handler: a `request.RestRequest` for this operation.
     """
 
     name: str
@@ -82,13 +82,13 @@ class Operation(Generic[RequestT]):
     query: tuple[Parameter, ...] = ()
     body: Body | None = None
     refusals: tuple[int, ...] = ()
-    """Statuses beyond those that any request may be refused with."""
+    """Statuses of refusals, in addition to those that any request may get."""
     is_stream: bool = field(default=False)
-    """True where body or answer may be of any length: neither is limited as a whole."""
+    """True if the body or the answer may be of any length: neither is limited as a whole."""
 
     @property
     def media_types(self) -> tuple[str, ...]:
-        """Return what a success may be answered in, the preferred one first."""
+        """Return the media types of a successful answer, the preferred one first."""
         for answer in self.answers.values():
             if answer.schema is not None:
                 return answer.media_types + answer.streams
@@ -137,4 +137,4 @@ PATH_PARAMETERS: Final = {
         ),
     )
 }
-"""By name: each means the same wherever it stands in a path."""
+"""By name: a parameter means the same in every path."""

@@ -1,8 +1,8 @@
-"""Requests to other brokers on behalf of HTTP clients: to leaders and coordinators elsewhere.
+"""Requests to other brokers on behalf of HTTP clients: to leaders and coordinators there.
 
-They go over the internal listener, as what brokers ask each other always does, and in Kafka's
-protocol: a broker answers for what it leads itself and passes nothing on, so there are no loops.
-A connection carries one request at a time, because a parked one would hold up the others behind it.
+They use the internal listener, as all requests between brokers do, and Kafka's protocol. A broker
+answers for what it leads itself and forwards nothing, so there are no loops. A connection carries
+one request at a time, because a parked request would delay the requests behind it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class PeerUnreachableError(Exception):
-    """A broker could not be asked. What was not sent has certainly changed nothing."""
+    """A broker could not be asked. A request that was not sent has certainly changed nothing."""
 
     def __init__(self, reason: str, *, was_sent: bool) -> None:
         super().__init__(reason)
@@ -55,14 +55,14 @@ class _Peer:
         return None
 
     def close(self) -> None:
-        """Let go of all connections; requests that are under way end without an answer."""
+        """Close all connections; requests that are under way end without an answer."""
         for connection in (*self.idle, *self.busy):
             connection.close()
         self.idle.clear()
 
 
 def _reason(error: Exception) -> str:
-    """Say why a broker could not be asked, without its address: clients are told of it."""
+    """Return why a broker could not be asked, without its address: clients see the reason."""
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
     if isinstance(error, PeerProofError):
@@ -76,7 +76,7 @@ def _reason(error: Exception) -> str:
 
 
 class Peers:
-    """All other brokers that were asked."""
+    """Connections to all other brokers that were asked."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Peers:
     async def ask(self, broker_id: int, request: Message, version: int, deadline_s: float) -> Any:
         """Send a request to a broker and return its answer; PeerUnreachableError.
 
-        `deadline_s` is a time of the loop's clock, until which the answer is waited for.
+        `deadline_s` is the time on the loop's clock until which it waits for the answer.
         """
         peer = self._peers.get(broker_id)
         if peer is None:
@@ -138,7 +138,7 @@ class Peers:
         return answer
 
     def publish(self, image: ClusterImage) -> None:
-        """Wait for no answer of a broker that the controller has fenced."""
+        """Stop waiting for answers of brokers that the controller has fenced."""
         for broker_id, peer in list(self._peers.items()):
             registration = image.brokers.get(broker_id)
             if registration is None or registration.fenced:
@@ -147,7 +147,7 @@ class Peers:
                     del self._peers[broker_id]
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()

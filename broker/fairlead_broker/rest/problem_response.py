@@ -1,4 +1,4 @@
-"""A refusal as an answer: Problem Details in the media type that the client asks for."""
+"""A refusal as an HTTP response: Problem Details in the media type that the client accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_common_headers(response: web.StreamResponse) -> None:
-    """Add what all answers have; else aiohttp names itself as the server, with its version."""
+    """Add the headers of all answers; else aiohttp would name itself and its version."""
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Server"] = "fairlead"
 

@@ -1,7 +1,7 @@
-"""What an HTTP request is refused with: Problem Details (RFC 9457), and Confluent's codes in them.
+"""Refusals of HTTP requests: Problem Details (RFC 9457), with Confluent's error codes.
 
-`error_code` and `message` are what clients of Confluent's REST Proxy read; they stand beside the
-members of RFC 9457. The code is the HTTP status, or begins with it.
+Clients of Confluent's REST Proxy read `error_code` and `message`; these are additional members
+beside those of RFC 9457. The code is the HTTP status, or begins with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RETRIABLE: Final = 50003
 
 
 class Refusal(NamedTuple):
-    """A status and the code that is told beside it."""
+    """An HTTP status and its error code."""
 
     status: int
     code: int
@@ -89,7 +89,7 @@ _RETRIABLE: Final = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_CON
 
 
 def refusal_of(code: int) -> Refusal:
-    """Return what an error of Kafka is by HTTP."""
+    """Return the HTTP status and the code for an error of Kafka."""
     known = error_code(code)
     if known in _REFUSALS:
         return _REFUSALS[known]
@@ -99,7 +99,7 @@ def refusal_of(code: int) -> Refusal:
 
 
 class ProblemError(Exception):
-    """Ends a request with this status. `closes`: nothing more is read of the connection."""
+    """Ends a request with this status. `closes`: the connection is closed after the answer."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class ProblemError(Exception):
         self.headers = dict(headers or {})
         self.closes = closes
         self.members = dict(members or {})
-        """Members of the body beyond those that all problems have (RFC 9457, section 3.2)."""
+        """Members of the body in addition to those of all problems (RFC 9457, section 3.2)."""
 
     def document(self) -> dict[str, Any]:
         """Return the body."""
@@ -135,7 +135,7 @@ class ProblemError(Exception):
 
 
 def problem_of(error: KafkaError) -> ProblemError:
-    """Return the problem that an error of Kafka is, where it ends the request."""
+    """Return the problem for an error of Kafka that ends the request."""
     refusal = refusal_of(error.code)
     headers = RETRY_AFTER if refusal.status in (429, 503) else None
     return ProblemError(refusal.status, error.message, code=refusal.code, headers=headers)
@@ -148,16 +148,16 @@ def raise_code(code: int, message: str | None = None) -> None:
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return what an error of a reply is; a peer may know some that are newer."""
+    """Return the ErrorCode of a number in a reply; a newer peer may send unknown ones."""
     return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def unknown_topic(topic: str) -> ProblemError:
-    """Return the problem of a topic that is not there."""
+    """Return the problem for a topic that does not exist."""
     return ProblemError(404, f"there is no topic {shown(topic)!r}", code=UNKNOWN_TOPIC)
 
 
 def shown(text: str) -> str:
-    """As much of a text as an answer quotes, without what no JSON text can carry."""
+    """Return a text as an answer quotes it: cut, and without what a JSON string cannot have."""
     cut = text if len(text) <= DETAIL_LENGTH_MAX else f"{text[:DETAIL_LENGTH_MAX]}…"
     return cut.encode(errors="backslashreplace").decode()

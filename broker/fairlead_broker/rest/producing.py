@@ -1,8 +1,8 @@
-"""Records on their way to the log: partitions chosen, batches made, acknowledged by all in sync.
+"""Writes of records: choose their partitions, build batches, and wait for acks=all.
 
-Batches go through the handler of Produce with acks=all, here or at the broker that leads. A batch
-is refused as a whole. Where one of its records may be the reason, they go again one by one, so that
-each has an answer of its own; nothing has been written then.
+Batches go through the handler of Produce, on this broker or on the leader. A batch is refused as a
+whole. If one of its records may be the reason, nothing was written, and the records are sent again
+one by one, so that each gets its own answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CHANCE: Final = random.SystemRandom()
 
 
 class Written(NamedTuple):
-    """Where a record stands in the log."""
+    """The place of a record in the log."""
 
     partition: int
     offset: int
@@ -53,16 +53,16 @@ class Written(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why a record does not stand there, as far as anybody knows."""
+    """Why a record is not known to be in the log."""
 
     code: int
     message: str
 
 
 def require_topic(kafka: KafkaCalls, topic: str) -> None:
-    """Raise what a producer is told of a topic that it may not write to, or that is not there.
+    """Raise an error if the client may not write to the topic, or if it does not exist.
 
-    Or not now, because it has written too much.
+    Also raise one while the client exceeds its produce quota.
     """
     kafka.require(Operation.WRITE, ResourceType.TOPIC, topic)
     if kafka.broker.image.topic(topic) is None:
@@ -72,7 +72,7 @@ def require_topic(kafka: KafkaCalls, topic: str) -> None:
 
 
 class Producer:
-    """Writes records of one request to one topic, batch after batch."""
+    """Writes the records of one request to one topic, one batch after the other."""
 
     def __init__(self, kafka: KafkaCalls, topic: str, slices: Slices) -> None:
         self._kafka = kafka
@@ -83,7 +83,7 @@ class Producer:
     async def write(
         self, records: Sequence[EmbeddedRecord], deadline_s: float
     ) -> list[Written | Refused]:
-        """Write records that came together; what became of each, in their order."""
+        """Write records that came together; return the outcome of each, in their order."""
         outcomes: dict[int, Written | Refused] = {}
         by_partition: dict[int, list[int]] = {}
         topic = self._kafka.broker.image.topic(self._topic)
@@ -120,7 +120,7 @@ class Producer:
         outcomes: dict[int, Written | Refused],
         deadline_s: float,
     ) -> None:
-        """Write what goes to one partition, in order, a batch at a time."""
+        """Write the records of one partition in order, one batch at a time."""
         batch: list[int] = []
         size = 0
         for at in places:
@@ -176,7 +176,7 @@ class Producer:
             )
 
         if asyncio.get_running_loop().time() >= deadline_s:
-            # The leader would write it, and have no time left to say so.
+            # The leader would write the batch, but no time would be left to wait for its answer.
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "there was no time left to write it")
         if self._kafka.quotas is not None:
             self._kafka.quotas.charge_produce(len(batch))

@@ -1,8 +1,8 @@
-"""Reads of one partition: step after step, until there is enough or the time is over.
+"""Reads of one partition, in steps, until there are enough records or the deadline is over.
 
-A read is answered by its deadline with what is there. Each step is one fetch of Kafka's. It goes on
-behind what nobody is shown (aborted records, markers, what compaction has left out), so a reader is
-not woken for nothing, and an answer without records may advance, too.
+A read answers by its deadline with the records that exist. Each step is one Kafka fetch. A read
+skips offsets that no client sees (aborted records, markers, records that compaction has removed).
+So they do not end the reader's next wait, and a read without records may advance its offset, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOP_S = REST_READ_HOP_MS / 1000
 
 
 class PartitionReader:
-    """Reads a partition from an offset on; `offset` is what the next read begins with."""
+    """Reads a partition from an offset on; `offset` is where the next read begins."""
 
     def __init__(
         self, request: RestRequest, shape: RecordShape, *, offset: int, isolation_level: int
@@ -52,11 +52,11 @@ class PartitionReader:
         bytes_max: int,
         held: ExitStack | None = None,
     ) -> list[RenderedRecord]:
-        """Return records as JSON, none where there are none until `deadline_s`.
+        """Return records as JSON, an empty list if there are none until `deadline_s`.
 
         Their memory is counted until the answer is written, or until `held` is closed.
-        ProblemError where the offset is not in the log, or while too much has been read,
-        KafkaError where the partition cannot be reached.
+        ProblemError if the offset is not in the log, or while the client exceeds its fetch quota.
+        KafkaError if the partition's leader cannot be reached.
         """
         quotas = self._kafka.quotas
         if quotas is not None:
@@ -87,11 +87,11 @@ class PartitionReader:
         return found
 
     async def _fetch(self, deadline_s: float, min_bytes: int, until_s: float) -> PartitionData:
-        """Return what is there when `min_bytes` are, and with 0 of them, what is there now."""
+        """Return records once there are `min_bytes` of them; with 0, those that exist now."""
         data = await self._ask(until_s, max_wait_s=0.0, min_bytes=0)
         if not data.error_code and len(data.records or b"") < min_bytes:
             later = await self._wait(deadline_s, min_bytes)
-            # What was allowed when the wait began may be so no longer.
+            # The client's rights may have changed since the wait began.
             self._kafka.require(Operation.READ, ResourceType.TOPIC, self._shape.topic)
             if later is not None and (later.records or later.error_code):
                 data = later
@@ -101,7 +101,7 @@ class PartitionReader:
         return data
 
     async def _wait(self, deadline_s: float, min_bytes: int) -> PartitionData | None:
-        """Wait as fetches of Kafka's clients do; None where it was for nothing."""
+        """Wait for records, as a Kafka client's fetch does; None if none came."""
         left_s = deadline_s - self._loop.time()
         if left_s <= 0:
             return None
@@ -111,7 +111,7 @@ class PartitionReader:
         except KafkaError as error:
             if error.code != ErrorCode.LEADER_NOT_AVAILABLE:
                 raise
-            # The leader was there when the wait began, and had nothing.
+            # The leader had answered before the wait began, and had no records.
             return None
 
     async def _ask(self, deadline_s: float, *, max_wait_s: float, min_bytes: int) -> PartitionData:

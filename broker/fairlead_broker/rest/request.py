@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from fairlead_broker.rest.slices import Slices
 
 _LIST_STEP_BYTES: Final = 64 * KIB
-"""Shorter lists are not counted: all connections together have some 64 MiB of them."""
+"""Shorter lists are not counted: all connections together have at most some 64 MiB of them."""
 
 RestOperation: TypeAlias = "Operation[RestRequest]"
 RestHandler: TypeAlias = "Handler[RestRequest]"
 
 
 class RestRequest:
-    """A request that has found its operation. `deadline_s` is a time of the loop's clock."""
+    """A request whose operation is known. `deadline_s` is a time on the loop's clock."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class RestRequest:
         self.kafka = kafka
         self.body = body
         self.base_url = base_url
-        """`http://host:port` as it is told to clients; never from the Host of the request."""
+        """`http://host:port` for links in answers; never taken from the Host of the request."""
         self.stopping = stopping
-        """Set when this broker stops: whoever waits for records answers what is there."""
+        """Set when this broker stops: reads that wait then answer with the records they have."""
         self.instances = instances
-        """The consumer instances of this broker; `forwarding` reaches those of others."""
+        """The consumer instances of this broker; `forwarding` reaches those of other brokers."""
         self.forwarding = forwarding
         self._memory = memory
         self._held = held
@@ -89,24 +89,24 @@ class RestRequest:
         self.begin_time()
         self.answer_type = ""
         self.has_begun = False
-        """True where the head of a streamed answer has been sent: no other one can follow."""
+        """True if the head of a streamed answer has been sent: no other answer is possible."""
 
     @property
     def broker(self) -> Broker:
-        """What is asked: its image is what a request goes by."""
+        """The broker of this process: the request uses its image of the cluster."""
         return self.kafka.broker
 
     @property
     def timeout_ms(self) -> int:
-        """What is left until the deadline."""
+        """Milliseconds that are left until the deadline."""
         return max(int((self.deadline_s - asyncio.get_running_loop().time()) * 1000), 0)
 
     def begin_time(self) -> None:
-        """Let the time of the request begin now: a body has a time of its own, before."""
+        """Start the time of the request now: reading the body has its own limit before."""
         self.deadline_s = asyncio.get_running_loop().time() + REST_REQUEST_TIMEOUT_MS / 1000
 
     def negotiate(self) -> None:
-        """Choose what the answer will be written in, before anything is done; ProblemError 406."""
+        """Choose the media type of the answer, before anything is done; ProblemError 406."""
         offered = self.operation.media_types
         if offered:
             self.answer_type = require_answer(accept_of(self.http), offered)
@@ -114,22 +114,22 @@ class RestRequest:
     def hold(self, size: int, held: ExitStack | None = None) -> None:
         """Count bytes until the answer is written, or until `held` is closed.
 
-        ProblemError 429 where there is no room.
+        ProblemError 429 beyond the limit.
         """
         self._memory.reserve(size)
         (self._held if held is None else held).callback(self._memory.release, size)
 
     def hold_anyway(self, size: int) -> None:
-        """Count bytes until the answer is written, for which there may be no room."""
+        """Count bytes until the answer is written, even if they exceed the limit."""
         self._memory.count(size)
         self._held.callback(self._memory.release, size)
 
     def when_answered(self, call: Callable[[], None]) -> None:
-        """Have this called when the answer is written, or cannot be."""
+        """Have `call` called when the answer is written, or when that has failed."""
         self._held.callback(call)
 
     def if_unwritten(self, call: Callable[[], None]) -> None:
-        """Have this called where the answer cannot be written to the client."""
+        """Have `call` called if the answer cannot be written to the client."""
 
         def on_exit(kind: object, error: BaseException | None, trace: object) -> None:
             if error is not None:
@@ -150,16 +150,16 @@ class RestRequest:
         return media_type_of(self.http.headers.get("Content-Type"), tuple(schemas))
 
     async def document(self, code: int | None = None, *, has_records: bool = False) -> Any:
-        """Read a body that is one JSON object as its schema says; None where there is none.
+        """Read a body that is one JSON object of its schema; None if there is no body.
 
-        With `has_records` numbers and texts are what the client has written, for whoever makes
-        records of them to judge. Otherwise all texts can be encoded, and whole numbers are ints.
-        ProblemError 400, 413, 415 or 422, which has `code` as its error code if there is one.
+        With `has_records` numbers and texts stay as the client has written them: the code that
+        makes records of them checks them. Otherwise all texts can be encoded, and whole numbers
+        are ints. ProblemError 400, 413, 415 or 422; `code` is the error code of the 422.
         """
         body = self._described_body
         if not self.http.body_exists and not body.is_required:
             return None
-        # Whether a body in chunks is empty shows only later, and an empty one needs no type.
+        # An empty body needs no type, and whether a chunked body is empty is known only later.
         if body.is_required or "Content-Type" in self.http.headers:
             self.body_type()
         try:
@@ -189,7 +189,7 @@ class RestRequest:
         return document
 
     async def _read_object(self) -> bytes | None:
-        """Return the body as one object that nothing has parsed, None for an empty one."""
+        """Return the body, which is one object, not parsed yet; None if it is empty."""
         frames = StreamFrames(
             bytes_max=REST_DOCUMENT_BYTES_MAX,
             tokens_max=REST_RECORD_TOKENS_MAX,
@@ -214,10 +214,11 @@ class RestRequest:
     async def answer_items(
         self, head: Mapping[str, Any], name: str, items: Iterable[Any]
     ) -> web.Response:
-        """Return `head` with one more member, an array; others have their turns in between.
+        """Return `head` with one more member, an array; other requests run in between.
 
-        A long one is counted as records are until it is written, so those that nobody takes are no
-        more than there is room for; ProblemError 429. One alone may be of any length.
+        The memory of a long list is counted until it is written, as for records, so lists that
+        clients do not read stay within the limit; ProblemError 429. A list may exceed the limit if
+        nothing else is counted.
         """
         parts: list[bytes] = []
         held_bytes = more_bytes = 0
@@ -235,7 +236,7 @@ class RestRequest:
     def encoded(
         self, data: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> web.Response:
-        """Return the answer with a body that is encoded already."""
+        """Return the answer with a body that is already encoded."""
         response = web.Response(
             status=status,
             body=data,
@@ -245,7 +246,7 @@ class RestRequest:
         return response
 
     def maybe_compress(self, response: web.Response) -> None:
-        """Have an answer compressed that is large enough, for a client that takes that."""
+        """Compress an answer if it is large enough and the client accepts that."""
         body = response.body
         size = len(body) if isinstance(body, bytes) else 0
         if size >= REST_GZIP_BYTES_MIN and accepts_gzip(self.http.headers.get("Accept-Encoding")):
@@ -267,7 +268,7 @@ class RestRequest:
         return response
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
-        """Write a part of a streamed answer; give up on a client that takes nothing of it."""
+        """Write a part of a streamed answer; close the connection if the client reads nothing."""
         try:
             async with asyncio.timeout(REST_WRITE_STALL_S):
                 await response.write(data)
@@ -276,6 +277,6 @@ class RestRequest:
             raise ConnectionResetError("the client takes nothing of its answer") from error
 
     def abort(self) -> None:
-        """Close the connection at once; a half-written answer cannot be made whole."""
+        """Close the connection at once: a partly written answer cannot be completed."""
         if self.http.transport is not None:
             self.http.transport.abort()

@@ -1,7 +1,7 @@
-"""Which operation a method and a path mean, and with what parameters. Pure.
+"""Which operation a method and a path mean, and with which parameters. Pure.
 
-A path is cut at its slashes as it came, and only then is each part percent-decoded, once: `%2F` is
-a letter of a name and never a separator, and `..` is a name like any other.
+The raw path is split at its slashes, and only then is each part percent-decoded, once. So `%2F` is
+a character of a name and never a separator, and `..` is a name like any other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Router:
         self._root: dict[str, Any] = {}
         self._parts_max = 0
         self._operations: dict[str, RestOperation] = {}
-        """An operation of each method."""
+        """One operation of each method."""
         for operation in operations:
             self._operations.setdefault(operation.method, operation)
             node = self._root
@@ -47,7 +47,7 @@ class Router:
             node.setdefault("", {})[operation.method] = operation
 
     def find(self, method: str, raw_path: str) -> Match:
-        """Return what is meant; ProblemError 400, 404 or 405."""
+        """Return the operation and its parameters; ProblemError 400, 404 or 405."""
         parts = self._parts(raw_path)
         methods = self._methods(self._root, parts, 0)
         if methods is None:
@@ -73,7 +73,7 @@ class Router:
         )
 
     def methods_at(self, raw_path: str) -> list[str]:
-        """Return the methods that a path has; none where there is no such path.
+        """Return the methods that a path has; none if there is no such path.
 
         `*` means this server, whatever the path (RFC 9110, section 9.3.7).
         """
@@ -83,7 +83,7 @@ class Router:
         return [] if methods is None else allowed(methods)
 
     def _parts(self, raw_path: str) -> list[str]:
-        """Return the parts of a path, none of one that has too many: a line has room for 8,000."""
+        """Return the parts of a path; none if there are too many: a line may have 8,000."""
         if raw_path.count("/") > self._parts_max:
             return []
         return [_decoded(part) for part in raw_path.split("/")[1:]]
@@ -111,7 +111,7 @@ def allowed(methods: Mapping[str, RestOperation]) -> list[str]:
 def read_query(parameters: Iterable[Parameter], raw_query: str) -> dict[str, Any]:
     """Return the parameters of a query, or their defaults; ProblemError 400.
 
-    Names that mean nothing here are passed over, as proxies and browsers add their own.
+    Unknown names are ignored, because proxies and browsers add their own.
     """
     try:
         pairs = parse_qsl(
@@ -140,7 +140,7 @@ def _decoded(part: str) -> str:
 
 
 def _parameter(parameter: Parameter, text: str, *, status: int) -> Any:
-    """Turn a text into what the schema asks for."""
+    """Convert a text to the type of the parameter's schema; ProblemError with `status`."""
     schema = parameter.schema
     kind = schema["type"]
     if kind == "integer":

@@ -1,8 +1,8 @@
-"""The port of the HTTP API: connections, who may ask, where a request goes, how it ends.
+"""The port of the HTTP API: connections, authentication, and the way of a request to its answer.
 
-aiohttp speaks HTTP; its bounds that are not on by default are set here. A request passes the gate
-(Host and Origin), finds its operation, and is answered by its handler. Whatever goes wrong ends as
-Problem Details. Nothing of this is on the way of a Kafka client's request.
+aiohttp implements HTTP; this module sets its bounds that are off by default. A request passes the
+gate (Host and Origin), the router finds its operation, and the handler answers it. Every error
+becomes Problem Details. Requests of Kafka clients do not pass through this code.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RestServer:
         logins: Logins | None = None,
         tls: TlsTransport | None = None,
     ) -> None:
-        """With `tls` it speaks https, and nothing else."""
+        """With `tls` the port speaks only https."""
         self._broker = broker
         self._address = address
         self._metrics: RestMetrics = broker.metrics.rest
@@ -105,7 +105,7 @@ class RestServer:
         self._peer_log = peer_log
         self._authenticator: Authenticator | None = None
         if tls is not None or (logins is not None and REST_ENDPOINT in logins.settings):
-            # A port that asks nobody does without what looks at credentials.
+            # A port without authentication does not import the code that verifies credentials.
             from fairlead_broker.rest.authentication import Authenticator
 
             self._authenticator = Authenticator(logins, broker.clock, broker.metrics, peer_log)
@@ -154,12 +154,12 @@ class RestServer:
         self._acceptor.resume()
 
     def publish(self) -> None:
-        """Take note of a new image of the cluster."""
+        """Use the new image of the cluster."""
         self._calls.publish()
         self._forwarding.publish(self._broker.image)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests, give those under way `grace_s` to end, and close."""
+        """Refuse new requests, give those under way `grace_s` to end, and close."""
         self._stopping.set()
         self._broker.forwarded_http = None
         self._fetches.end_waits()
@@ -188,7 +188,7 @@ class RestServer:
             self._acceptor.resume()
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, whatever is wrong with it."""
+        """Answer one request, with a problem if it fails."""
         self._connections.begin(http.protocol)
         try:
             with ExitStack() as held:
@@ -197,7 +197,7 @@ class RestServer:
             self._connections.end(http.protocol)
 
     async def _answer_and_write(self, http: web.BaseRequest, held: ExitStack) -> web.StreamResponse:
-        """Answer one request; what is `held` is let go when the answer is written."""
+        """Answer one request; the caller closes `held` when the answer is written."""
         began_ns = perf_counter_ns()
         operation: RestOperation | None = None
         self._in_flight += 1
@@ -237,7 +237,7 @@ class RestServer:
     async def _finish(
         self, http: web.BaseRequest, response: web.StreamResponse
     ) -> web.StreamResponse:
-        """Write the answer within its time; a client that takes nothing of it is let go."""
+        """Write the answer within its time limit; close the connection of a client that is slow."""
         try:
             async with asyncio.timeout(_write_timeout_s(response)):
                 await response.prepare(http)
@@ -306,7 +306,7 @@ class RestServer:
             body.release()
 
     def _cut(self, request: RestRequest) -> ConnectionError:
-        """Close the connection: a client takes an answer that is cut off for no whole one."""
+        """Close the connection, so that the client sees that the answer is incomplete."""
         self._peer_log.warn(
             "answer cut off",
             "%s %s failed in the midst of its answer",
@@ -318,7 +318,7 @@ class RestServer:
         return ConnectionResetError("the answer cannot be made whole")
 
     def _operation_of(self, http: web.BaseRequest) -> RestOperation | None:
-        """Return what a refused request was meant for, for the metrics."""
+        """Return the operation of a refused request, for the metrics."""
         try:
             return self._router.find(http.method, http.rel_url.raw_path).operation
         except ProblemError:
@@ -333,7 +333,7 @@ class RestServer:
 
 
 def _write_timeout_s(response: web.StreamResponse) -> float:
-    """Return how long the reader of a whole answer may take: as long as a frame may, and more."""
+    """Return how long a client may take to read a whole answer: the rate is that of frames."""
     return REST_WRITE_STALL_S + (response.content_length or 0) / FRAME_RATE_MIN_BYTES_PER_S
 
 

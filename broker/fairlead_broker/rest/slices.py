@@ -1,8 +1,8 @@
-"""How requests to the HTTP API share the loop: all of them have one slice of each turn together.
+"""How requests to the HTTP API share the event loop: all together get one slice of each turn.
 
-Work that may be long asks before each of its parts. What has waited goes on one by one, one in a
-turn of the loop, so however many requests are being worked on, all else waits for little more than
-a slice and a part.
+Code that may run for long awaits `rest` before each part of its work. In each turn of the loop one
+request that waits goes on. So with any number of requests, all other work waits for little more
+than a slice and a part.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Slices:
 
     def __init__(self) -> None:
         self._began_ns = 0
-        """When the first one worked in this turn of the loop; 0 where none has."""
+        """When the first request ran in this turn of the loop; 0 if none has."""
         self._is_turn_noted = False
         self._waiting: deque[asyncio.Future[None]] = deque()
-        """At most one for each request that is being answered."""
+        """Requests that wait; at most one entry for each request that is being answered."""
 
     async def rest(self) -> None:
-        """Let others have their turn if the slice of this one is used up."""
+        """Wait for a later turn of the loop if the slice of this turn is used up."""
         now_ns = perf_counter_ns()
         if self._began_ns and now_ns - self._began_ns > _SLICE_NS:
             waiter = asyncio.get_running_loop().create_future()
@@ -45,7 +45,7 @@ class Slices:
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        """Begin a new slice, and have the next one go on that waits."""
+        """Begin a new slice, and let the next request that waits go on."""
         self._is_turn_noted = False
         self._began_ns = 0
         while self._waiting:

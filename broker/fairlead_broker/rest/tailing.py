@@ -1,10 +1,10 @@
 """A partition followed as server-sent events (WHATWG HTML, section 9.2).
 
-The id of an event is the offset of its record. Who connects again says the last one that he has
-seen (`Last-Event-ID`) and goes on behind it; browsers do so themselves when a stream ends, as it
-does where no leader is to be found or this broker stops. What is no better the next time ends it
-with an event `problem`, and is the status of the next request.
-Nothing is read for a reader who is slow: his records wait in the log.
+The id of an event is the offset of its record. A client that connects again sends the last id that
+it has seen (`Last-Event-ID`), and the stream goes on after it. Browsers do so when a stream ends.
+It ends if no leader is found, or if this broker stops. For an error that will not pass, the stream
+ends with an event `problem`, and the next request gets its status.
+Nothing is read ahead for a slow client: its records stay in the log.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def last_event_offset(headers: Mapping[str, str]) -> int | None:
-    """Return the offset behind the last event of an earlier stream, None where there was none.
+    """Return the offset after the last event of an earlier stream, None if there was none.
 
-    ProblemError 400 for an id that no stream gives.
+    ProblemError 400 for an id that no stream sends.
     """
     text = headers.get(_LAST_EVENT_ID, "")
     if not text:
@@ -51,16 +51,16 @@ def last_event_offset(headers: Mapping[str, str]) -> int | None:
 
 
 async def follow(request: RestRequest, reader: PartitionReader) -> web.StreamResponse:
-    """Answer with a record as soon as there is one, until the client or the leader is gone."""
+    """Send each record as soon as it is there, until the client or the leader is gone."""
     loop = asyncio.get_running_loop()
-    # What is wrong already is no stream that ends, but an answer of its own.
+    # An error of the first read is an answer with its own status instead of a stream.
     told = reader.offset
     with ExitStack() as held:
         records = await reader.read(loop.time(), min_bytes=0, bytes_max=REST_TAIL_BYTES, held=held)
         response = await request.open_stream(f"{EVENT_STREAM}; charset=utf-8", _HEADERS)
         if request.http.method == "HEAD":
             return response
-        # A client that sees no record before the stream ends has a place to go on from, too.
+        # So a client that gets no record before the stream ends also knows where to go on.
         head = b"retry: %d\nid: %d\n\n" % (RETRY_MS, told - 1)
         await request.write(response, head + _events(records))
     while not request.stopping.is_set():
@@ -92,9 +92,9 @@ async def follow(request: RestRequest, reader: PartitionReader) -> web.StreamRes
 
 
 async def _hold_back(request: RestRequest, response: web.StreamResponse) -> bool:
-    """Wait while too much has been read, until the next heartbeat at most; tell whether it was.
+    """Wait while the client exceeds its fetch quota, at most one heartbeat; tell whether it did.
 
-    A stream stays open as a Kafka client's connection does, with its records in the log.
+    The stream stays open, as a Kafka client's connection does, and its records stay in the log.
     """
     quotas = request.kafka.quotas
     throttle_ms = 0 if quotas is None else quotas.read_throttle_ms()
@@ -115,7 +115,7 @@ def _events(records: list[RenderedRecord]) -> bytes:
 
 
 async def _end(request: RestRequest, response: web.StreamResponse, problem: ProblemError) -> None:
-    """Tell what ends a stream, unless it is over when the client connects again."""
+    """Send the problem that ends a stream, unless it is temporary."""
     if problem.status not in (429, 503):
         document = dump_json(problem.document())
         await request.write(response, b"event: problem\ndata: %b\n\n" % document)

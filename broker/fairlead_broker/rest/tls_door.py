@@ -1,8 +1,8 @@
-"""HTTPS: handshakes before anything else, bounded in number and in time; who has shown what.
+"""HTTPS: TLS handshakes, bounded in number and in time, and the principals of certificates.
 
-A connection is a stranger from its accept until its handshake is done, and HTTP hears of it only
-then. Strangers have the limits of those of Kafka listeners: a flood pushes itself out. Each
-connection gets the certificate of its moment.
+A connection is a stranger from its accept until its handshake is done, and only then does the HTTP
+server get it. Strangers have the limits of Kafka listeners, so a flood of them closes its own
+connections. Each new connection gets the certificate that is current then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SWEEP_S: Final = 1.0
 
 
 class _Terms:
-    """What the listener's settings and files say now."""
+    """The current settings and certificate of the listener."""
 
     allows_plaintext = False
 
@@ -49,7 +49,7 @@ class _Terms:
 
 
 class TlsDoor:
-    """Opens the connections of the HTTP API's port where that speaks TLS."""
+    """Opens the connections of the HTTP API's port if it speaks TLS."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class TlsDoor:
         peer_log: PeerLog,
         on_room: Callable[[], None],
     ) -> None:
-        """Take nothing yet.
+        """Open no connections yet.
 
-        `serve` makes what speaks HTTP over a connection that is secure. `on_room` is called when
-        handshakes have room again that had none.
+        `serve` makes the HTTP protocol of a connection after its handshake. `on_room` is called
+        when a new handshake may begin again after there were too many.
         """
         self._terms = _Terms(listener)
         self._serve = serve
@@ -95,7 +95,7 @@ class TlsDoor:
         self.handshakes.close()
 
     def arrived(self, stranger: _Stranger, address: str) -> None:
-        """Count a connection that has come; where there are too many, the oldest goes."""
+        """Count a new connection; if there are too many, close the oldest one."""
         leaving = self._strangers.add(stranger, address, self._loop.time())
         if leaving is not None:
             self._metrics.rest.connections_refused += 1
@@ -130,7 +130,7 @@ class TlsDoor:
 
 
 class _Stranger(asyncio.Protocol):
-    """Stands for HTTP until the handshake is done."""
+    """The protocol of a connection until its handshake is done."""
 
     transport: asyncio.Transport
 

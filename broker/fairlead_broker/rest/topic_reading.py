@@ -1,4 +1,4 @@
-"""Topics, partitions and offsets as several operations of v3 and v2 need them."""
+"""Topics, partitions and offsets for several operations of v3 and v2."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ABSENT: Final = frozenset(
 async def describe_topics(
     request: RestRequest, *names: str
 ) -> list[DescribeTopicPartitionsResponseTopic]:
-    """Return topics with all their partitions; without names, all that may be seen."""
+    """Return topics with all their partitions; without names, all that the client may see."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     cursor: RequestCursor | None = None
     while True:
@@ -54,7 +54,7 @@ async def describe_topics(
 async def describe_topic(
     request: RestRequest, name: str | None = None
 ) -> DescribeTopicPartitionsResponseTopic:
-    """Return the topic of the path, or another one; ProblemError 404 where there is none."""
+    """Return the topic `name`, or that of the path; ProblemError 404 if it does not exist."""
     name = name or request.path["topic_name"]
     topic = (await describe_topics(request, name))[0]
     if topic.error_code in _ABSENT:
@@ -66,7 +66,7 @@ async def describe_topic(
 async def describe_partition(
     request: RestRequest,
 ) -> tuple[DescribeTopicPartitionsResponseTopic, DescribeTopicPartitionsResponsePartition]:
-    """Return the partition of the path; ProblemError 404 where there is none."""
+    """Return the partition of the path; ProblemError 404 if it does not exist."""
     topic = await describe_topic(request)
     index = request.path["partition_id"]
     if index >= len(topic.partitions):
@@ -78,7 +78,7 @@ async def describe_partition(
 async def find_offset(
     request: RestRequest, topic: str, index: int, timestamp: int, isolation_level: int = 0
 ) -> int:
-    """Return an offset of a partition, wherever it is led, -1 where none fits; KafkaError."""
+    """Return an offset of a partition from its leader, -1 if none fits; KafkaError."""
     return await look_up_offset(
         request.kafka, (topic, index), timestamp, isolation_level, deadline_s=request.deadline_s
     )

@@ -1,9 +1,9 @@
 """Cuts a stream of bytes into JSON objects without parsing them.
 
-Only quotes and brackets are looked at, each byte once, however the stream is cut up: so the size,
-the depth and the number of parts of an object are known before anything parses it, and a large body
-can be taken in small steps. `StreamFrames` cuts objects that follow each other (v3), and
-`RecordsFrames` the records out of `{"records": [...]}` (v2).
+The scan looks only at quotes and brackets, and at each byte once, in whatever pieces the stream
+arrives. So the size, the depth and the number of parts of an object are known before it is parsed,
+and a large body can be taken in small steps. `StreamFrames` cuts objects that follow each other
+(v3), and `RecordsFrames` cuts the records out of `{"records": [...]}` (v2).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from fairlead_broker.rest.documents.json_text import JsonError, load_json
 
 STEP_BYTES: Final = 16 * 1024
-"""What `feed` should be given at once: some 5 ms at worst, if every byte is a bracket."""
+"""Bytes to pass to `feed` at once: some 5 ms of work at worst, if every byte is a bracket."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 _TEXT_OR_BLANKS: Final = re.compile(
@@ -28,11 +28,11 @@ _RECORDS: Final = b'"records"'
 
 
 class OversizedError(JsonError):
-    """Part of a stream is larger than what is taken."""
+    """Part of a stream exceeds a limit."""
 
 
 class _Frames(ABC):
-    """Finds where objects begin and end at the depth that a subclass says."""
+    """Finds where objects begin and end; a subclass says at which depth."""
 
     def __init__(self, *, bytes_max: int, tokens_max: int, depth_max: int) -> None:
         self._bytes_max = bytes_max
@@ -40,7 +40,7 @@ class _Frames(ABC):
         self._depth_max = depth_max
         self._buffer = bytearray()
         self._scanned = 0
-        """How far the buffer has been looked at."""
+        """Up to where the buffer has been scanned."""
         self._open: list[int] = []
         """The brackets that are open, outermost first."""
         self._is_in_text = False
@@ -48,9 +48,9 @@ class _Frames(ABC):
         self._start = -1
         """Where the object that is being read begins in the buffer; -1 between objects."""
         self._done = 0
-        """Up to where the buffer is done with, if no object is being read."""
+        """Up to where the buffer is no longer needed, if no object is being read."""
         self._tokens = 0
-        """Parts of the object that is being read, or of all that is between objects."""
+        """Number of parts of the object that is being read, or of everything between objects."""
         self._tokens_between = 0
 
     @property
@@ -60,13 +60,13 @@ class _Frames(ABC):
 
     @property
     def partial_bytes(self) -> int:
-        """What is kept of an object that is not whole yet."""
+        """Bytes that are kept of an object that is not complete yet."""
         return len(self._buffer)
 
     def feed(self, data: bytes, frames: list[bytes]) -> None:
-        """Take the next bytes and add the objects that are whole now to `frames`.
+        """Take the next bytes and add the objects that are complete now to `frames`.
 
-        JsonError; the objects before what is wrong have been added then, too.
+        JsonError; the objects before the error have been added then, too.
         """
         self._buffer += data
         self._scan(frames)
@@ -81,7 +81,7 @@ class _Frames(ABC):
         self._done = 0
 
     def _scan(self, frames: list[bytes]) -> None:
-        """Look at what is new."""
+        """Scan the bytes that are new."""
         buffer, at = self._buffer, self._scanned
         while True:
             if self._is_in_text:
@@ -142,45 +142,45 @@ class _Frames(ABC):
 
     @abstractmethod
     def _is_frame(self, byte: int) -> bool:
-        """Tell whether what opens here is one of the objects that are cut out."""
+        """Tell whether the bracket `byte` opens one of the objects that are cut out."""
 
     @abstractmethod
     def _is_between(self) -> bool:
-        """Tell whether what has just closed was such an object."""
+        """Tell whether the bracket that has just closed was the end of such an object."""
 
     @abstractmethod
     def _on_text(self, start: int, end: int) -> None:
-        """Take note of a text."""
+        """Note a string."""
 
     @abstractmethod
     def _on_frame(self) -> None:
-        """Take note that an object has been cut out."""
+        """Note that an object has been cut out."""
 
     @abstractmethod
     def _outside(self, start: int, end: int) -> None:
-        """Take note of bytes between objects."""
+        """Note bytes between objects."""
 
 
 def _match_end(buffer: bytearray, at: int) -> int:
-    """Return how far a text goes on that began before: to its quote, or to a cut-off escape."""
+    """Return where a string that began earlier stops: at its quote, or at a cut-off escape."""
     found = _REST_OF_TEXT.match(buffer, at)
     return at if found is None else found.end()
 
 
 def _shortest(found: re.Match[bytes]) -> bytes:
-    """Return what is no blank as it stands, and one blank for many."""
+    """Return a matched text unchanged, or one blank for a match of blanks."""
     return found[1] or b" "
 
 
 def require_few_parts(data: bytes, parts_max: int) -> None:
-    """Count the parts of a JSON text as those of an object in a stream; OversizedError."""
+    """Count the parts of a JSON text as for an object in a stream; OversizedError."""
     for parts, found in enumerate(_TOKEN.finditer(data), 1):
         if parts > parts_max:
             raise OversizedError(f"it has more than {parts_max} parts")
         start, end = found.span()
         if end - start == 1 and data[start] == _QUOTE:
-            # A text without an end. What parses it stops here, and to look for others behind it
-            # would go to the end of the data for each quote.
+            # This string has no end, so the parser stops here. To go on would cost a search to the
+            # end of the data for each later quote.
             return
 
 
@@ -188,7 +188,7 @@ class StreamFrames(_Frames):
     """Objects that follow each other, with nothing but blanks between them."""
 
     def finish(self) -> None:
-        """Say that the stream has ended; JsonError if that is in the midst of an object."""
+        """End the stream; JsonError if an object is incomplete."""
         if self._start >= 0 or self._is_in_text:
             raise JsonError("the last object is cut off")
 
@@ -214,7 +214,7 @@ class StreamFrames(_Frames):
 
 
 class RecordsFrames(_Frames):
-    """The records of `{"records": [{…}, {…}], …}`; what is around them is parsed at the end."""
+    """The records of `{"records": [{…}, {…}], …}`; the text around them is parsed at the end."""
 
     _RECORD_DEPTH: Final = 2
 
@@ -264,7 +264,7 @@ class RecordsFrames(_Frames):
     def _outside(self, start: int, end: int) -> None:
         around = self._around
         if start < end:
-            # Indented documents have a line and more of blanks between any two records.
+            # An indented document has a line end and many blanks between two records.
             around += _TEXT_OR_BLANKS.sub(_shortest, self._buffer[start:end])
         if len(around) > self._around_bytes_max:
             raise OversizedError(f"more than {self._around_bytes_max} bytes around the records")

@@ -1,7 +1,7 @@
-"""JSON as RFC 8259 and RFC 7493 have it: what `json` takes beyond that is refused.
+"""JSON of RFC 8259 and RFC 7493: whatever else `json` would accept is refused.
 
-No NaN and no infinity, no name twice in an object, UTF-8 alone, no half of a surrogate pair, no
-number that does not fit a double. Sizes and depth are bounded before (`json_frames`).
+No NaN and no infinity, no name twice in an object, only UTF-8, no half of a surrogate pair, no
+number that does not fit into a double. `json_frames` has bounded sizes and depth before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 def load_json(data: bytes | bytearray, *, has_ints: bool = False) -> Any:
     """Parse one document; JsonError.
 
-    With `has_ints` a number without a fraction is an int however it is written: 1.0 and 1e0, too.
+    With `has_ints` every number without a fraction is an int, 1.0 and 1e0, too.
     """
     decoder = _DECODER_OF_INTS if has_ints else _DECODER
     try:
@@ -63,7 +63,7 @@ def load_json(data: bytes | bytearray, *, has_ints: bool = False) -> Any:
 
 
 def dump_json(value: Any) -> bytes:
-    """Encode a value without blanks; JsonError where it has no JSON form."""
+    """Encode a value without blanks; JsonError if JSON cannot express it."""
     try:
         return _ENCODER.encode(value).encode()
     except UnicodeEncodeError as error:

@@ -46,7 +46,7 @@ _ANY_OF_THEM: Final[tuple[dict[str, list[str]], ...]] = (
     {},
     *({name: list[str]()} for name in SECURITY_SCHEMES),
 )
-"""One of them, or none: which are taken is a matter of a broker's settings."""
+"""One scheme, or none: a broker's settings decide which ones it accepts."""
 _ANY_REQUEST: Final = (400, 401, 403, 404, 406, 421, 429, 500, 503)
 _WITH_BODY: Final = (408, 413, 415, 422)
 _REFUSALS: Final = "Refusal"

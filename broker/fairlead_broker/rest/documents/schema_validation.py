@@ -1,4 +1,4 @@
-"""What a document breaks of its JSON schema."""
+"""Validation of a document against its JSON schema."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DEAR_FORMATS: Final = ("rfc3987_syntax", "isoduration")
 
 
 def _import_jsonschema() -> Any:
-    """Import jsonschema without what checks IRIs and durations.
+    """Import jsonschema without the modules that check IRIs and durations.
 
-    Where rfc3987_syntax is installed (Jupyter and tools for CycloneDX bring it), jsonschema imports
-    it, which builds forty parsers: ten times the time of all else, in each broker, for a format
-    that no schema here has. What isn't there jsonschema does without.
+    If rfc3987_syntax is installed (Jupyter and tools for CycloneDX bring it), jsonschema imports
+    it, which builds forty parsers. That takes ten times as long as the rest of the import, in each
+    broker, for a format that no schema here uses. jsonschema works without these modules.
     """
     hidden = [name for name in _DEAR_FORMATS if name not in sys.modules]
-    # The type has no None, but this is how an import is told that there is nothing to find.
+    # The type does not allow None, but None in `sys.modules` makes an import fail.
     modules = cast("dict[str, object]", sys.modules)
     modules.update(dict.fromkeys(hidden))
     try:
@@ -39,7 +39,7 @@ _JSONSCHEMA: Final = _import_jsonschema()
 def _refuse_by_pattern(
     _: Any, pattern: str, text: Any, __: Mapping[str, Any]
 ) -> Iterator[ValidationError]:
-    """Check a text as ECMA 262 has it: `$` is the end, and not a line's end before it, too."""
+    """Check a text by ECMA 262: `$` matches only the end, not also before a last line end."""
     end = r"\Z" if pattern.endswith("$") else ""
     if isinstance(text, str) and not re.search(pattern.removesuffix("$") + end, text):
         yield _JSONSCHEMA.ValidationError(f"{text!r} does not match {pattern!r}")

@@ -33,5 +33,5 @@ def object_of(
 
 def array_of(items: Schema, **more: Any) -> dict[str, Any]:
     """Return the schema of an array."""
-    # In the order in which they are looked at: too many items are refused unseen.
+    # Keywords are checked in this order: with too many items, no item is checked.
     return {"type": "array", **more, "items": items}

@@ -1,1 +1,1 @@
-"""Consumer instances of REST Proxy v2: consumers that this broker is on behalf of HTTP clients."""
+"""Consumer instances of REST Proxy v2: consumers that this broker runs for HTTP clients."""

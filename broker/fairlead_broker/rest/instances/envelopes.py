@@ -1,7 +1,7 @@
-"""What goes between brokers when one passes a request of an HTTP client on to another one. Pure.
+"""Messages between brokers when one forwards a request of an HTTP client to another one. Pure.
 
-An Envelope has the request as data, and beside it who has sent it and from where. Heads and bodies
-are msgpack maps: a peer that is newer may say more.
+An Envelope has the request as data, and beside it the principal and the address of the client. The
+data is a msgpack map, to which a newer peer may add entries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINE_ENDS: Final = ("\r", "\n", "\0")
 
 
 class ForwardedRequest(NamedTuple):
-    """A request, and who has sent it."""
+    """A request, and the client that sent it."""
 
     method: str
     target: str
@@ -34,7 +34,7 @@ class ForwardedRequest(NamedTuple):
     client_host: str
 
     def to_http(self) -> bytes:
-        """Return it as it stands on the wire, of a connection that ends with it."""
+        """Return the request in HTTP's format, for a connection that closes after it."""
         lines = [
             f"{self.method} {self.target} HTTP/1.1",
             "Host: localhost",
@@ -47,7 +47,7 @@ class ForwardedRequest(NamedTuple):
 
 
 class ForwardedAnswer(NamedTuple):
-    """What the other broker has answered."""
+    """The answer of the other broker."""
 
     status: int
     headers: Mapping[str, str]
@@ -70,7 +70,7 @@ def pack_request(request: ForwardedRequest) -> EnvelopeRequest:
 
 
 def unpack_request(envelope: EnvelopeRequest) -> ForwardedRequest:
-    """Return what an envelope holds; RemoteProtocolError."""
+    """Return the request in an envelope; RemoteProtocolError."""
     data = _unpack(envelope.request_data)
     try:
         kind, colon, name = bytes(envelope.request_principal or b"").decode().partition(":")
@@ -98,7 +98,7 @@ def pack_answer(answer: ForwardedAnswer) -> bytes:
 
 
 def unpack_answer(data: Buffer) -> ForwardedAnswer:
-    """Return what an answer's data says; RemoteProtocolError."""
+    """Return the answer in an envelope's data; RemoteProtocolError."""
     found = _unpack(data)
     try:
         headers = {_word(name): _text(value) for name, value in found["headers"].items()}
@@ -134,7 +134,7 @@ def _word(value: Any) -> str:
 
 
 def _pack_host(host: str) -> bytes:
-    """Return an address as Kafka's envelopes have it: its four or sixteen bytes."""
+    """Return an address in the form of Kafka's envelopes: its four or sixteen bytes."""
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:

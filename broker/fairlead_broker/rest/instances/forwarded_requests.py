@@ -1,7 +1,7 @@
-"""Requests that other brokers pass on: answered as if their clients had come here themselves.
+"""Requests that other brokers forward: answered as if their clients had connected to this broker.
 
-Each has a connection of its own in memory, so that all that holds for a request holds for it, too.
-Who has sent it stands beside that connection: nothing that a client can write says so.
+Each request has its own connection in memory, so all rules for requests apply to it, too. Its
+sender is an attribute of that connection, which a client cannot set by anything that it sends.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from fairlead_wire.messages.envelope import EnvelopeRequest
 
 SENDER: Final = "fairlead_forwarded_sender"
-"""Extra information of a transport: who has sent the request that another broker passes on."""
+"""Extra information of a transport: who sent the request that another broker forwards."""
 _PASSED_BACK: Final = ("Content-Type", "Vary", "Retry-After", "Cache-Control", "WWW-Authenticate")
 
 
 def sender_of(http: web.BaseRequest) -> Principal | None:
-    """Return who has sent a request that another broker has passed on; None for all others."""
+    """Return who sent a request that another broker has forwarded; None for other requests."""
     transport = http.transport
     found: Principal | None = None if transport is None else transport.get_extra_info(SENDER)
     return found
 
 
 def serve_forwarded(serve: Callable[[], asyncio.Protocol]) -> ForwardedHttp:
-    """Return what has forwarded requests answered by the HTTP server that `serve` connects to."""
+    """Return a function that passes forwarded requests to the HTTP server behind `serve`."""
 
     def answer(envelope: EnvelopeRequest, respond: Callable[[bytes], None]) -> ForwardedConnection:
         request = unpack_request(envelope)
@@ -46,7 +46,7 @@ def serve_forwarded(serve: Callable[[], asyncio.Protocol]) -> ForwardedHttp:
 
 
 class ForwardedConnection(asyncio.Transport):
-    """A connection in memory: one request, and its answer before that is written."""
+    """A connection in memory for one request, which takes the answer before it is written."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class ForwardedConnection(asyncio.Transport):
         self._answer = ForwardedAnswer(500, {}, b"")
 
     def begin(self, request: bytes) -> None:
-        """Hand the request over."""
+        """Pass the request to the server."""
         self._served.connection_made(self)
         self._served.data_received(request)
 
     def take(self, response: web.StreamResponse) -> None:
-        """Take an answer for what the connection answers."""
+        """Keep a response as the answer of this connection."""
         body = response.body if isinstance(response, web.Response) else None
         headers = {
             name: response.headers[name] for name in _PASSED_BACK if name in response.headers
@@ -76,15 +76,15 @@ class ForwardedConnection(asyncio.Transport):
         )
 
     def cancel(self) -> None:
-        """End a request that nobody waits for any more, as if its client had gone."""
+        """End a request that no broker waits for any more, as if its client had disconnected."""
         self._respond = _say_nothing
         self.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Drop it: the answer goes as a whole."""
+        """Drop the data: `close` sends the answer as a whole."""
 
     def close(self) -> None:
-        """Answer, and be gone."""
+        """Send the answer, and close."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -104,20 +104,20 @@ class ForwardedConnection(asyncio.Transport):
         return not self._is_closing
 
     def pause_reading(self) -> None:
-        """Do nothing: all has been read."""
+        """Do nothing: the whole request has been read."""
 
     def resume_reading(self) -> None:
-        """Do nothing: all has been read."""
+        """Do nothing: the whole request has been read."""
 
     def get_write_buffer_size(self) -> int:
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Do nothing: nothing waits."""
+        """Do nothing: no data waits to be written."""
 
     def can_write_eof(self) -> bool:
         return False
 
 
 def _say_nothing(_: Any) -> None:
-    """Stand for somebody who is gone."""
+    """Drop the answer: the broker that waited for it is gone."""

@@ -1,9 +1,10 @@
-"""Requests for an instance that another broker has: they are passed on to it.
+"""Requests for a consumer instance of another broker: this broker forwards them.
 
-The name of an instance says which broker that is; where a client has chosen the name, all are asked
-in turn. A request is passed on once: the one it comes to answers. It goes over the brokers' own
-listener, where both sides have proved that they know the cluster's secret, and says who has sent
-it: nobody else can say so, and no credential leaves the broker that has looked at it.
+The name of an instance names its broker. If a client has chosen the name, all brokers are asked in
+turn. A request is forwarded once: the broker that receives it answers. It goes over the brokers'
+own listener, where both sides have proved that they know the cluster's secret. The request names
+the client's principal, which only a broker can do there, and no credential leaves the broker that
+has verified it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _GRACE_S: Final = 2 * REST_READ_HOP_MS / 1000
 
 
 class UnreachableError(ProblemError):
-    """The broker of an instance does not answer: 503."""
+    """A 503, because the broker of an instance does not answer."""
 
     def __init__(self, reason: str) -> None:
         message = f"the broker of this instance cannot be asked: {reason}"
@@ -55,20 +56,20 @@ class UnreachableError(ProblemError):
 
 
 class Forwarding:
-    """Connections to other brokers for such requests, made when they are needed."""
+    """Connections to other brokers for forwarded requests, made when they are needed."""
 
     def __init__(self, broker: Broker, secret: bytes) -> None:
         self._broker = broker
-        # Apart from other requests: reads that wait hold up none that write.
+        # Separate connections: reads that wait must not delay requests that write.
         self._peers = Peers(broker, secret, connections_max=REST_PEER_CONNECTIONS_MAX)
 
     async def forward(self, request: ForwardableRequest) -> web.StreamResponse:
-        """Return what the broker answers that has the instance; ProblemError 404, 429 or 503.
+        """Return the answer of the broker that has the instance; ProblemError 404, 429 or 503.
 
-        Each has the time of `request.deadline_s`.
+        Each broker has until `request.deadline_s` to answer.
         """
-        # 429 before anybody is asked, and not later: who answers takes its records for read. The
-        # room is not kept meanwhile, because a read may wait for long.
+        # The 429 must come before a broker is asked: it counts the records that it answers as read.
+        # The memory is not reserved meanwhile, because a read may wait for long.
         with ExitStack() as looking:
             room = min(request.query.get("max_bytes", 0), REST_READ_BYTES_MAX)
             request.hold(room, looking)
@@ -103,11 +104,11 @@ class Forwarding:
         return False
 
     def publish(self, image: ClusterImage) -> None:
-        """Wait for no answer of a broker that the controller has fenced."""
+        """Stop waiting for answers of brokers that the controller has fenced."""
         self._peers.publish(image)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._peers.close()
 
     def _candidates(self, request: ForwardableRequest, name: str) -> Iterator[int]:
@@ -126,7 +127,7 @@ class Forwarding:
     async def _ask(
         self, request: ForwardableRequest, method: str, broker_id: int, target: str, body: bytes
     ) -> web.Response:
-        """Pass a request on, within its time; UnreachableError."""
+        """Forward a request, and wait until its deadline; UnreachableError."""
         given = request.http.headers
         envelope = pack_request(
             ForwardedRequest(

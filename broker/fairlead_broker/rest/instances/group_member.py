@@ -1,8 +1,8 @@
-"""A member of a consumer group, by the protocol of KIP-848: the coordinator assigns.
+"""A member of a consumer group with the protocol of KIP-848: the coordinator assigns partitions.
 
-The member says that it lives (`beat`) and is told in the answer what it may read; it says what it
-has given up and what it has taken with its next heartbeat. Members that speak the classic protocol
-may be in the same group: the coordinator sees to that.
+The member sends heartbeats (`beat`), and the answers say which partitions it may read. Its next
+heartbeat says which partitions it has given up and which it has taken. Members with the classic
+protocol may be in the same group: the coordinator takes care of that.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_E
 
 
 class Subscription(NamedTuple):
-    """What a member wants to read: topics by their names, or those that match a pattern (RE2)."""
+    """What a member wants to read: topics by name, or all topics that match a pattern (RE2)."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
 
 
 class PartitionOwner(Protocol):
-    """Who reads what a member is assigned."""
+    """The object that reads the partitions that a member is assigned."""
 
     def take(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Begin to read these."""
+        """Begin to read these partitions."""
 
     async def give_up(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Read these no more; on return their offsets are committed, where that is wanted."""
+        """Stop reading these partitions; commit their offsets before returning, if configured."""
 
     def forget(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Read these no more, and commit nothing: their topics are gone."""
+        """Stop reading these partitions without a commit: their topics have been deleted."""
 
     def lose(self) -> None:
-        """Read nothing more: other members may have all of it by now."""
+        """Stop reading all partitions: other members may have them by now."""
 
 
 class GroupMember:
@@ -66,7 +66,7 @@ class GroupMember:
 
     def __init__(self, kafka: KafkaCalls, group_id: str, name: str, owner: PartitionOwner) -> None:
         self.is_joined = False
-        """True once the coordinator has said what this member may read, be it nothing."""
+        """True once the coordinator has sent an assignment, even if that is empty."""
         self._kafka = kafka
         self._group_id = group_id
         self._member_id = f"{name}-{uuid.uuid4()}"
@@ -76,31 +76,31 @@ class GroupMember:
         self._target: set[TopicIdPartition] = set()
         self._owned: dict[TopicIdPartition, TopicPartition] = {}
         self._told: tuple[Subscription, frozenset[TopicIdPartition]] | None = None
-        """What the coordinator has last been told, None where nobody can say that."""
+        """What the last heartbeat told the coordinator; None if that is unknown."""
         self._is_known = False
-        """True where the coordinator may know the member."""
+        """True if the coordinator may know the member."""
         self._beating = asyncio.Lock()
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Id and epoch to commit with; those of nobody while it is not in the group."""
+        """Id and epoch to commit with; those of no member while it is not in the group."""
         if self._epoch == _JOINING:
             return NO_MEMBER, NO_EPOCH
         return self._member_id, self._epoch
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want to read this from the next heartbeat on."""
+        """Change the subscription; the next heartbeat tells the coordinator."""
         self._subscription = subscription
-        # What its owner gave up for another subscription is this member's still, where the
-        # coordinator has not heard of that one: nobody else reads it.
+        # The owner may have given up partitions for another subscription. If the coordinator has
+        # not heard of that one, they still belong to this member and no other member reads them.
         kept = self._owned.keys() & self._target
         self._owner.take({self._owned[each] for each in kept})
         self.forget_deleted()
 
     def forget_deleted(self) -> None:
-        """Have nothing committed of topics that are gone: it would count for the next of a name.
+        """Forget partitions of deleted topics: a commit would apply to a new topic of that name.
 
-        The coordinator tells in time what the member has of that one.
+        The coordinator later assigns the partitions of the new topic.
         """
         topic_name = self._kafka.broker.image.topic_name
         gone = {name for key, name in self._owned.items() if topic_name(key[0]) is None}
@@ -108,9 +108,9 @@ class GroupMember:
             self._owner.forget(gone)
 
     async def beat(self) -> float:
-        """Tell the coordinator what there is to tell; return seconds until the next time.
+        """Send a heartbeat with what has changed; return the seconds until the next one.
 
-        KafkaError for what does not pass by itself.
+        KafkaError for an error that is not temporary.
         """
         async with self._beating:
             response = await self._send(self._request())
@@ -142,9 +142,9 @@ class GroupMember:
         return response.heartbeat_interval_ms / 1000
 
     async def leave(self) -> None:
-        """Leave the group at once, rather than when the session ends; KafkaError.
+        """Leave the group at once, not only when the session ends; KafkaError.
 
-        It tries until a coordinator is there: the caller sets the time.
+        The member tries until a coordinator answers: the caller sets a time limit.
         """
         async with self._beating:
             if self._is_known:
@@ -154,14 +154,14 @@ class GroupMember:
                     response = await self._send(request)
                     if error_code(response.error_code) not in PASSING:
                         break
-                    # As where this broker stops, and what it coordinates has just moved.
+                    # For example, this broker stops and its coordinators have just moved.
                     await asyncio.sleep(RETRY_S)
                 if error_code(response.error_code) not in _LOST:
                     raise_code(response.error_code, response.error_message)
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest(self._group_id, self._member_id, self._epoch)
-        # A coordinator elsewhere knows this broker, and not who asks.
+        # A coordinator on another broker knows this broker, but not the client.
         request.asked_by = str(self._kafka.principal)
         request.asked_from = self._kafka.client_host
         owned = frozenset(self._owned)
@@ -196,7 +196,7 @@ class GroupMember:
         return response
 
     async def _reconcile(self) -> None:
-        """Give up what is another's, and only then take what is new (KIP-848)."""
+        """Give up partitions that are no longer assigned, then take the new ones (KIP-848)."""
         image = self._kafka.broker.image
         lost = {key: name for key, name in self._owned.items() if key not in self._target}
         if lost:
@@ -206,7 +206,7 @@ class GroupMember:
         added = {}
         for topic_id, index in self._target - self._owned.keys():
             name = image.topic_name(topic_id)
-            # A pattern is looked up for all members that have it, by the rights of one of them.
+            # The coordinator resolves a pattern once for all members, with the rights of one.
             if name is not None and self._kafka.would_allow(
                 Operation.DESCRIBE, ResourceType.TOPIC, name
             ):
@@ -215,12 +215,12 @@ class GroupMember:
         self._owner.take(set(added.values()))
 
     def _has_unknown(self) -> bool:
-        """Tell whether the image of this broker does not have a new topic yet."""
+        """Tell whether the image of this broker lacks a topic of the assignment."""
         image = self._kafka.broker.image
         return any(image.topic_name(topic_id) is None for topic_id, _ in self._target)
 
     def _rejoin(self) -> None:
-        """Begin anew: the coordinator has given all partitions to others."""
+        """Join again from the start: the coordinator has given all partitions to other members."""
         self._epoch = _JOINING
         self._told = None
         self._target = set()

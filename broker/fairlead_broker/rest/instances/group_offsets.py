@@ -1,6 +1,7 @@
-"""The offsets of a group: what it has committed, and commits of one who reads in it.
+"""The offsets of a group: those that are committed, and commits of a member or of no member.
 
-A coordinator elsewhere knows this broker and not the client, so who asks is authorized here.
+A coordinator on another broker knows this broker but not the client, so this broker authorizes the
+client.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ PASSING: Final = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""What a coordinator answers while it is not ready: it is asked again."""
+"""Errors of a coordinator that is not ready yet: the request is sent again."""
 
 
 class Committed(NamedTuple):
-    """An offset that a group has committed, the next one to read, and what was said of it."""
+    """An offset that a group has committed, which is the next one to read, and its metadata."""
 
     offset: int
     metadata: str = ""
@@ -66,7 +67,7 @@ class GroupOffsets:
     async def committed(
         self, partitions: Iterable[TopicPartition], deadline_s: float
     ) -> dict[TopicPartition, Committed]:
-        """Return what is committed of these, once no transaction is about to change it.
+        """Return the committed offsets, once no open transaction may change them.
 
         KafkaError.
         """
@@ -97,7 +98,7 @@ class GroupOffsets:
         *,
         member: tuple[str, int] = (NO_MEMBER, NO_EPOCH),
     ) -> None:
-        """Commit offsets as a member, by its id and epoch; KafkaError for the first refused."""
+        """Commit offsets with a member's id and epoch; KafkaError for the first error."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, index), each in offsets.items():
             self._kafka.require(Operation.READ, ResourceType.TOPIC, topic)
@@ -122,7 +123,7 @@ class GroupOffsets:
             raise KafkaError(known, f"{where} cannot be committed: {known.description}")
 
     async def _ask(self, request: Message, code_of: Callable[[Any], int], deadline_s: float) -> Any:
-        """Ask the coordinator until it is ready, or until the deadline."""
+        """Send a request to the coordinator until it is ready, or until the deadline."""
         await self._kafka.have_offsets_topic_made(self._group_id)
         loop = asyncio.get_running_loop()
         while True:
@@ -141,7 +142,7 @@ def _fetch_code(response: OffsetFetchResponse) -> int:
 
 
 def _commit_code(response: OffsetCommitResponse) -> int:
-    """Return the first error; but where another broker coordinates, it is to be asked first."""
+    """Return NOT_COORDINATOR if any error is that, to ask the new coordinator; else the first."""
     codes = [each.error_code for topic in response.topics for each in topic.partitions]
     if ErrorCode.NOT_COORDINATOR in codes:
         return ErrorCode.NOT_COORDINATOR

@@ -1,8 +1,9 @@
-"""A consumer instance: what a client made with `POST /consumers/{group}`, until it is idle.
+"""A consumer instance, which a client has created with `POST /consumers/{group}`.
 
 Its requests are answered one at a time, in the order in which they came. A read that waits for
-records is ended by whatever comes behind it that is no read. Beside the requests one task, the
-keeper, sends heartbeats, looks up positions, and commits what has been received.
+records ends when a request arrives that is not a read. Beside the requests one task, the keeper,
+sends heartbeats, looks up positions, and commits the offsets of records that were received. An
+instance that is idle for too long ends.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class InstanceConfig(NamedTuple):
-    """What the client asked for when it made the instance."""
+    """The settings with which the client created the instance."""
 
     form: Form
     auto_offset_reset: str
@@ -60,15 +61,14 @@ class InstanceConfig(NamedTuple):
     isolation_level: int
     min_bytes: int
     timeout_ms: int | None
-    """`consumer.request.timeout.ms`: how long a read may take at most, None where nothing is
-    said."""
+    """`consumer.request.timeout.ms`: how long a read may take at most, None if it is not set."""
 
 
 class ConsumerInstance:
-    """One instance. Whatever changes or reads it takes its turn first.
+    """One instance. Each request that changes it or reads records waits for its turn first.
 
-    It is the `PartitionOwner` of its own member: `take`, `give_up` and `lose` are called by the
-    keeper, between and during requests.
+    It is the `PartitionOwner` of its own member: the keeper calls `take`, `give_up` and `lose`
+    between and during requests.
     """
 
     def __init__(self, kafka: KafkaCalls, group_id: str, name: str, config: InstanceConfig) -> None:
@@ -94,20 +94,20 @@ class ConsumerInstance:
 
     @property
     def principal(self) -> Principal:
-        """Who made it, and alone may use it."""
+        """The principal that created the instance; no other one may use it."""
         return self._kafka.principal
 
     @property
     def idle_since_s(self) -> float | None:
-        """When its last request ended, on the loop's clock; None while there is one."""
+        """When the last request ended, on the loop's clock; None while there is a request."""
         return None if self._requests else self._used_s
 
     async def take_turn(
         self, request: InstanceRequest, deadline_s: float, *, is_read: bool = False
     ) -> None:
-        """Wait until the requests before are answered; the next one's turn is after this answer.
+        """Wait until earlier requests are answered; later ones wait until this one is answered.
 
-        TimeoutError where that takes until the deadline, ProblemError 404 or 429.
+        TimeoutError if that takes until the deadline, ProblemError 404 or 429.
         """
         if self._requests >= REST_INSTANCE_REQUESTS_MAX:
             raise ProblemError(429, "too many requests wait for this instance", headers=RETRY_AFTER)
@@ -159,7 +159,7 @@ class ConsumerInstance:
         self._keep()
 
     async def unsubscribe(self) -> None:
-        """Read nothing more, and leave the group."""
+        """Stop reading, and leave the group."""
         member, self._member = self._member, None
         await self._stop_keeper()
         await self.give_up(set(self.positions), member, confirm=True)
@@ -183,9 +183,9 @@ class ConsumerInstance:
     async def read(
         self, request: InstanceRequest, deadline_s: float, bytes_max: int
     ) -> list[bytes]:
-        """Return records as JSON, none where there are none until the deadline.
+        """Return records as JSON, an empty list if there are none until the deadline.
 
-        ProblemError or KafkaError. What was read before counts as received.
+        ProblemError or KafkaError. The records of earlier reads count as received now.
         """
         if self.subscription is None and not self._is_assigned:
             raise ProblemError(409, "the instance is subscribed to nothing", code=ILLEGAL_STATE)
@@ -196,14 +196,14 @@ class ConsumerInstance:
         records = await poll.run(deadline_s, self._is_read_over)
         if not records:
             self._raise_failure()
-        # The client has not seen what cannot be written to it.
+        # If the answer cannot be written, the client has not seen these records.
         request.if_unwritten(poll.rewind)
         return records
 
     async def seek(self, offsets: Mapping[TopicPartition, int], deadline_s: float) -> None:
         """Read these partitions from these offsets on, or from EARLIEST or LATEST.
 
-        ProblemError 409 where the instance does not have them.
+        ProblemError 409 if they are not assigned to the instance.
         """
         await self._until_assigned(offsets.keys(), deadline_s)
         for key, offset in offsets.items():
@@ -220,7 +220,7 @@ class ConsumerInstance:
     async def commit(
         self, offsets: Mapping[TopicPartition, Committed] | None, deadline_s: float
     ) -> Mapping[TopicPartition, Committed]:
-        """Commit offsets, or without any all that has been read; KafkaError."""
+        """Commit `offsets`, with None those of all records that were read; KafkaError."""
         if offsets is None:
             self._forget_deleted(self._member)
             offsets = {key: Committed(offset) for key, offset in self.positions.read().items()}
@@ -231,11 +231,11 @@ class ConsumerInstance:
     async def committed(
         self, partitions: AbstractSet[TopicPartition], deadline_s: float
     ) -> dict[TopicPartition, Committed]:
-        """Return what the group has committed of these, or without any of all that it reads."""
+        """Return the group's committed offsets, without `partitions` of all that it reads."""
         return await self._offsets.committed(partitions or set(self.positions), deadline_s)
 
     async def close(self, *, confirm: bool) -> None:
-        """End the instance. With `confirm` the client has received all that was read."""
+        """End the instance. With `confirm` all records that were read count as received."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -247,7 +247,7 @@ class ConsumerInstance:
         self._note_change()
 
     def take(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Begin to read partitions."""
+        """Begin to read partitions of subscribed topics."""
         wanted = self.subscription
         self.positions.add(
             key
@@ -263,7 +263,7 @@ class ConsumerInstance:
         *,
         confirm: bool = False,
     ) -> None:
-        """Read partitions no more, and commit what was received of them if that is wanted."""
+        """Stop reading partitions, and commit what was received of them with `auto_commit`."""
         self._forget_deleted(member or self._member)
         if confirm:
             self.positions.receive()
@@ -273,7 +273,7 @@ class ConsumerInstance:
             await self._commit_received(offsets, member or self._member)
 
     def forget(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Read partitions no more, and commit nothing: their topics are gone."""
+        """Stop reading partitions without a commit: their topics have been deleted."""
         self.positions.remove(partitions)
         self._note_change()
 
@@ -282,7 +282,7 @@ class ConsumerInstance:
             member.forget_deleted()
 
     def lose(self) -> None:
-        """Read nothing more: the group has given it to others."""
+        """Stop reading all partitions: the group has given them to other members."""
         self.positions.clear()
         self._note_change()
 
@@ -319,7 +319,8 @@ class ConsumerInstance:
     def _on_keeper_end(self, keeper: asyncio.Task[None]) -> None:
         if not keeper.cancelled() and keeper.exception() is not None:
             logger.error("the keeper of a consumer instance failed", exc_info=keeper.exception())
-            # Without heartbeats the group goes on without it: the client is told, and subscribes.
+            # Without heartbeats the group goes on without this member. The client gets an error,
+            # and can subscribe again.
             self._keeper = None
             self.lose()
             self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the instance has failed"))
@@ -331,7 +332,7 @@ class ConsumerInstance:
             await asyncio.wait((keeper,))
 
     async def _look_up(self) -> None:
-        """Find where to begin: where the group was, else as `auto.offset.reset` says."""
+        """Find where to begin: at the committed offset, or else by `auto.offset.reset`."""
         deadline_s = self._loop.time() + REST_INSTANCE_CALL_S
         keys = self.positions.unknown()
         committed = await self._offsets.committed(
@@ -374,7 +375,7 @@ class ConsumerInstance:
     async def _commit_received(
         self, offsets: dict[TopicPartition, int], member: GroupMember | None
     ) -> None:
-        """Commit without being asked to. Where that fails, records are read again."""
+        """Commit automatically. If that fails, records may be read again."""
         if not offsets:
             return
         deadline_s = self._loop.time() + REST_INSTANCE_CALL_S
@@ -394,7 +395,7 @@ class ConsumerInstance:
             async with asyncio.timeout(REST_INSTANCE_CALL_S):
                 await member.leave()
         except (KafkaError, TimeoutError) as error:
-            # The session ends by itself then, in some seconds.
+            # The coordinator removes the member when its session times out, in some seconds.
             logger.info("%s cannot leave group %s: %s", self.name, self.group_id, error)
 
     def _identity(self, member: GroupMember | None) -> tuple[str, int]:
@@ -408,7 +409,7 @@ class ConsumerInstance:
         return self._changes_waiting > 0 or self._failure is not None or self.is_closed
 
     async def _until_assigned(self, keys: AbstractSet[TopicPartition], deadline_s: float) -> None:
-        """Wait for the group to assign something; ProblemError 409 where these are not in it."""
+        """Wait for the first assignment; ProblemError 409 if these partitions are not in it."""
         while self._member is not None and not self._member.is_joined:
             self._raise_failure()
             if self._loop.time() >= deadline_s:
@@ -430,7 +431,7 @@ class ConsumerInstance:
 
 
 def unknown_instance(name: str) -> ProblemError:
-    """Return the problem of an instance that is not there."""
+    """Return the problem for an instance that does not exist."""
     return ProblemError(
         404,
         f"there is no consumer instance {name}: it was idle for too long, or its broker stopped",

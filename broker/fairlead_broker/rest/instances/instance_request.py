@@ -1,7 +1,7 @@
-"""A request for a consumer instance, as far as instances and what passes it on know it.
+"""A request for a consumer instance, as instances and forwarding see it.
 
-`fairlead_broker.rest.request.RestRequest` is what stands behind it. It leads handlers to the
-instances, so these do not know it.
+`fairlead_broker.rest.request.RestRequest` implements these protocols. It imports the instances, so
+they must not import it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class InstanceRequest(Protocol):
-    """Has its turn at an instance, and may read there."""
+    """A request that waits for its turn at an instance, and may read there."""
 
     kafka: KafkaCalls
     stopping: asyncio.Event
@@ -30,20 +30,20 @@ class InstanceRequest(Protocol):
     @property
     def broker(self) -> Broker: ...
     def hold(self, size: int, held: ExitStack | None = None) -> None:
-        """Count bytes until the answer is written; ProblemError 429 where there is no room."""
+        """Count bytes until the answer is written; ProblemError 429 beyond the limit."""
         ...
 
     def when_answered(self, call: Callable[[], None]) -> None:
-        """Have this called when the answer is written, or cannot be."""
+        """Have `call` called when the answer is written, or when that has failed."""
         ...
 
     def if_unwritten(self, call: Callable[[], None]) -> None:
-        """Have this called where the answer cannot be written to the client."""
+        """Have `call` called if the answer cannot be written to the client."""
         ...
 
 
 class ForwardableRequest(InstanceRequest, Protocol):
-    """May be passed on to the broker that has the instance."""
+    """A request that may be forwarded to the broker that has the instance."""
 
     http: web.BaseRequest
     path: Mapping[str, Any]
@@ -54,9 +54,9 @@ class ForwardableRequest(InstanceRequest, Protocol):
     @property
     def operation(self) -> Operation[Any]: ...
     def hold_anyway(self, size: int) -> None:
-        """Count bytes until the answer is written, for which there may be no room."""
+        """Count bytes until the answer is written, even if they exceed the limit."""
         ...
 
     def maybe_compress(self, response: web.Response) -> None:
-        """Have an answer compressed that is large enough, for a client that takes that."""
+        """Compress an answer if it is large enough and the client accepts that."""
         ...

@@ -1,8 +1,8 @@
-"""A read of an instance: from all its partitions, wherever they are led, by the deadline.
+"""A read of an instance: from all its partitions, on whichever brokers lead them, by the deadline.
 
-There is one fetch to each broker that leads some of them. First all are asked what is there; only
-if that is nothing, all wait at once, and the first that has something ends the wait. Nothing is
-read ahead: between two reads an instance holds no records.
+The read sends one fetch to each broker that leads some of the partitions. The first fetches do not
+wait. Only if they return no records, new fetches wait at all brokers, and the first one that
+returns records ends the wait. Nothing is read ahead: between two reads an instance has no records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOP_S = REST_READ_HOP_MS / 1000
 
 
 class ReadShape(NamedTuple):
-    """What a read is asked to answer with."""
+    """What a read has to answer with."""
 
     form: Form
     isolation_level: int
@@ -42,7 +42,7 @@ class ReadShape(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A partition of a fetch: its position counts only if it has not been moved meanwhile."""
+    """A partition of a fetch: its records are used only if the position has not changed since."""
 
     position: Position
     offset: int
@@ -51,8 +51,8 @@ class _Asked(NamedTuple):
 class Poll:
     """One read.
 
-    `changed` gives a future that is done when the partitions or their positions are others, and
-    `on_reset` is called where a position is to be looked up anew.
+    `changed` returns a future that is done when the partitions or their positions have changed.
+    `on_reset` is called when a position has to be looked up again.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class Poll:
         self._records: list[bytes] = []
         self._size = 0
         self._taken_bytes = 0
-        """Bytes of the log that have been taken, which is what `fetch.min.bytes` counts."""
+        """Bytes of the log that have been read: `fetch.min.bytes` is compared with them."""
         self._moved: dict[TopicPartition, tuple[Position, int, int]] = {}
         self._is_troubled = False
 
     async def run(self, deadline_s: float, is_over: Callable[[], bool]) -> list[bytes]:
-        """Return records as JSON, none where there are none until the deadline, or `is_over`.
+        """Return records as JSON, an empty list if none come until the deadline or `is_over`.
 
-        ProblemError or KafkaError, after which the positions are what they were before. One of
-        them is 429, while too much has been read.
+        ProblemError or KafkaError, after which the positions are what they were before. It is a
+        429 while the client exceeds its fetch quota.
         """
         quotas = self._kafka.quotas
         if quotas is not None:
@@ -99,7 +99,7 @@ class Poll:
         return self._records
 
     def rewind(self) -> None:
-        """Go back to where the read began, where nothing has moved on from its end."""
+        """Set positions back to where the read began, unless they have changed since its end."""
         for key, (position, before, after) in self._moved.items():
             if self._positions.get(key) is position and position.offset == after:
                 position.offset = before
@@ -116,13 +116,13 @@ class Poll:
             if has_enough or self._loop.time() >= deadline_s or is_over():
                 return
             if self._is_troubled:
-                # A leader is changing: nothing is gained by asking again at once.
+                # A leader is changing: it would not help to ask again at once.
                 await self._pause(min(deadline_s, self._loop.time() + RETRY_S))
             elif await self._wait(changed, deadline_s) or self._request.stopping.is_set():
                 return
 
     async def _round(self, deadline_s: float) -> bool:
-        """Take what is there now; return whether there is no room for more."""
+        """Take the records that exist now; return whether the answer is full."""
         while True:
             found = len(self._records)
             asked = self._asked()
@@ -138,9 +138,9 @@ class Poll:
                 return False
 
     async def _wait(self, changed: asyncio.Future[None], deadline_s: float) -> bool:
-        """Wait until a leader has something, the partitions are others, or the time is over.
+        """Wait until a leader has records, the partitions change, or the deadline is over.
 
-        Return whether there is no room for more than what came.
+        Return whether the answer is full.
         """
         asked = self._asked()
         tasks = [
@@ -171,10 +171,10 @@ class Poll:
         await self._fetches.wait(news, until_s)
 
     def _by_leader(self, asked: dict[TopicPartition, _Asked]) -> dict[int, list[TopicPartition]]:
-        """Group partitions by the broker that leads them, in the order of their turns."""
+        """Group partitions by their leaders, in the order in which they are read."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for key in asked:
-            # A leader elsewhere knows this broker, and not who asks.
+            # The leader on another broker knows this broker, but not the client.
             self._kafka.require(Operation.READ, ResourceType.TOPIC, key[0])
             partition = self._request.broker.image.partition(*key)
             if partition is None or partition.leader == NO_LEADER:
@@ -192,7 +192,7 @@ class Poll:
         *,
         is_waiting: bool,
     ) -> FetchResponse | None:
-        """Ask one leader for all that it leads; None where it cannot be asked."""
+        """Fetch from one leader all partitions that it leads; None if it cannot be reached."""
         topics: dict[str, FetchTopic] = {}
         for topic, index in keys:
             part = FetchPartition(
@@ -231,7 +231,7 @@ class Poll:
         return False
 
     async def _take(self, key: TopicPartition, data: PartitionData, asked: _Asked) -> bool:
-        """Take records of one partition; return whether there is no room for more."""
+        """Take records of one partition; return whether the answer is full."""
         if not self._is_current(key, asked):
             return False
         code = error_code(data.error_code)
@@ -245,7 +245,7 @@ class Poll:
         raise_code(code)
         if not data.records:
             return False
-        # What was allowed when the wait began may be so no longer.
+        # The client's rights may have changed since the wait began.
         self._kafka.require(Operation.READ, ResourceType.TOPIC, key[0])
         shape = RecordShape(*key, self._shape.form)
         room = self._shape.bytes_max - self._size
@@ -260,7 +260,7 @@ class Poll:
                 f"the records of {key[0]}-{key[1]}, offset {asked.offset} cannot be read: {error}"
             )
             raise ProblemError(500, message, code=KAFKA_ERROR) from error
-        # Others had their turns: the partition may be another member's by now.
+        # Other tasks have run meanwhile: the partition may belong to another member by now.
         if not self._is_current(key, asked):
             return False
         try:
@@ -276,7 +276,7 @@ class Poll:
         self._size += rendered.size
         self._taken_bytes += len(data.records)
         if rendered.next_offset != asked.offset:
-            # What nothing could be taken of is first in the next read, which tells why if it fails.
+            # A partition that gave no records stays first, so the next read reports its error.
             self._positions.served(key)
         return rendered.is_full
 

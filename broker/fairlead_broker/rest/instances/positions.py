@@ -1,7 +1,7 @@
-"""Where an instance stands in each partition that it has. Pure.
+"""The position of an instance in each partition that it has. Pure.
 
-What a read answered counts as received when the next read is asked for, and only then may it be
-committed without being asked to: an answer that was lost on its way is read again.
+The records of a read count as received when the client sends the next read. Only then may they be
+committed automatically, so the records of an answer that was lost are read again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ TopicPartition: TypeAlias = "tuple[str, int]"
 
 
 class Position:
-    """A place in one partition; `offset` is the next one to read, None while it is looked up."""
+    """A position in one partition; `offset` is the next to read, None while it is looked up."""
 
     __slots__ = ("committed", "is_reset", "offset", "received")
 
     def __init__(self) -> None:
         self.offset: int | None = None
         self.received: int | None = None
-        """All before it has been received by the client."""
+        """The client has received all records before this offset."""
         self.committed: int | None = None
-        """What this instance has committed, or found committed."""
+        """The offset that this instance has committed, or found as the committed one."""
         self.is_reset = False
-        """True where the log does not have the offset: `auto.offset.reset` says where to go on."""
+        """True if the log does not have the offset: `auto.offset.reset` says where to go on."""
 
     def start(self, offset: int, *, committed: int | None = None) -> None:
         """Begin at an offset that was looked up, or that the client has chosen."""
@@ -35,13 +35,13 @@ class Position:
         self.is_reset = False
 
     def reset(self) -> None:
-        """Have the place looked up by `auto.offset.reset`."""
+        """Have the position looked up by `auto.offset.reset`."""
         self.offset = None
         self.is_reset = True
 
 
 class Positions:
-    """The partitions that an instance reads, in the order of their turns."""
+    """The partitions that an instance reads, in the order in which it reads them."""
 
     def __init__(self) -> None:
         self._positions: dict[TopicPartition, Position] = {}
@@ -56,7 +56,7 @@ class Positions:
         return iter(self._positions)
 
     def get(self, partition: TopicPartition) -> Position | None:
-        """Return the position in a partition, None where the instance does not have it."""
+        """Return the position in a partition, None if the instance does not have it."""
         return self._positions.get(partition)
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
@@ -74,7 +74,7 @@ class Positions:
         self._positions.clear()
 
     def readable(self) -> list[tuple[TopicPartition, Position, int]]:
-        """Return what can be read, with the offset of it, whose turn is first at the front."""
+        """Return the partitions that can be read, with their offsets, the next one first."""
         return [
             (partition, position, position.offset)
             for partition, position in self._positions.items()
@@ -86,7 +86,7 @@ class Positions:
         return [key for key, position in self._positions.items() if position.offset is None]
 
     def served(self, partition: TopicPartition) -> None:
-        """Put a partition that gave records behind the others."""
+        """Put a partition whose records were read behind the others."""
         position = self._positions.pop(partition, None)
         if position is not None:
             self._positions[partition] = position
@@ -100,7 +100,7 @@ class Positions:
     def uncommitted(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """Return what was received and is not committed; of all partitions or of some."""
+        """Return received offsets that are not committed, of `partitions` or of all."""
         found = {}
         for key in self._positions if partitions is None else partitions:
             position = self._positions.get(key)
@@ -113,11 +113,11 @@ class Positions:
         return found
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return the offset behind all that was read."""
+        """Return the offset after the last record that was read of each partition."""
         return {key: offset for key, _, offset in self.readable()}
 
     def note_committed(self, offsets: dict[TopicPartition, int]) -> None:
-        """Note what has been committed."""
+        """Note offsets that have been committed."""
         for key, offset in offsets.items():
             position = self._positions.get(key)
             if position is not None:

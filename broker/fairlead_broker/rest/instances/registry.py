@@ -1,6 +1,7 @@
 """The consumer instances of this broker: their names, how many there may be, when they end.
 
-A name that the broker gives begins with its id, so that any broker finds the one to ask.
+A name that a broker generates begins with the broker's id, so that other brokers know where to
+forward requests.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _SWEEPS_PER_TIMEOUT: Final = 10
 
 
 def broker_of(name: str) -> int | None:
-    """Return the broker that gave this name, None where a client has chosen it."""
+    """Return the broker that generated this name, None if a client has chosen it."""
     found = _GIVEN_NAME.match(name)
     return None if found is None else int(found[1])
 
 
 class ConsumerInstances:
-    """All instances by group and name. One that is idle for `timeout_ms` ends by itself."""
+    """All instances by group and name. An instance that is idle for `timeout_ms` is ended."""
 
     def __init__(self, node_id: int, timeout_ms: int, metrics: RestMetrics) -> None:
         self._node_id = node_id
@@ -59,7 +60,7 @@ class ConsumerInstances:
     def create(
         self, kafka: KafkaCalls, group_id: str, name: str | None, config: InstanceConfig
     ) -> ConsumerInstance:
-        """Make an instance; ProblemError 409, 422 or 429."""
+        """Create an instance; ProblemError 409, 422 or 429."""
         if name is None:
             name = f"b{self._node_id}-{secrets.token_hex(8)}"
         self.check_name(group_id, name)
@@ -75,18 +76,18 @@ class ConsumerInstances:
         return instance
 
     def find(self, principal: Principal, group_id: str, name: str) -> ConsumerInstance | None:
-        """Return an instance of whoever asks, None where there is none."""
+        """Return an instance of this principal, None if there is none."""
         found = self._instances.get((group_id, name))
         return found if found is not None and found.principal == principal else None
 
     async def remove(self, instance: ConsumerInstance, *, confirm: bool) -> None:
-        """End an instance. With `confirm` the client has received all that was read."""
+        """End an instance. With `confirm` all records that were read count as received."""
         if self._instances.pop((instance.group_id, instance.name), None) is not None:
             self._metrics.instances = len(self._instances)
             await instance.close(confirm=confirm)
 
     async def stop(self) -> None:
-        """End all instances, so that other members go on with what they read."""
+        """End all instances, so that other members of their groups get the partitions."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for instance in tuple(self._instances.values()):
@@ -118,5 +119,5 @@ class ConsumerInstances:
 
 
 def instance_exists(name: str) -> ProblemError:
-    """Return the problem of a name that is taken."""
+    """Return the problem for a name that is already in use."""
     return ProblemError(409, f"there is a consumer instance {name} already", code=INSTANCE_EXISTS)

@@ -1,9 +1,9 @@
-"""Records as JSON has them, and as the log has them. Pure.
+"""Records from JSON to the form of the log. Pure.
 
-A key, a value: JSON is any JSON value, written anew without blanks (1e2 becomes 100.0); BINARY is
-base64; STRING is a text, kept as UTF-8. A JSON null, in whichever form, is a null on the log: a
-value that is null is a tombstone. Headers are names with base64 or null. A timestamp is
-milliseconds, or a time of RFC 3339 (v3).
+Types of a key or a value: JSON is any JSON value, encoded again without blanks (1e2 becomes 100.0);
+BINARY is base64; STRING is a text, stored as UTF-8. A JSON null of any type is a null in the log: a
+null value is a tombstone. A header is a name with base64 or null. A timestamp is in milliseconds,
+or a time of RFC 3339 (v3).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EmbeddingError(Exception):
-    """A record cannot become one of the log; `code` is what is told of it."""
+    """A record cannot be written to a log; `code` is its error code."""
 
     def __init__(self, message: str, code: int = 422) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class EmbeddingError(Exception):
 
 
 class EmbeddedRecord(NamedTuple):
-    """A record that is to be produced; None for what the request leaves open."""
+    """A record to produce; None for members that the request leaves out."""
 
     key: bytes | None
     value: bytes | None
@@ -55,13 +55,13 @@ class EmbeddedRecord(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in a batch, about."""
+        """Approximate number of bytes in a batch."""
         size = 40 + len(self.key or b"") + len(self.value or b"")
         return size + sum(len(name) + len(value or b"") + 8 for name, value in self.headers)
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes here, about: the objects of small ones are larger than their data."""
+        """Approximate bytes of memory: a small record's objects are larger than its data."""
         return self.size + _OBJECT_BYTES + _HEADER_OBJECT_BYTES * len(self.headers)
 
 
@@ -84,7 +84,7 @@ def read_v3_record(document: Any) -> EmbeddedRecord:
 
 
 def read_v2_record(document: Any, data_type: str) -> EmbeddedRecord:
-    """Read a record of a v2 body whose media type says what keys and values are."""
+    """Read a record of a v2 body; the media type gives the type of keys and values."""
     if not isinstance(document, dict):
         raise EmbeddingError("a record is an object")
     _refuse_others(document, _V2_MEMBERS)
@@ -98,7 +98,7 @@ def read_v2_record(document: Any, data_type: str) -> EmbeddedRecord:
 
 
 def format_timestamp(timestamp_ms: int) -> str:
-    """Return a time as RFC 3339 has it, in UTC."""
+    """Return a time in the format of RFC 3339, in UTC."""
     seconds, milliseconds = divmod(timestamp_ms, 1000)
     try:
         time = datetime.fromtimestamp(seconds, UTC)
@@ -184,7 +184,7 @@ def _read_headers(headers: Any, name_member: str) -> Headers:
 
 
 def read_timestamp(timestamp: Any) -> int | None:
-    """Return milliseconds since 1970, of a number of them or a time of RFC 3339; EmbeddingError."""
+    """Return a number of milliseconds, or a time of RFC 3339, as milliseconds; EmbeddingError."""
     if timestamp is None:
         return None
     if isinstance(timestamp, str):

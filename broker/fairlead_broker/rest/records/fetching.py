@@ -1,9 +1,9 @@
-"""Fetches for HTTP clients: who waits for records, and how batches become answers.
+"""Fetches for HTTP clients: how reads wait for records, and how batches become answers.
 
-A read waits in the purgatory of the broker that leads, as a Kafka client's fetch does. Where that
-is another broker, all reads that wait for the same offset share one fetch and one connection to it:
-those who follow the end of a partition are many, and what they wait for is one thing.
-Batches are read from disk, unpacked and rendered in one thread, off the loop.
+A read waits in the purgatory of the leader, as a Kafka client's fetch does. If another broker
+leads, all reads that wait for the same offset share one fetch and one connection to that broker:
+many clients may follow the end of the same partition.
+One thread, not the event loop, reads batches from disk, decompresses and renders them.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ class _Shared:
 
 
 class Fetches:
-    """What all reads of this process share."""
+    """Fetches, connections and the thread that all reads of this process share."""
 
     def __init__(self, broker: Broker, secret: bytes) -> None:
         self.peers = Peers(broker, secret, connections_max=REST_READ_PEER_CONNECTIONS_MAX)
-        """Apart from other requests: those that wait hold up none that write."""
+        """Separate connections: fetches that wait must not delay requests that write."""
         self._shared: dict[tuple[Any, ...], _Shared] = {}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rest")
         self._waits: set[asyncio.Timeout] = set()
         self._is_stopping = False
 
     async def wait(self, coroutine: Coroutine[Any, Any, T], deadline_s: float) -> T | None:
-        """Return what a fetch answers; None where the time is over or this broker stops first."""
+        """Return the answer of a fetch; None if the deadline passes or this broker stops first."""
         if self._is_stopping:
             coroutine.close()
             return None
@@ -87,7 +87,7 @@ class Fetches:
             self._waits.discard(timeout)
 
     def end_waits(self) -> None:
-        """Let all reads answer what is there, now and from now on."""
+        """End all waits now, and let later reads answer without a wait."""
         self._is_stopping = True
         now_s = asyncio.get_running_loop().time()
         for timeout in self._waits:
@@ -95,7 +95,7 @@ class Fetches:
                 timeout.reschedule(now_s)
 
     async def ask(self, broker_id: int, request: Message, version: int, deadline_s: float) -> Any:
-        """Return what another broker answers to a fetch that waits, or nothing at the deadline.
+        """Return another broker's answer to a fetch that waits, an empty one at the deadline.
 
         PeerUnreachableError.
         """
@@ -137,23 +137,23 @@ class Fetches:
         bytes_max: int,
         one_at_least: bool,
     ) -> Rendered:
-        """Render what a fetch brought. RemoteProtocolError, OSError where it cannot be read."""
+        """Render the records of a fetch. RemoteProtocolError or OSError if they are unreadable."""
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, _render, data, shape, offset, bytes_max, one_at_least
         )
 
     def publish(self, broker: Broker) -> None:
-        """Take note of a new image of the cluster."""
+        """Use a new image of the cluster."""
         self.peers.publish(broker.image)
 
     def close(self) -> None:
-        """Let go of all connections, and of the thread when it is done."""
+        """Close all connections, and end the thread when it is idle."""
         self.peers.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def fetch_request(position: Position, *, max_wait_ms: int, min_bytes: int) -> FetchRequest:
-    """Return the fetch of a step: a read takes as many as it needs."""
+    """Return the fetch request of one step of a read."""
     partition = FetchPartition(
         position.partition,
         fetch_offset=position.offset,
@@ -176,7 +176,7 @@ def partition_data(response: FetchResponse) -> PartitionData:
 def _render(
     data: PartitionData, shape: RecordShape, offset: int, bytes_max: int, one_at_least: bool
 ) -> Rendered:
-    """In the thread."""
+    """Read and render records. Runs in the thread."""
     records: Any = data.records
     if isinstance(records, FileSlice):
         buffer = memoryview(bytearray(len(records)))

@@ -1,8 +1,8 @@
 """Which partition a record goes to: as Java's default partitioner chooses (KIP-480, KIP-794). Pure.
 
-A record with a key goes where murmur2 of the key says, so a key stays in one partition whichever
-client wrote it. Records without a key that come together go to one partition, another one each
-time, so that batches are large.
+For a record with a key, murmur2 of the key chooses the partition, so a key has the same partition
+for all clients. Records without a key that come together go to one partition, which is chosen anew
+each time, so that batches are large.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Partitioner:
-    """Chooses for records that came together. `partitions` are those of the topic."""
+    """Chooses partitions for records that came together. `partitions` are those of the topic."""
 
     def __init__(self, partitions: Sequence[PartitionRegistration], chance: Random) -> None:
         self._partitions = partitions
@@ -29,7 +29,7 @@ class Partitioner:
         self._sticky: int | None = None
 
     def choose(self, record: EmbeddedRecord) -> int | None:
-        """Return the index of a partition; None where the record names one that is not there."""
+        """Return the index of a partition; None if the record names one that does not exist."""
         count = len(self._partitions)
         if record.partition is not None:
             return record.partition if record.partition < count else None

@@ -1,8 +1,8 @@
-"""Records of the log as JSON has them, the way back from `embedding`. Pure.
+"""Records from the log to JSON, the reverse of `embedding`. Pure.
 
-A fetch answers with whole batches: from before the offset that was asked for, perhaps compressed,
-and with records of aborted transactions between the others. What is left out here is what Kafka's
-consumers leave out (`CompletedFetch`): control batches, and for `read_committed` what was aborted.
+A fetch returns whole batches: they may begin before the requested offset, be compressed, and have
+records of aborted transactions. This module skips what Kafka's consumers skip (`CompletedFetch`):
+control batches, and aborted records for `read_committed`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from fairlead_wire.segments import Buffer
 
 UNPRESENTABLE: Final = 40801
-"""Redpanda's code for a record that cannot be given as JSON."""
+"""Redpanda's code for a record that cannot be rendered as JSON."""
 
 
 class Form(Enum):
-    """What keys and values are given as."""
+    """The form of keys and values in an answer."""
 
     JSON = "json"
     BINARY = "binary"
@@ -56,8 +56,8 @@ class RenderedRecord(NamedTuple):
 class Rendered(NamedTuple):
     """Records as JSON objects.
 
-    `is_full`: the answer is to end with these, though there is more: there was no room for it, or
-    it cannot be read.
+    `is_full`: the answer has to end here although there may be more records. They exceed its size,
+    or cannot be read.
     """
 
     records: list[RenderedRecord]
@@ -67,7 +67,7 @@ class Rendered(NamedTuple):
 
 
 class RecordShape(NamedTuple):
-    """Where records come from and what they are given as."""
+    """The partition of records and the form of their keys and values."""
 
     topic: str
     partition: int
@@ -83,12 +83,12 @@ def render_batches(
     bytes_max: int,
     one_at_least: bool = True,
 ) -> Rendered:
-    """Render records from `offset` on until they have `bytes_max`.
+    """Render records from `offset` on, up to `bytes_max` bytes of JSON.
 
-    With `one_at_least` the first one may be larger. `aborted` is what the answer to the fetch
-    names. RemoteProtocolError where the first batch that matters is damaged, or has more records
-    than are looked at here, and nothing else has been read (`one_at_least`): a reader gets what is
-    before such a batch, and is told of it when it comes back.
+    With `one_at_least` the first record may be larger. `aborted` comes from the fetch response.
+    Some batches cannot be rendered: they are damaged, or have too many records. A read returns the
+    records before such a batch. RemoteProtocolError only if there are none (`one_at_least`), so
+    the client gets this error with its next read.
     """
     records: list[RenderedRecord] = []
     size = 0
@@ -113,7 +113,7 @@ def render_batches(
 def _visible_records(
     data: Buffer, offset: int, aborted: Sequence[AbortedTransaction]
 ) -> Iterator[tuple[Record | None, int]]:
-    """Yield records from `offset` on, and None behind each batch; each with the next offset."""
+    """Yield records from `offset` on, and None after each batch, each with the next offset."""
     transactions = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     aborted_ids: set[int] = set()
     for position, header in iter_batches(data):
@@ -137,9 +137,10 @@ def _visible_records(
 
 
 def render_record(record: Record, shape: RecordShape) -> bytes:
-    """Return a record in the shape of v2's consumers, with its timestamp and its headers.
+    """Return a record in the JSON format of v2's consumers, with its timestamp and its headers.
 
-    A key or a value that has no such form is null, and `error` says why: it spoils no other.
+    A key or a value that cannot have this form is null, and `error` says why. Other records are
+    still returned.
     """
     errors: list[str] = []
     key = _render_part(record.key, shape.form, "key", errors)

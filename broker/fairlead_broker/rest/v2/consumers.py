@@ -1,8 +1,8 @@
 """v2's consumer instances: `/consumers/{group}`.
 
-An instance lives at the broker that made it, `base_uri` says where; other brokers pass requests for
-it on. Commits are Confluent's: the offset that a client names is the last one that it has dealt
-with, and the one behind it is committed.
+An instance lives on the broker that created it, which `base_uri` names; other brokers forward
+requests for it. Commits work as in Confluent's proxy: a client names the last offset that it has
+processed, and the broker commits the next one.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ _ALIASES: Final = {
     "requestWaitMs": "consumer.request.timeout.ms",
     "enable.auto.commit": "auto.commit.enable",
 }
-"""Other names of members, as Confluent's older clients and Strimzi's bridge have them."""
+"""Other names of members, which Confluent's older clients and Strimzi's bridge use."""
 _MIN_BYTES_MAX: Final = 10_000_000
 _NO_MIN_BYTES: Final = -1
 
 
 async def create_instance(request: RestRequest) -> web.StreamResponse:
-    """Make an instance at this broker."""
+    """Create an instance on this broker."""
     group_id = request.path["consumer_group_id"]
     request.kafka.require(Right.READ, ResourceType.GROUP, group_id)
     asked = await request.document(INVALID_INSTANCE_CONFIG) or {}
@@ -128,7 +128,7 @@ def _number(given: dict[str, Any], name: str, default: Any) -> Any:
 
 
 def of_instance(handle: InstanceHandler, *, is_read: bool = False) -> RestHandler:
-    """Return a handler that finds the instance of the path first, here or at another broker."""
+    """Return a handler that first finds the instance of the path, here or on another broker."""
 
     async def find_and_handle(request: RestRequest) -> web.StreamResponse:
         instance = request.instances.find(
@@ -147,7 +147,7 @@ def of_instance(handle: InstanceHandler, *, is_read: bool = False) -> RestHandle
 
 
 def in_turn(handle: InstanceHandler) -> RestHandler:
-    """Return a handler that has the instance for itself."""
+    """Return a handler that waits for its turn, and then uses the instance alone."""
 
     async def wait_and_handle(
         request: RestRequest, instance: ConsumerInstance
@@ -163,7 +163,7 @@ def in_turn(handle: InstanceHandler) -> RestHandler:
 
 
 async def delete_instance(request: RestRequest, instance: ConsumerInstance) -> web.StreamResponse:
-    """End the instance; its client has received all that it has read."""
+    """End the instance; all records that it has read count as received."""
     await request.instances.remove(instance, confirm=True)
     return request.done()
 
@@ -181,13 +181,13 @@ async def subscribe(request: RestRequest, instance: ConsumerInstance) -> web.Str
     if pattern or topics:
         await instance.subscribe(Subscription(tuple(sorted(set(topics))), pattern))
     elif instance.subscription is not None:
-        # As with Kafka's own consumer.
+        # An empty list unsubscribes, as in Kafka's own consumer.
         await instance.unsubscribe()
     return request.done()
 
 
 async def get_subscription(request: RestRequest, instance: ConsumerInstance) -> web.StreamResponse:
-    """Tell what the instance is subscribed to; of a pattern the topics that it reads now."""
+    """List the subscribed topics; for a pattern, the topics that the instance reads now."""
     subscription = instance.subscription
     topics: Iterable[str] = ()
     if subscription is not None:
@@ -196,7 +196,7 @@ async def get_subscription(request: RestRequest, instance: ConsumerInstance) -> 
 
 
 async def unsubscribe(request: RestRequest, instance: ConsumerInstance) -> web.StreamResponse:
-    """Read nothing more."""
+    """Stop reading, and leave the group."""
     await instance.unsubscribe()
     return request.done()
 
@@ -246,7 +246,7 @@ async def _seek_to(
 
 
 async def commit(request: RestRequest, instance: ConsumerInstance) -> web.StreamResponse:
-    """Commit what the client has dealt with; without a body all that has been read."""
+    """Commit what the client has processed; without a body, all that has been read."""
     document = await request.document()
     entries = None if document is None else document.get("offsets")
     offsets = None
@@ -257,7 +257,7 @@ async def commit(request: RestRequest, instance: ConsumerInstance) -> web.Stream
 
 
 async def get_committed(request: RestRequest, instance: ConsumerInstance) -> web.StreamResponse:
-    """Tell what the group has committed: the next offsets to read."""
+    """Return the offsets that the group has committed: the next ones to read."""
     document = await request.document()
     entries = [] if document is None else document["partitions"]
     if request.query["partitions"] is not None:
@@ -288,7 +288,7 @@ async def read_records(request: RestRequest, instance: ConsumerInstance) -> web.
     offered = (TYPE_OF_FORM[config.form], *ANY_FORM)
     request.answer_type = require_answer(accept_of(request.http), offered)
     records: list[bytes] = []
-    # Who asks for the head alone would take records, and never see them.
+    # A HEAD request would read records that the client never sees.
     if request.http.method != "HEAD":
         timeout_ms = request.query["timeout"]
         if config.timeout_ms is not None:
@@ -296,7 +296,7 @@ async def read_records(request: RestRequest, instance: ConsumerInstance) -> web.
             timeout_ms = min(given, config.timeout_ms)
         deadline_s = _set_deadline(request, timeout_ms, REST_READ_TIMEOUT_MS)
         bytes_max = min(request.query["max_bytes"], REST_READ_BYTES_MAX)
-        # Without a turn in time another read of this instance has what there is.
+        # If its turn does not come in time, the answer is empty: other requests use the instance.
         with suppress(TimeoutError):
             await instance.take_turn(request, deadline_s, is_read=True)
             records = await instance.read(request, deadline_s, bytes_max)
@@ -305,7 +305,7 @@ async def read_records(request: RestRequest, instance: ConsumerInstance) -> web.
 
 
 def _set_deadline(request: RestRequest, timeout_ms: int | None, default_ms: int) -> float:
-    """Return until when to wait; what is asked on the way there has a moment at least."""
+    """Return until when to wait; the requests on the way get at least REST_READ_HOP_MS."""
     chosen_ms = min(default_ms if timeout_ms is None else timeout_ms, REST_READ_TIMEOUT_MAX_MS)
     now_s = asyncio.get_running_loop().time()
     request.deadline_s = now_s + max(chosen_ms, REST_READ_HOP_MS) / 1000
@@ -313,7 +313,7 @@ def _set_deadline(request: RestRequest, timeout_ms: int | None, default_ms: int)
 
 
 def _partitions(request: RestRequest, entries: Iterable[dict[str, Any]]) -> list[TopicPartition]:
-    """Return the partitions that a body names; ProblemError 404 for one that is not there."""
+    """Return the partitions that a body names; ProblemError 404 if one does not exist."""
     image = request.broker.image
     found = []
     for entry in entries:

@@ -1,8 +1,8 @@
 """`GET /topics/{topic}/partitions/{partition}/records`: records without a group.
 
-The path and the shape are those of Redpanda's HTTP proxy. What keys and values are given as is
-chosen by `Accept` as in v2, or by `format`. The answer says in its head where the next read begins.
-Who accepts an event stream alone follows the partition instead (`tailing`).
+The path and the format are those of Redpanda's HTTP proxy. `Accept`, as in v2, or `format` chooses
+the form of keys and values. A header of the answer says where the next read begins. A client that
+accepts only an event stream follows the partition instead (`tailing`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 
 async def read_records(request: RestRequest) -> web.StreamResponse:
-    """Answer with records of a partition, by the deadline with what is there."""
+    """Answer with records of a partition, at the deadline with those that exist."""
     form = _choose_form(request)
     is_stream = request.answer_type == EVENT_STREAM
     deadline_s = _set_deadline(request)
@@ -99,7 +99,7 @@ async def read_records(request: RestRequest) -> web.StreamResponse:
 
 
 def find_partition(request: RestRequest) -> tuple[str, int]:
-    """Return the partition of the path, which whoever asks may read; ProblemError 404."""
+    """Return the partition of the path, if the client may read it; ProblemError 404."""
     topic, index = request.path["topic_name"], request.path["partition_id"]
     request.kafka.require(Right.READ, ResourceType.TOPIC, topic)
     known = request.broker.image.topic(topic)
@@ -112,7 +112,7 @@ def find_partition(request: RestRequest) -> tuple[str, int]:
 
 
 def _choose_form(request: RestRequest) -> Form:
-    """Return what keys and values are given as; ProblemError 406 where Accept forbids it."""
+    """Return the form of keys and values; ProblemError 406 if Accept excludes it."""
     name = request.query["format"]
     if name is None:
         return _FORM_OF_TYPE.get(request.answer_type, Form.BINARY)
@@ -125,7 +125,7 @@ def _choose_form(request: RestRequest) -> Form:
 
 
 def _set_deadline(request: RestRequest) -> float:
-    """Return until when to wait; a lookup on the way there has a moment at least."""
+    """Return until when to wait; a lookup before it gets at least REST_READ_HOP_MS."""
     timeout_ms: int = min(request.query["timeout"], REST_READ_TIMEOUT_MAX_MS)
     now_s = asyncio.get_running_loop().time()
     request.deadline_s = now_s + max(timeout_ms, REST_READ_HOP_MS) / 1000
@@ -135,7 +135,7 @@ def _set_deadline(request: RestRequest) -> float:
 async def _begin(
     request: RestRequest, topic: str, partition: int, isolation_level: int, default: str
 ) -> int:
-    """Return the offset that the query means; ProblemError 400."""
+    """Return the offset at which the query asks to begin; ProblemError 400."""
     asked, timestamp = request.query["offset"], request.query["timestamp"]
     if timestamp is not None:
         if asked is not None:
@@ -165,7 +165,7 @@ def _timestamp(text: str) -> int:
 
 
 def _next_link(request: RestRequest, offset: int) -> str:
-    """Return the same read, but of what follows."""
+    """Return the URL of the same read from `offset` on."""
     given = request.http.rel_url.query
     kept = {
         parameter.name: given[parameter.name]

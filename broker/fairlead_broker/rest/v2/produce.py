@@ -1,7 +1,7 @@
 """v2's `POST /topics/{topic}` and `…/partitions/{partition}`: an array of records.
 
-The whole body is read before the first record is written, so one that cannot be read refuses all.
-Headers and timestamps are optional members, as Karapace has them.
+The whole body is read before the first record is written, so one unreadable record refuses all.
+Headers and timestamps are optional members, as in Karapace.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SCHEMA_MEMBERS: Final = ("key_schema", "key_schema_id", "value_schema", "value_
 
 
 async def produce(request: RestRequest) -> web.StreamResponse:
-    """Write records to the partitions that their keys, or they themselves, say."""
+    """Write records to the partitions that they name, or that their keys choose."""
     return await _produce(request, None)
 
 
@@ -101,7 +101,7 @@ async def _read(
                 record = read_v2_record(load_json(frame), data_type)
                 more_bytes += max(record.memory - len(frame), 0)
                 records.append(record if partition is None else _in_partition(record, partition))
-            # 100,000 records may come in a few hundred KiB, and some thousands in a piece.
+            # A few hundred KiB may have 100,000 records, and one piece some thousands.
             request.body.keep_more(more_bytes)
             if len(records) > REST_RECORDS_PER_REQUEST_MAX:
                 raise ProblemError(

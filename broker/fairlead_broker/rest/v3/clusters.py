@@ -72,7 +72,7 @@ async def _cluster(request: RestRequest) -> dict[str, Any]:
 
 
 async def list_clusters(request: RestRequest) -> web.StreamResponse:
-    """List this cluster, which is the only one that a broker knows."""
+    """List this cluster, the only one that a broker knows."""
     metadata = {"self": f"{request.base_url}/v3/clusters", "next": None}
     clusters = [await _cluster(request)]
     return request.answer({"kind": "KafkaClusterList", "metadata": metadata, "data": clusters})

@@ -146,7 +146,7 @@ async def set_topic_config(request: RestRequest) -> web.StreamResponse:
 
 
 async def reset_topic_config(request: RestRequest) -> web.StreamResponse:
-    """Give a config of a topic its default again."""
+    """Reset a config of a topic to its default."""
     return await _alter(request, [AlterableConfig(request.path["name"], _DELETE, None)])
 
 

@@ -1,4 +1,4 @@
-"""`…/consumer-groups`: their consumers, what each has, and how far they lag."""
+"""`…/consumer-groups`: their consumers, the partitions of each, and how far they lag."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ async def _lags(request: RestRequest, *only: TopicPartition) -> list[dict[str, A
     committed = await committed_offsets(request, group.group_id)
     owners = {partition: each for each in group.members for partition in each.partitions}
     wanted = sorted(each for each in committed if not only or each in only)
-    # A topic that was deleted meanwhile has no end to lag behind.
+    # A topic that was deleted meanwhile has no end offset.
     wanted = [each for each in wanted if request.broker.image.partition(*each) is not None]
     ends = await in_turns(
         [find_offset(request, topic, index, LATEST) for topic, index in wanted], _OFFSETS_AT_ONCE
@@ -280,7 +280,7 @@ async def get_lag(request: RestRequest) -> web.StreamResponse:
 
 
 async def get_lag_summary(request: RestRequest) -> web.StreamResponse:
-    """Tell how far a group lags in all, and where most."""
+    """Tell how far a group lags in total, and in which partition most."""
     group_id = request.path["consumer_group_id"]
     lags = await _lags(request)
     if not lags:

@@ -1,7 +1,7 @@
-"""`POST …/topics/{topic}/records:batch`: some records in one document, each with an id.
+"""`POST …/topics/{topic}/records:batch`: several records in one document, each with an id.
 
-The status is 207 as soon as the document can be read. What becomes of each record stands under its
-id, among the successes or the failures: one that is refused spoils no other.
+The status is 207 if the document can be read. The outcome of each record has its id, among the
+successes or the failures. A refused record does not stop the others.
 """
 
 from __future__ import annotations

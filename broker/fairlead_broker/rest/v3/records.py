@@ -1,8 +1,8 @@
-"""`POST …/topics/{topic}/records`: one record, or a stream of them; each with a report of its own.
+"""`POST …/topics/{topic}/records`: one record, or a stream of records, with a report for each.
 
-The status is 200 as soon as there is a first record; what becomes of each stands in its report, in
-the order of the records. Records that arrive together go to the log together. What is no JSON ends
-the stream with one more report, because nobody can tell where the next record would begin.
+The status is 200 once there is a first record. Its report gives the outcome of each record, in the
+order of the records. Records that arrive together are written together. Data that is not JSON ends
+the stream with one more report, because it is unknown where the next record would begin.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REPORTS_KEPT_BYTES: Final = 256 * 1024
 
 
 class _Reports:
-    """Reports on their way to the client: one answer where the whole request is there at once."""
+    """Reports to the client: one answer if the whole request arrives at once, else a stream."""
 
     def __init__(self, request: RestRequest) -> None:
         self._request = request
@@ -59,7 +59,7 @@ class _Reports:
         self._unsent += b"\n"
 
     async def send(self) -> None:
-        """Send what there is; from here on the answer is a stream."""
+        """Send the reports so far; from here on the answer is a stream."""
         if not self._unsent:
             return
         if self._response is None:
@@ -68,7 +68,7 @@ class _Reports:
         await self._request.write(self._response, data)
 
     async def send_if_many(self) -> None:
-        """Keep what fits one answer."""
+        """Send the reports so far if they are too many for one answer."""
         if self._response is not None or len(self._unsent) > _REPORTS_KEPT_BYTES:
             await self.send()
 
@@ -98,7 +98,7 @@ class _RecordStream:
         self._waiting_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
-        """When the record began that is not whole yet, without the time of our own writes."""
+        """When the incomplete record began to arrive, without the time of this broker's writes."""
 
     async def run(self) -> web.StreamResponse:
         """Take records until the body ends."""
@@ -129,10 +129,10 @@ class _RecordStream:
             raise ProblemError(422, "the body has no record")
 
     def _deadline_s(self) -> float:
-        """Return until when the next part may take: a large one is held in memory."""
+        """Return the deadline of the next part: a large incomplete record is kept in memory."""
         partial_bytes = self._frames.partial_bytes
         if partial_bytes <= STEP_BYTES:
-            # It may be what a client's own buffer has let go, and the rest follows one day.
+            # The client may have flushed only a part of its buffer, and may send the rest later.
             return self._loop.time() + REST_STREAM_IDLE_S
         return self._began_s + FRAME_DEADLINE_S + partial_bytes / FRAME_RATE_MIN_BYTES_PER_S
 
@@ -144,7 +144,7 @@ class _RecordStream:
         try:
             self._frames.feed(piece, found)
         finally:
-            # Those before something that cannot be read count as if that did not follow.
+            # Records before data that cannot be read are written all the same.
             for frame in found:
                 self._waiting.append(self._read(frame))
                 self._waiting_bytes += len(frame)
@@ -166,7 +166,7 @@ class _RecordStream:
             return error
 
     async def _write(self) -> None:
-        """Write what waits, and report on it."""
+        """Write the records that wait, and report on them."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not waiting:
             return
@@ -190,7 +190,7 @@ class _RecordStream:
         await self._request.slices.rest()
 
     def _hold_back(self, records: list[EmbeddedRecord]) -> Iterator[Written | Refused] | None:
-        """Return the refusals of records that come while a quota is used up; None if none is."""
+        """Return refusals for the records while a quota is used up; None if none is."""
         quotas = self._request.kafka.quotas
         throttle_ms = 0 if quotas is None else quotas.produce_throttle_ms()
         if quotas is None or not throttle_ms:
@@ -202,7 +202,7 @@ class _RecordStream:
         return {"error_code": OK, **place_of(record, written, self._cluster_id, self._topic)}
 
     async def _end(self, problem: ProblemError) -> None:
-        """End the stream with a report; before the first one, as any request is refused."""
+        """End the stream with a report; raise the problem if there is no report yet."""
         await self._write()
         if not self._reports.has_any:
             problem.closes = True
@@ -214,7 +214,7 @@ class _RecordStream:
 def place_of(
     record: EmbeddedRecord, written: Written, cluster_id: str, topic: str
 ) -> dict[str, Any]:
-    """Return what is told of a record that stands in the log."""
+    """Return the members of a report on a record that was written."""
     return {
         "cluster_id": cluster_id,
         "topic_name": topic,

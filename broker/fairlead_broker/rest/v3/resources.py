@@ -1,4 +1,4 @@
-"""The form of everything in v3: `kind`, `metadata`, links to what is related."""
+"""The form of all resources in v3: `kind`, `metadata`, links to related resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _METADATA: Schema = object_of({"self": TEXT, "resource_name": TEXT_OR_NULL})
 
 
 class Place:
-    """Where something stands: its URL and its name as a resource."""
+    """The place of a resource: its URL and its resource name."""
 
     def __init__(self, request: RestRequest, *parts: str | int) -> None:
         """`parts` are kinds and names in turn, such as `"topics", "orders", "configs"`."""
@@ -30,21 +30,21 @@ class Place:
 
     @property
     def cluster_id(self) -> str:
-        """Id of the cluster, which each thing in it tells."""
+        """Id of the cluster, which each resource has."""
         return self._request.broker.cluster_id
 
     def url(self, *more: str | int) -> str:
-        """Return the URL, or that of something in it."""
+        """Return the URL of the resource, or of `more` in it."""
         path = "/".join(quote(str(part), safe=":") for part in (*self._parts, *more))
         base = f"{self._request.base_url}/v3/clusters/{quote(self.cluster_id)}"
         return f"{base}/{path}" if path else base
 
     def link(self, *more: str | int) -> dict[str, str]:
-        """Return a link to something in it."""
+        """Return a link to the resource, or to `more` in it."""
         return {"related": self.url(*more)}
 
     def describe(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Return the thing that stands here."""
+        """Return the resource of this place, with these fields."""
         names = {
             "topics": "topic",
             "partitions": "partition",
@@ -69,18 +69,18 @@ class Place:
         }
 
     async def list(self, kind: str, items: Iterable[dict[str, Any]]) -> web.Response:
-        """Return the answer with a list that stands here."""
+        """Return the answer with the list of this place."""
         head = {"kind": kind, "metadata": {"self": self.url(), "next": None}}
         return await self._request.answer_items(head, "data", items)
 
 
 def resource(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a thing."""
+    """Return the schema of a resource."""
     return object_of({"kind": {"const": kind}, "metadata": _METADATA, "cluster_id": TEXT, **fields})
 
 
 def list_of(kind: str, item: Schema) -> dict[str, Any]:
-    """Return the schema of a list."""
+    """Return the schema of a list of resources."""
     return object_of(
         {
             "kind": {"const": kind},

@@ -1,4 +1,4 @@
-"""`…/topics` and their partitions: listed, made, grown and deleted as by Kafka's protocol."""
+"""`…/topics` and their partitions: listed, created, grown and deleted as with Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _described(request: RestRequest, topic: DescribeTopicPartitionsResponseTopic
 
 
 async def list_topics(request: RestRequest) -> web.StreamResponse:
-    """List the topics that who asks may see."""
+    """List the topics that the client may see."""
     topics = (_described(request, topic) for topic in await describe_topics(request))
     return await Place(request, "topics").list("KafkaTopicList", topics)
 
@@ -134,7 +134,7 @@ async def get_topic(request: RestRequest) -> web.StreamResponse:
 
 
 async def create_topic(request: RestRequest) -> web.StreamResponse:
-    """Make a topic, or only find out whether it could be made."""
+    """Create a topic, or only check whether it could be created."""
     document = await request.document()
     name = document["topic_name"]
     is_dry_run = document.get("validate_only") or False
