@@ -1,1 +1,1 @@
-"""Who may enter and what they may do, as this broker knows it."""
+"""Who may log in to this broker, and what each client may do."""

@@ -1,4 +1,4 @@
-"""Whether requests are authorized, and what the rules do not say."""
+"""Settings of authorization: whether requests are authorized, and the super users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """What this broker was told about who may do what."""
+    """The settings of this broker for authorization."""
 
     is_authorizing: bool
     super_users: frozenset[str]
@@ -22,9 +22,9 @@ class AccessSettings:
 def read_access_settings(values: BrokerValues, *, is_authenticating: bool) -> AccessSettings:
     """Read the settings; ConfigError if one is wrong.
 
-    `is_authenticating` tells whether any listener asks clients who they are: then requests are
-    authorized, whether an authorizer is named or not. Kafka allows everything to everybody unless
-    one is named, which nobody means who asks for names.
+    `is_authenticating` tells whether any listener authenticates clients. If so, requests are
+    authorized even if no authorizer is named. Kafka would then allow everything to every client,
+    which is hardly meant where clients have to log in.
     """
     users = str(values.value("super.users") or "")
     return AccessSettings(

@@ -1,4 +1,4 @@
-"""The SCRAM credentials that a broker knows, and who hears when one of them changes."""
+"""The SCRAM credentials that a broker knows, and callbacks for their changes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from fairlead_model.security.scram import ScramCredential, ScramMechanism
 
 CredentialChanged: TypeAlias = "Callable[[ScramMechanism, str], None]"
-"""Hears that a user's credential for a mechanism is another one now, or gone."""
+"""Called when a user's credential for a mechanism has changed or has been removed."""
 
 
 class Credentials(Protocol):
-    """Finds what verifies a login. Asked on the loop, so it answers from memory."""
+    """Finds the credential that verifies a login. Called on the loop, so it answers from memory."""
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism, or None if there is none."""
         ...
 
     def watch(self, changed: CredentialChanged) -> None:
-        """Call back whenever a user's credential for a mechanism has changed or has gone.
+        """Call `changed` whenever a user's credential for a mechanism is added, changed or removed.
 
-        It is called on the loop, after `find` answers with what is new, so that connections that
-        logged in with the old credential can be closed. A first credential is told, too.
+        The call comes on the loop, when `find` already returns the new credential, so that
+        connections that logged in with the old one can be closed.
         """
         ...

@@ -1,9 +1,9 @@
-"""The log of what was refused to whom, at a bounded rate.
+"""The log of denied requests, at a bounded rate.
 
-One line for each question that is denied, with the rule that decided, in a form that a log shipper
-splits: fields of one JSON object. A client repeats what it is denied, so a question is told once in
-a window, and a window has a number of lines; what was left out is counted and told with the next
-line. Names come from clients: JSON escapes them, and they are cut.
+There is one line for each denied question, with the rule that decided: one JSON object, which log
+shippers can parse. Clients repeat requests that were denied. So a question is logged once in a time
+window, and each window has a maximum number of lines. The next line says how many were left out.
+Names come from clients: JSON escapes them, and they are cut.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME_LENGTH_MAX: Final = 249
 
 
 class DenialLog:
-    """Lines of one window; `note` is called for every denial."""
+    """The lines of the current window; `note` is called for every denial."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -36,7 +36,7 @@ class DenialLog:
         self._left_out = 0
 
     def note(self, question: Question, decision: AclDecision) -> None:
-        """Log a denial, unless it was told in this window or the window is full."""
+        """Log a denial, unless it was logged in this window or the window is full."""
         now_ms = self._now_ms()
         if now_ms - self._began_ms >= DENIALS_WINDOW_MS:
             self._began_ms = now_ms

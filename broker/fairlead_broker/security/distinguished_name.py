@@ -1,8 +1,8 @@
 """The name of a certificate's subject as Kafka's rules and ACLs write it.
 
-That is RFC 2253 as Java's `X500Principal.getName` has it: the most specific part first, nine
-attributes by their names, all others as numbers with the DER of their value. Python's `ssl` gives
-the parts in another order and with values already decoded, so the name is read from its DER here.
+It has the form of RFC 2253 that Java's `X500Principal.getName` returns: the most specific part
+first, nine attributes by name, all others by number with the DER of their value. Python's `ssl`
+returns the parts in another order and decoded, so this module reads the name from its DER.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 class BadNameError(ValueError):
-    """A name that is not DER, or longer than any name should be."""
+    """A name that is not DER, or is too long."""
 
 
 def format_distinguished_name(der: bytes) -> str:
@@ -61,7 +61,7 @@ def _attributes(der: bytes) -> Iterator[str]:
         if name is None or value_tag not in _TEXT_TAGS:
             yield f"{name or number}=#{rest.hex()}"
         else:
-            # Java takes the bytes of every kind of text for UTF-8.
+            # Java decodes strings of every type as UTF-8.
             yield f"{name}={_escape(value.decode('utf-8', 'replace'))}"
 
 
@@ -102,7 +102,7 @@ def _each(der: bytes, tag: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _take(der: bytes) -> tuple[int, bytes, bytes]:
-    """Split one element off: its tag, its content, what follows."""
+    """Split off one element: return its tag, its content, and the bytes after it."""
     if len(der) < 2:
         raise BadNameError("the name is cut off")
     size, start = der[1], 2

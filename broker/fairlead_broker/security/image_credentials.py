@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ImageCredentials:
-    """`Credentials` of the image that was published last; nobody has any before the first."""
+    """`Credentials` of the latest image; before the first image no user has a credential."""
 
     def __init__(self) -> None:
         self._by_user: Mapping[tuple[ScramMechanism, str], ScramCredential] = {}
@@ -24,7 +24,7 @@ class ImageCredentials:
         return self._by_user.get((mechanism, user))
 
     def watch(self, changed: Changed) -> None:
-        """Call back for each credential that changes or goes."""
+        """Call `changed` for each credential that is added, changed or removed."""
         self._watchers.append(changed)
 
     def publish(
@@ -32,7 +32,7 @@ class ImageCredentials:
         credentials: Mapping[tuple[ScramMechanism, str], ScramCredential],
         changes: Iterable[CredentialChanged],
     ) -> None:
-        """Go by these credentials from now on, and tell what has changed."""
+        """Use these credentials from now on, and report changes to the watchers."""
         self._by_user = credentials
         for change in changes:
             for changed in self._watchers:

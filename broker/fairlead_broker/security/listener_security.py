@@ -1,4 +1,4 @@
-"""What each listener speaks, and how its clients log in, by the settings."""
+"""The security protocol of each listener, and how its clients log in, from the settings."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _SECURED: Final = ("ssl.", "sasl.", LISTENER_PREFIX)
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """Of one listener: its protocol, and what that needs."""
+    """The security protocol of one listener, and its settings."""
 
     protocol: SecurityProtocol
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
     mapping: PrincipalMapping | None = None
-    """How certificates of clients become users; None where users log in, or none are served."""
+    """How certificates of clients become users; None if clients log in, or the port has no TLS."""
 
     @property
     def is_authenticating(self) -> bool:
-        """Whether clients may, or have to, say who they are."""
+        """Whether clients may or must authenticate."""
         return self.sasl is not None or (
             self.tls is not None and self.tls.verify_mode is not ssl.CERT_NONE
         )
@@ -51,10 +51,10 @@ PLAINTEXT: Final = ListenerSecurity(SecurityProtocol.PLAINTEXT)
 def read_listener_security(
     values: BrokerValues, listeners: Iterable[Listener]
 ) -> dict[str, ListenerSecurity]:
-    """Return what listeners ask of clients, by their names; ConfigError that says what is wrong."""
+    """Return the security settings of listeners by name; ConfigError if a setting is wrong."""
     listeners = tuple(listeners)
     protocols = read_protocol_map(values)
-    # A broker has no listener CONTROLLER, but is a client of one; REST is that of the HTTP API.
+    # A broker has no listener CONTROLLER, but is a client of it; REST is the HTTP API's listener.
     known = {CONTROLLER_LISTENER.lower(), *(each.name.lower() for each in listeners)}
     if values.value(REST_LISTENER_SETTING) is not None:
         known.add(REST_ENDPOINT.lower())
@@ -71,7 +71,7 @@ def _read_one(
 ) -> ListenerSecurity:
     protocol = protocols.get(listener.name)
     if listener.is_internal:
-        # Its TLS is that of peers: `Settings.peer_tls`.
+        # The internal listener has the TLS settings of peers: `Settings.peer_tls`.
         return PLAINTEXT
     if protocol is None:
         protocol = _by_name(values, listener.name)
@@ -85,16 +85,16 @@ def _read_one(
 
 
 def read_mapping(values: ListenerValues) -> PrincipalMapping:
-    """Return how certificates become users at a listener; ConfigError."""
+    """Return how a listener maps certificates to users; ConfigError."""
     rules = values.text(_MAPPING_RULES) or "DEFAULT"
     return PrincipalMapping.parse(values.name_of(_MAPPING_RULES), rules)
 
 
 def _by_name(values: BrokerValues, name: str) -> SecurityProtocol:
-    """Return what a listener without an entry in the map speaks.
+    """Return the protocol of a listener without an entry in the map.
 
-    One that is not named like a protocol speaks in clear only where nothing says that this broker
-    should do otherwise: what was meant to be encrypted must not become plain by an omission.
+    If its name is not a protocol, it is PLAINTEXT only if no security settings are set: a listener
+    that is meant to be encrypted must not become plaintext because an entry was forgotten.
     """
     found = SecurityProtocol.__members__.get(name)
     if found is not None:

@@ -1,8 +1,9 @@
 """How the name in a client's certificate becomes a user: `ssl.principal.mapping.rules`.
 
-As in Kafka's `SslPrincipalMapper`: the first rule whose pattern matches the whole distinguished
-name gives the name, and a name that no rule matches may not enter. Patterns are RE2's, which takes
-time in proportion to a name whatever the pattern; it has no look-ahead and no back-references.
+As in Kafka's `SslPrincipalMapper`, the first rule whose pattern matches the whole distinguished
+name gives the user. If no rule matches, the client is refused. Patterns are those of RE2, whose
+time is proportional to the name's length for every pattern. It has no look-ahead and no
+back-references.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _RULE: Final = re.compile(
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
 )
 _EVERYBODY: Final = "*"
-"""Means all users in access rules, so nobody is called that, as with logins."""
+"""Means all users in access rules, so no user may have this name, as in logins."""
 _GAP: Final = re.compile(r"\s*(?:,\s*|$)")
 _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
 
@@ -34,7 +35,7 @@ class NoRuleError(Exception):
 @dataclass(frozen=True, slots=True)
 class _Rule:
     pattern: Any
-    """None for DEFAULT, which takes the name as it is."""
+    """None for DEFAULT, which uses the name unchanged."""
     replacement: str
     case: str
 
@@ -64,11 +65,11 @@ class PrincipalMapping:
 
     @classmethod
     def parse(cls, setting: str, text: str) -> PrincipalMapping:
-        """Read rules; ConfigError names the setting and what cannot be read."""
+        """Read rules; ConfigError with the setting and the part that cannot be read."""
         return cls(tuple(_parse(setting, text.strip())))
 
     def apply(self, distinguished_name: str) -> str:
-        """Return the user of a name in a certificate; NoRuleError if there is none."""
+        """Return the user for a name in a certificate; NoRuleError if no rule gives one."""
         if len(distinguished_name) > DISTINGUISHED_NAME_LENGTH_MAX:
             raise NoRuleError(f"a name of {len(distinguished_name)} characters")
         for rule in self._rules:
@@ -98,7 +99,7 @@ def _parse(setting: str, text: str) -> Iterator[_Rule]:
 
 
 def _compile(setting: str, pattern: str) -> Any:
-    import re2  # 3 MB of memory, for those alone who have rules with patterns.
+    import re2  # It takes 3 MB of memory, so it is imported only for rules with patterns.
 
     options = re2.Options()
     options.log_errors = False

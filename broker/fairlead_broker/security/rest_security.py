@@ -1,7 +1,7 @@
-"""What the HTTP API's port speaks, and how its clients say who they are, by the settings.
+"""The protocol of the HTTP API's port, and how its clients authenticate, from the settings.
 
-It is a listener of the name REST: what `ssl.*` and `sasl.*` say holds for it, too, and
-`listener.name.rest.…` where it has settings of its own.
+The port is a listener with the name REST: `ssl.*` and `sasl.*` apply to it, too, and
+`listener.name.rest.…` overrides them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 METHODS: Final = "fairlead.rest.authentication"
 OVER_PLAINTEXT: Final = "fairlead.rest.authentication.over.plaintext"
 MECHANISMS: Final = {"BASIC": "PLAIN", "BEARER": "OAUTHBEARER"}
-"""By the method of HTTP the mechanism of SASL that looks at the same thing."""
+"""The SASL mechanism that verifies the same credential as an HTTP method, by method."""
 _TLS_SCHEME: Final = "https://"
 _PLAIN_SCHEME: Final = "http://"
 _PREFIX: Final = "listener.name.rest.ssl."
@@ -46,9 +46,9 @@ def split_rest_scheme(text: str) -> tuple[bool, str]:
 
 
 def read_rest_security(values: BrokerValues) -> dict[str, ListenerSecurity]:
-    """Return what the HTTP API asks of clients, by its name; nothing where it is off.
+    """Return the HTTP API's security settings by its listener's name; empty if it is off.
 
-    ConfigError says what is wrong or missing.
+    ConfigError if a setting is wrong or missing.
     """
     text = values.value(REST_LISTENER_SETTING)
     methods = values.value(METHODS)
@@ -68,7 +68,7 @@ def read_rest_security(values: BrokerValues) -> dict[str, ListenerSecurity]:
     own = ListenerValues(values, REST_ENDPOINT)
     own_tls = next((each for each in values.static if each.startswith(_PREFIX)), None)
     if own_tls is not None and not is_tls:
-        # What was meant to be encrypted must not become plain by an omission.
+        # A port that is meant to be encrypted must not become plaintext by an omission.
         raise ConfigError(own_tls, f"{own_tls}: {REST_LISTENER_SETTING} must begin with https://")
     sasl = None
     if methods:

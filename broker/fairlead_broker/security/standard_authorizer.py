@@ -1,8 +1,8 @@
 """The authorizer of this broker: super users first, then the cluster's access rules.
 
-It answers from memory: an index of the rules, and what was answered before, which is forgotten when
-any rule changes (I13). Before this broker has learned of any rules nobody is allowed anything
-(I14), super users neither: brokers and the controller do without it, on the brokers' listener.
+It answers from memory: an index of the rules, and earlier answers, which are dropped when any rule
+changes (I13). Before this broker has received the rules, it allows nothing to any client (I14), not
+even to super users. Brokers and the controller are not authorized on the brokers' listener.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class StandardAuthorizer:
         self._memo: dict[Question, bool] = {}
         self._memo_by_type: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
         self.has_rules = False
-        """Whether the rules are known here."""
+        """Whether this broker has received the rules."""
         self.on_denied: Callable[[Question, AclDecision], None] | None = None
-        """Hears of each denial of a resource that a client has named."""
+        """Called for each denial of a resource that a client has named."""
 
     def load(self, rules: Iterable[AclBinding]) -> None:
-        """Go by these rules from now on, and by no others."""
+        """Replace all rules by these."""
         self._index = AclIndex(rules, allows_without_rules=self._index.allows_without_rules)
         self.has_rules = True
         self._forget()
 
     def change(self, changes: Iterable[AclChanged]) -> None:
-        """Take rules in and out."""
+        """Add and remove rules."""
         for change in changes:
             if change.is_removed:
                 self._index.remove(change.rule)
@@ -68,7 +68,7 @@ class StandardAuthorizer:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """Tell whether a principal that connects from a host may do this; a denial is noted."""
+        """Tell whether a principal that connects from a host may do this; report a denial."""
         question = (principal, host, operation, resource_type, name)
         known = self._memo.get(question)
         if known:
@@ -87,9 +87,9 @@ class StandardAuthorizer:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """Tell what `is_allowed` tells; nobody has asked for the resource, so nobody is told.
+        """Tell the same as `is_allowed`, but report no denial: no client has named the resource.
 
-        For lists, from which the rest is left out, and for the operations that a reply tells.
+        For lists, which leave out denied resources, and for authorized operations in a reply.
         """
         question = (principal, host, operation, resource_type, name)
         known = self._memo.get(question)

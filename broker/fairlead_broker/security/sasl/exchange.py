@@ -1,6 +1,6 @@
-"""What the mechanisms have in common: tokens in, answers out, a login at the end.
+"""The common part of all mechanisms: an exchange takes tokens, gives answers, ends with a login.
 
-An exchange is pure. What takes long it hands back as `Work`, which belongs into a thread.
+An exchange is pure. It returns computations that take long as `Work`, which a thread has to run.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ USER_NAME_LENGTH_MAX: Final = 1_024
 
 
 class LoginError(Exception):
-    """A login that is refused. The text is for the log: clients hear one sentence for all."""
+    """A login that is refused. The text is for the log: all clients get the same message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who has logged in."""
+    """A successful login."""
 
     user: str
     verified_by: ScramMechanism | None = None
-    """The credential that was looked at: when that changes, the login has to be repeated."""
+    """Mechanism of the verified credential: if the credential changes, the client logs in again."""
     expires_at_ms: int | None = None
-    """When, by the wall clock, what was shown is worth nothing any more."""
+    """When the token expires, on the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the client is told; with a login the exchange is over."""
+    """The answer to the client; with a login the exchange is over."""
 
     token: bytes
     login: Login | None = None
     is_refusal: bool = False
-    """The login has failed already; the client is to say that it knows before it ends."""
+    """The login has failed; the client has to acknowledge that before the exchange ends."""
 
 
 def _confirm_nothing() -> None:
-    """Leave an answer as it is."""
+    """Accept an answer without a check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Computes an answer, or raises LoginError. For a thread."""
+    """A computation of an answer, or of a LoginError, that a thread has to run."""
 
     run: Callable[[], Answer]
     confirm: Callable[[], None] = _confirm_nothing
-    """Asked on the loop before the answer counts: LoginError if what it rests on has changed."""
+    """Called on the loop before the answer is used: LoginError if the credential has changed."""
 
 
 Step: TypeAlias = "Answer | Work"
@@ -66,7 +66,7 @@ class Exchange(Protocol):
 
 
 def check_user(user: str) -> str:
-    """Return a name that somebody may have; LoginError for one that would mean something else."""
+    """Return the name of a user; LoginError if no user may have this name."""
     if not user or user == "*" or len(user) > USER_NAME_LENGTH_MAX or not user.isprintable():
         raise LoginError("a name that nobody can have")
     return user

@@ -1,8 +1,8 @@
-"""The keys that tokens are signed with, read from a file or an https URL, and read again.
+"""The keys that tokens are signed with, read from a file or an https URL from time to time.
 
-A reading that fails leaves the keys of the one before, and is tried again soon. A token with an
-unknown key has them read at once, but not more often than twice a minute: anybody can make up key
-ids. Nothing of a token chooses what is read.
+If a read fails, the keys of the read before stay, and the broker tries again soon. For a token with
+an unknown key the broker reads the keys at once, but at most twice a minute: a client can invent
+key ids. No part of a token chooses what is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OK: Final = 200
 
 
 class JwksReader:
-    """Keeps the keys of one URL. `keys` may be looked at in any thread."""
+    """Keeps the keys of one URL. `keys` may be read in any thread."""
 
     def __init__(self, settings: OAuthSettings) -> None:
         self.keys: Mapping[str, TokenKey] = MappingProxyType({})
@@ -42,17 +42,17 @@ class JwksReader:
         self._expedited_s = float("-inf")
 
     def start(self) -> None:
-        """Read now, and from time to time."""
+        """Read the keys now, and from time to time."""
         self._task = self._loop.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Read no more."""
+        """Stop reading the keys."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def want(self) -> None:
-        """Have the keys read soon, because of one that is not known. From any thread."""
+        """Have the keys read soon, because of a key that is not known. From any thread."""
         self._loop.call_soon_threadsafe(self._expedite)
 
     def _expedite(self) -> None:

@@ -1,12 +1,12 @@
-"""The SASL state of one connection: what may come next, and what a login means (KIP-43, KIP-368).
+"""The SASL state of one connection: which requests may come next, and its login (KIP-43, KIP-368).
 
-Pure, and made for hostile input. As Kafka's `SaslServerAuthenticator`:
+Pure, and safe for hostile input. It works like Kafka's `SaslServerAuthenticator`:
 
     asked ─ApiVersions, once─▶ asked ─SaslHandshake─▶ tokens ─the last─▶ logged in
                                                                            │
                                                 tokens ◀─SaslHandshake─────┘  to log in once more
 
-Version 0 of SaslHandshake has the tokens follow bare, without a request around them.
+After SaslHandshake of version 0 the tokens follow bare, without a request around them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fairlead_broker.security.sasl.exchange import Exchange, Login, Step
 
 _REPEAT_MIN_MS: Final = 1_000
-"""A login is not repeated more often (KIP-368)."""
+"""Minimum time between two logins of a connection (KIP-368)."""
 
 
 class LoginState(Enum):
@@ -37,15 +37,15 @@ class LoginState(Enum):
 
 
 class UnknownMechanismError(LoginError):
-    """The client wants a mechanism that is not enabled; it hears which ones are."""
+    """The client wants a mechanism that is not enabled; the answer says which ones are."""
 
 
 class NotNowError(Exception):
-    """SASL where none is due: ILLEGAL_SASL_STATE, and the connection lives on."""
+    """A SASL request at the wrong time: ILLEGAL_SASL_STATE, and the connection stays open."""
 
 
 class LoginSession:
-    """One connection's. `login` is who is in, from the first success on."""
+    """The session of one connection. `login` is the latest successful login."""
 
     __slots__ = (
         "_exchange",
@@ -62,7 +62,7 @@ class LoginSession:
     def __init__(
         self, make: Mapping[str, Callable[[], Exchange]], reauth_ms: Mapping[str, int]
     ) -> None:
-        """`make` begins an exchange of each enabled mechanism; `reauth_ms` is 0 for for ever."""
+        """`make` begins an exchange, by enabled mechanism; `reauth_ms` is 0 for no limit."""
         self.state = LoginState.HANDSHAKE
         self.login: Login | None = None
         self._make = make
@@ -75,24 +75,24 @@ class LoginSession:
 
     @property
     def mechanisms(self) -> list[str]:
-        """Those that are enabled."""
+        """The mechanisms that are enabled."""
         return list(self._make)
 
     def check_request(self, api_key: int, *, is_known_version: bool) -> None:
-        """Refuse what may not come before a login, by its header alone (R31). LoginError: close."""
+        """Raise LoginError, to close, for a request not allowed before a login, by header (R31)."""
         if self.state is LoginState.TOKENS:
             allowed = api_key == ApiKey.SASL_AUTHENTICATE
         else:
             allowed = api_key == ApiKey.SASL_HANDSHAKE
             if api_key == ApiKey.API_VERSIONS and not self._has_asked_versions:
-                # One of a version that is not known is answered, and asked again in another.
+                # After an unknown version the client gets an answer and asks with another version.
                 self._has_asked_versions = is_known_version
                 allowed = True
         if not allowed:
             raise LoginError(f"request {api_key} where {self.state.value} is due")
 
     def choose(self, mechanism: str, *, version: int, now_ms: int) -> None:
-        """Begin an exchange. LoginError: it is refused; NotNowError: it is not due."""
+        """Begin an exchange. LoginError: it is refused; NotNowError: it comes at a wrong time."""
         is_repeated = self.login is not None
         if is_repeated:
             is_soon = now_ms - self._repeated_ms < _REPEAT_MIN_MS
@@ -102,28 +102,28 @@ class LoginSession:
         make = self._make.get(mechanism)
         if make is None:
             raise UnknownMechanismError(f"mechanism {mechanism[:80]!a} is not enabled")
-        # Said with the next token, as by Kafka: the answer to SaslHandshake has no word for it.
+        # The next token gets this error, as in Kafka: SaslHandshake has no error code for it.
         self._wrong_mechanism = is_repeated and mechanism != self._mechanism
         self._mechanism = mechanism if not is_repeated else self._mechanism
         self._exchange = make()
         self.state = LoginState.TOKENS if version else LoginState.BARE_TOKENS
 
     def receive(self, token: bytes) -> Step:
-        """Take a token. LoginError: the login failed; NotNowError: none is due."""
+        """Take a token. LoginError: the login failed; NotNowError: no token is expected."""
         exchange = self._exchange
         if exchange is None:
             raise NotNowError
         if len(token) > TOKEN_BYTES_MAX:
-            # Not every step is work for a thread, and who is in may send large requests.
+            # Some steps run on the loop, and a client that has logged in may send large requests.
             raise LoginError(f"a token of {len(token)} bytes")
         if self._wrong_mechanism:
             raise LoginError("a login is repeated by the mechanism that it was made by")
         return exchange.receive(token)
 
     def finish(self, answer: Answer, *, now_ms: int) -> int:
-        """Take an answer; return how long the login that it ends will hold, 0 for ever.
+        """Take an answer; return for how many milliseconds its login is valid, 0 for no limit.
 
-        LoginError if who has logged in is not who it was before. `now_ms` is the wall clock's.
+        LoginError if a repeated login has another user. `now_ms` is a time of the wall clock.
         """
         login = answer.login
         if login is None:

@@ -1,8 +1,8 @@
 """OAUTHBEARER (RFC 7628, KIP-255, KIP-768), over TLS only: a signed token names the user.
 
-A token that is refused is answered with a status in JSON, which the client acknowledges with one
-byte before it is told that its login failed. Extensions are claims that nobody has signed: they
-are read, so that clients may send them, and dropped.
+The broker answers a token that it refuses with a status in JSON. The client acknowledges that with
+one byte, and only then gets the error of its login. Extensions are claims without a signature:
+clients may send them, and the broker reads and drops them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _VALUE: Final = re.compile(rb"[\x21-\x7E \t\r\n]*")
 
 
 class TokenError(Exception):
-    """A token that is worth nothing; the text is for the log."""
+    """A token that is not valid; the text is for the log."""
 
 
 class TokenJudge(Protocol):
-    """Tells whose token it is. Asked in a thread."""
+    """Verifies tokens. Called in a thread."""
 
     def judge(self, token: str) -> Login:
-        """Return who a token names; TokenError if it is worth nothing."""
+        """Return the login of a token; TokenError if the token is not valid."""
         ...
 
 

@@ -1,10 +1,10 @@
-"""PLAIN (RFC 4616), over TLS only: the password itself, held against a SCRAM credential.
+"""PLAIN (RFC 4616), over TLS only: the password itself, compared with a SCRAM credential.
 
     authorization id NUL user NUL password
 
-Deriving the keys takes milliseconds, so it is work for a thread; what was derived a moment ago is
-remembered under a key of this process, so that a storm of clients that come back costs one
-derivation. Who is not there costs as much as who is.
+Deriving the keys takes milliseconds, so a thread does it. The broker remembers recent derivations
+under a key of this process, so many clients of a user that reconnect at once cost one derivation.
+An unknown user takes as long as a known one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STRONGEST_FIRST: Final = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SH
 
 
 class RightPasswords:
-    """Passwords that were right a moment ago, by what nobody can guess them from."""
+    """Passwords that were right a moment ago, by keyed digests, which do not reveal them."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -42,7 +42,7 @@ class RightPasswords:
         return hmac.digest(self._key, f"{len(user)}:{user}{password}".encode(), "sha256")
 
     def are_known(self, name: bytes, credential: ScramCredential) -> bool:
-        """Tell whether this pair was right for this very credential."""
+        """Tell whether this pair was right for exactly this credential."""
         with self._lock:
             if self._known.get(name) != credential:
                 return False
@@ -68,7 +68,7 @@ class PlainExchange:
         *,
         secret: bytes,
     ) -> None:
-        """`secret` is one that all brokers share and nobody else knows."""
+        """`secret` is known to all brokers and to no client."""
         self._find = find
         self._right = right
         self._secret = secret
@@ -94,7 +94,7 @@ class PlainExchange:
             return Answer(b"", Login(user, verified_by=credential.mechanism))
 
         def confirm() -> None:
-            # Changed or gone while the password waited: what is known now is what counts.
+            # The credential may have changed while the password waited for the thread.
             if self._find_strongest(user) != credential:
                 raise LoginError("the credential changed meanwhile")
 

@@ -1,4 +1,4 @@
-"""What the settings of one listener say of SASL."""
+"""The SASL settings of one listener."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _ENABLED: Final = "sasl.enabled.mechanisms"
 _ONLY_OVER_TLS: Final = frozenset({"PLAIN", "OAUTHBEARER"})
-"""Who listens on the way has the password, or the token, with the first of these."""
+"""With these an eavesdropper would get the password or the token from the first message."""
 _URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """Whose tokens are good."""
+    """Which tokens are valid."""
 
     jwks_url: str
     refresh_ms: int
@@ -40,12 +40,12 @@ class SaslSettings:
     mechanisms: tuple[str, ...]
     receive_size_max: int
     reauth_ms: Mapping[str, int]
-    """By mechanism: how long a login holds; 0 for ever."""
+    """By mechanism: how long a login is valid; 0 for no limit."""
     oauth: OAuthSettings | None
 
 
 def read_sasl_settings(values: ListenerValues, *, is_tls: bool) -> SaslSettings:
-    """Return the SASL of a listener; ConfigError that says what is wrong or missing."""
+    """Return the SASL settings of a listener; ConfigError if one is wrong or missing."""
     name = values.name_of(_ENABLED)
     mechanisms = values.texts(_ENABLED)
     if not mechanisms:
@@ -64,7 +64,7 @@ def read_sasl_settings(values: ListenerValues, *, is_tls: bool) -> SaslSettings:
 
 
 def build_sasl_settings(values: ListenerValues, mechanisms: tuple[str, ...]) -> SaslSettings:
-    """Return what the settings say of these mechanisms; ConfigError."""
+    """Return the settings of these mechanisms; ConfigError."""
     reauth = "connections.max.reauth.ms"
     return SaslSettings(
         mechanisms=mechanisms,

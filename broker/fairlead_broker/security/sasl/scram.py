@@ -6,9 +6,9 @@
     c=biws,r=nonce+ours,p=proof        ──▶
                                        ◀──    v=signature
 
-Who is not there is answered like who is, with a salt that is always the same for that name, and is
-refused where a wrong password is. What is signed is made of the bytes that came, and the nonce is
-compared whole (CVE-2024-56128).
+An unknown user gets the same kind of answer as a known one, with a salt that is always the same for
+that name, and is refused at the same step as a wrong password. The signature covers the bytes as
+they came, and the whole nonce is compared (CVE-2024-56128).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAME_BYTES_MAX: Final = 4 * USER_NAME_LENGTH_MAX
 
 
 class ScramExchange:
-    """One login. `nonce` is ours, fresh, in printable ASCII without commas."""
+    """One login. `nonce` is the broker's, fresh, in printable ASCII without commas."""
 
     __slots__ = (
         "_credential",
@@ -66,7 +66,7 @@ class ScramExchange:
         nonce: str,
         secret: bytes,
     ) -> None:
-        """`secret` is one that all brokers share and nobody else knows."""
+        """`secret` is known to all brokers and to no client."""
         self._mechanism = mechanism
         self._find = find
         self._nonce = nonce
@@ -102,7 +102,7 @@ class ScramExchange:
         shown = found or self._fake()
         whole = client_nonce + self._nonce.encode()
         answer = b"r=%b,s=%b,i=%d" % (whole, b64encode(shown.salt), shown.iterations)
-        # librdkafka before 2.6.1 puts its own nonce before the whole once more.
+        # librdkafka before 2.6.1 repeats its own nonce before the whole nonce.
         self._expected = (b64encode(binding), (whole, client_nonce + whole))
         self._signed = bare + b"," + answer + b","
         return Answer(answer)
@@ -123,7 +123,7 @@ class ScramExchange:
         is_right = _is_proof(credential, self._signed + without_proof, proof)
         if self._credential is None or not is_right:
             raise LoginError(f"wrong password, or no such user: {self._user!a}")
-        # Changed or gone while the exchange went on: what is known now is what counts.
+        # The credential may have changed during the exchange.
         if self._find(self._mechanism, self._user) != credential:
             raise LoginError("the credential changed meanwhile")
         signature = hmac.digest(
@@ -137,7 +137,7 @@ class ScramExchange:
 
 
 def fake_credential(mechanism: ScramMechanism, user: str, secret: bytes) -> ScramCredential:
-    """Return what stands for a user that is not there: the same each time, on each broker (R32)."""
+    """Return a fake credential for an unknown user, the same each time on each broker (R32)."""
     seed = hmac.digest(secret, b"fairlead scram salt %d " % mechanism + user.encode(), "sha256")
     key = bytes(mechanism.key_bytes)
     return ScramCredential(
@@ -146,7 +146,7 @@ def fake_credential(mechanism: ScramMechanism, user: str, secret: bytes) -> Scra
 
 
 def _is_proof(credential: ScramCredential, signed: bytes, proof: bytes) -> bool:
-    """Tell whether a proof is that of who knows the password (RFC 5802, section 3)."""
+    """Tell whether a proof shows that the client knows the password (RFC 5802, section 3)."""
     name = credential.mechanism.hash_name
     mask = hmac.digest(credential.stored_key, signed, name)
     if len(proof) != len(mask):
@@ -156,7 +156,7 @@ def _is_proof(credential: ScramCredential, signed: bytes, proof: bytes) -> bool:
 
 
 def _split_header(token: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split the first message: its GS2 header as it came, the authorization id, the rest."""
+    """Split the first message into its GS2 header as it came, the authorization id, the rest."""
     flag, _, rest = token.partition(b",")
     authorization, separator, bare = rest.partition(b",")
     if flag not in (b"n", b"y") or not separator:

@@ -1,7 +1,7 @@
-"""Whether a JSON Web Token is good: its signature, its issuer, its audience, its time.
+"""Whether a JSON Web Token is valid: its signature, its issuer, its audience, its times.
 
-The key decides the algorithm, never the token (CVE-2022-29217). Whatever a token's header says of
-keys besides their id is not looked at. Issuer and audience have to be those of the settings.
+The key decides the algorithm, never the token (CVE-2022-29217). Of a token's header only the key id
+is used to find the key. Issuer and audience have to be those of the settings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHAPE: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 
 
 class TokenKey:
-    """A key that tokens are signed with, and by which algorithms."""
+    """A key that tokens are signed with, and its algorithms."""
 
     __slots__ = ("algorithms", "key")
 
@@ -39,7 +39,7 @@ class TokenKey:
 
 
 def read_keys(document: Any) -> dict[str, TokenKey]:
-    """Return the usable keys of a JWK set (RFC 7517) by their ids; ValueError if it is none."""
+    """Return the usable keys of a JWK set (RFC 7517) by id; ValueError if it has none."""
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ValueError("no set of keys")
@@ -55,7 +55,7 @@ def read_keys(document: Any) -> dict[str, TokenKey]:
 
 
 def _read_key(entry: Mapping[str, Any]) -> TokenKey | None:
-    """Return a key for signatures; None for one of another kind, or for another use."""
+    """Return a key for signatures; None if the key is of another kind or for another use."""
     if entry.get("kty") not in ("RSA", "EC", "OKP") or entry.get("use", "sig") != "sig":
         return None
     algorithm = entry.get("alg")
@@ -70,7 +70,7 @@ def _read_key(entry: Mapping[str, Any]) -> TokenKey | None:
     elif isinstance(key, EllipticCurvePublicKey):
         fitting = frozenset(filter(None, (_CURVES.get(key.curve.name),)))
     elif hasattr(key, "private_bytes"):
-        # Nobody publishes a private key but by mistake.
+        # A private key was published by mistake.
         return None
     else:
         fitting = frozenset({"EdDSA"})
@@ -80,27 +80,27 @@ def _read_key(entry: Mapping[str, Any]) -> TokenKey | None:
 
 
 class TokenKeys(Protocol):
-    """The keys that are known now. Asked in a thread."""
+    """The keys that are known now. Used in a thread."""
 
     @property
     def keys(self) -> Mapping[str, TokenKey]:
-        """By their ids."""
+        """The keys by their ids."""
         ...
 
     def want(self) -> None:
-        """Hear that a token names a key that is not known."""
+        """Note that a token names an unknown key."""
         ...
 
 
 class JwtJudge:
-    """Judges by the keys that are there now."""
+    """Verifies tokens with the keys that are known now."""
 
     def __init__(self, settings: OAuthSettings, keys: TokenKeys) -> None:
         self._settings = settings
         self._keys = keys
 
     def judge(self, token: str) -> Login:
-        """Return who a token names; TokenError if it is worth nothing."""
+        """Return the login of a token; TokenError if the token is not valid."""
         key = self._find_key(token)
         settings = self._settings
         try:
