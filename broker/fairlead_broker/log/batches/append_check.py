@@ -1,8 +1,8 @@
 """What a leader demands of a produced batch before anything is written.
 
-Called once per batch on the hot path, so it looks at the header, and at the records only where
-`produced_records` does, or for compacted topics, which must know each record's key. The order of
-the checks and the codes are Kafka's, so that clients get the error that they know.
+Called once per batch on the hot path, so it checks the header. It checks records only if
+`produced_records` does, or for compacted topics, whose records need keys. The order of the checks
+and the codes are Kafka's, so that clients get the errors that they know.
 """
 
 from typing import Final, NoReturn
@@ -44,9 +44,9 @@ def check_produced_batch(
 
     Batches that a group coordinator writes for a producer have no sequences.
 
-    Bytes after the batch are tolerated unless they are a second whole batch (clients may cut off in
-    the middle): the caller has to use the header's size. The header's largest timestamp is that of
-    the records; `batch`, which has to be writable, is corrected if it differs.
+    Bytes after the batch are tolerated unless they are a second whole batch (clients may cut one
+    off): the caller has to use the header's size. The header's largest timestamp is that of
+    the records; if `batch` differs, it is corrected, so it has to be writable.
     """
     given = len(batch)
     if given < BATCH_HEADER_SIZE:
@@ -98,7 +98,7 @@ def check_produced_batch(
 
 
 def _refuse_short(batch: memoryview) -> NoReturn:
-    """Fewer bytes than a header: tell old formats, which may be shorter, from garbage."""
+    """Refuse fewer bytes than a header: old formats, which may be shorter, get their own error."""
     if len(batch) > MAGIC_POSITION and batch[MAGIC_POSITION] != MAGIC_V2:
         _refuse_magic(batch[MAGIC_POSITION])
     raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(batch)} bytes hold no record batch")
@@ -116,7 +116,7 @@ def _check_given_size(batch: memoryview, size: int, given: int) -> None:
     if size < BATCH_LENGTH_MIN + BATCH_OVERHEAD:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch that claims {size} bytes")
     if size > given:
-        # To Kafka this is no batch, and after CORRUPT_MESSAGE clients would send it again for ever.
+        # Kafka refuses this as well. After CORRUPT_MESSAGE clients would send it again for ever.
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"a batch that claims {size} bytes in {given} given"
         )

@@ -1,7 +1,7 @@
 """Walking the batches of a segment file: by header for lookups, whole and checked for recovery.
 
-Files are hostile here: lengths are bounded by the file, and whatever breaks the layout raises
-`CorruptSegmentError` with the position, never an index error.
+The content of a file is not trusted: lengths are bounded by the file, and any violation of the
+layout raises `CorruptSegmentError` with the position, never an index error.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class CorruptSegmentError(Exception):
     """The bytes at `position` of a segment are not an intact batch."""
 
     def __init__(self, position: int, reason: str, *, is_cut_off: bool = False) -> None:
-        """`is_cut_off`: the batch begins well and the file ends in it, as after a killed write."""
+        """`is_cut_off`: the batch begins well but the file ends in it, as after a killed write."""
         super().__init__(f"position {position}: {reason}")
         self.position = position
         self.reason = reason
@@ -67,10 +67,10 @@ def scan_batches(
     batch_bytes_max: int = BATCH_BYTES_MAX,
     whole_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield position, header and bytes of each intact batch; the CRC of each was checked.
+    """Yield position, header and bytes of each intact batch, after checking its CRC.
 
-    One larger than `whole_bytes_max` is checked piece by piece and comes without its bytes: a
-    damaged length may claim the rest of the file, and take as much memory.
+    A batch larger than `whole_bytes_max` is checked in pieces and yielded without its bytes: a
+    damaged length may claim the rest of the file, which would take as much memory.
     """
     chunk, chunk_start = memoryview(b""), position
     while position < end:

@@ -1,7 +1,8 @@
-"""Walking the records of a batch by key, for compaction: values are stepped over, never decoded.
+"""Walking the records of a batch by key, for compaction: values are skipped, never decoded.
 
-The body is hostile: whatever breaks the layout raises `UnreadableRecordsError`. Records go by one
-at a time, because one batch may unpack to millions of them, and each costs ten times its bytes.
+The body is not trusted: any violation of the layout raises `UnreadableRecordsError`. Records are
+yielded one at a time, because one batch may decompress to millions of them, and each takes ten
+times its bytes.
 """
 
 from collections.abc import Iterator
@@ -14,24 +15,24 @@ from fairlead_wire.record_batch import BATCH_HEADER_SIZE, BatchHeader
 from fairlead_wire.zigzag import VARLONG_SIZE_MAX, read_varint, varint
 
 RECORD_BYTES_MIN: Final = 7
-"""A record without key, value and headers: what bounds the count that a header may claim."""
+"""Size of a record without key, value and headers; it bounds the count in a batch's header."""
 
 TIMESTAMP_MIN: Final = -(2**63)
 TIMESTAMP_MAX: Final = 2**63 - 1
 
 _LENGTH_MIN: Final = 2 * (RECORD_BYTES_MIN - 1)
-"""The shortest record's length, which does not count itself, as zig-zag has it."""
+"""The length field of the shortest record in zig-zag form; it does not count itself."""
 _DELTA_LIMIT: Final = 2**70
-"""Beyond whatever ten bytes hold."""
+"""More than ten bytes can hold."""
 
 
 class UnreadableRecordsError(Exception):
-    """The records of a batch whose CRC is right cannot be read, or unpack to too much."""
+    """The records of a batch with a right CRC cannot be read, or decompress to too much."""
 
 
 KeyedRecord: TypeAlias = tuple[int, int, bytes | None, bool, int]
-"""Start and end of a record in the body of its batch, its key (None: it has none), whether it is a
-tombstone, and its offset delta. A bare tuple, because millions of them go by."""
+"""Start and end of a record in the body of its batch, its key or None, whether it is a tombstone,
+and its offset delta. A bare tuple, because there are millions of them."""
 
 
 def unpack_body(header: BatchHeader, batch: memoryview) -> bytes:
@@ -44,10 +45,10 @@ def unpack_body(header: BatchHeader, batch: memoryview) -> bytes:
 
 
 def keyed_records(body: bytes, count: int) -> Iterator[KeyedRecord]:
-    """All `count` records of a body, in order; that nothing follows them is checked at the end.
+    """Yield all `count` records of a body, in order; at the end check that no bytes follow.
 
-    The varints of length, offset delta and key length are read in place while they are short, and
-    the timestamp is skipped: with a call for each number this took three times as long.
+    Short varints of length, offset delta and key length are read inline, and the timestamp is
+    skipped: with a call for each number this took three times as long.
     """
     position, size = 0, len(body)
     try:
@@ -79,7 +80,7 @@ def keyed_records(body: bytes, count: int) -> Iterator[KeyedRecord]:
             position += max(key_length, 0)
             if position >= end:
                 raise UnreadableRecordsError(f"a key of {key_length} bytes ends at {position}")
-            # Zig-zag: odd is negative, and a negative length stands for no value.
+            # In zig-zag odd numbers are negative, and a negative length means no value.
             yield start, end, key, body[position] & 1 == 1, offset_delta
             position = end
     except (IndexError, RemoteProtocolError) as error:
@@ -89,15 +90,15 @@ def keyed_records(body: bytes, count: int) -> Iterator[KeyedRecord]:
 
 
 def timestamp_deltas(body: bytes, count: int) -> tuple[int, int]:
-    """Return the least and the largest timestamp of `count` records, above that of their batch.
+    """Return the least and the largest timestamp delta of `count` records of a batch.
 
-    UnreadableRecordsError if these aren't all that is in the body.
+    UnreadableRecordsError if the body has anything else.
     """
     position, size = 0, len(body)
     least, largest = _DELTA_LIMIT, -_DELTA_LIMIT
     try:
         for _ in range(count):
-            # Two bytes in place are records of up to 8 KiB; with a call this took twice as long.
+            # Inline, two bytes give records of up to 8 KiB; with a call this took twice as long.
             length = body[position]
             position += 1
             if length > 127:
@@ -114,7 +115,7 @@ def timestamp_deltas(body: bytes, count: int) -> tuple[int, int]:
                 delta, _ = read_varint(body, position + 1, VARLONG_SIZE_MAX)
             else:
                 delta = (delta >> 1) ^ -(delta & 1)
-            # A call of max and min would take longer than all else here.
+            # Calls of max and min would take longer than the rest of the loop.
             if delta > largest:  # noqa: PLR1730
                 largest = delta
             if delta < least:  # noqa: PLR1730
@@ -128,12 +129,12 @@ def timestamp_deltas(body: bytes, count: int) -> tuple[int, int]:
 
 
 def timestamp_delta(body: bytes, start: int) -> int:
-    """Return what the record at `start` adds to the base timestamp of its batch."""
+    """Return the timestamp delta of the record at `start`."""
     return _timestamp(body, start)[1]
 
 
 def with_shifted_timestamp(body: bytes, start: int, end: int, shift_ms: int) -> bytes:
-    """Return the bytes of a record whose batch has another base timestamp, `shift_ms` earlier."""
+    """Return the bytes of a record for a batch whose base timestamp is `shift_ms` earlier."""
     length_end, delta, timestamp_end = _timestamp(body, start)
     if not TIMESTAMP_MIN <= delta + shift_ms <= TIMESTAMP_MAX:
         raise UnreadableRecordsError(f"a timestamp of {delta} more than its batch at {start}")
@@ -144,7 +145,7 @@ def with_shifted_timestamp(body: bytes, start: int, end: int, shift_ms: int) -> 
 
 
 def _timestamp(body: bytes, start: int) -> tuple[int, int, int]:
-    """Where the length of a record ends, its timestamp delta, and where that ends."""
+    """Return where a record's length ends, its timestamp delta, and where that ends."""
     try:
         _, length_end = read_varint(body, start)
         delta, end = read_varint(body, length_end + 1, VARLONG_SIZE_MAX)

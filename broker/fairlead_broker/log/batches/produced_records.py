@@ -1,9 +1,9 @@
 """What a leader checks in the records of a produced batch: their number and timestamps.
 
 Small uncompressed batches are always walked. Others are walked only if the largest timestamp in
-their header cannot be right, as with sarama before 1.45.1, or if the topic limits timestamps other
-than by default. The body is hostile. This is the hot path: the walk keeps the least and the largest
-timestamp only, and reads varints in place while they are short.
+their header cannot be right, as with sarama before 1.45.1, or if the topic has other limits of
+timestamps than the defaults. The body is not trusted. This is the hot path: the walk keeps only the
+least and the largest timestamp, and reads short varints inline.
 """
 
 import struct
@@ -72,8 +72,8 @@ def check_records(
 ) -> HeaderFields:
     """Return the header with the largest timestamp of the records, which is set in the batch, too.
 
-    KafkaError INVALID_RECORD if there cannot be as many records as it says, or they cannot be read;
-    INVALID_TIMESTAMP, a RefusedRecordsError, if the topic does not take their timestamps.
+    KafkaError INVALID_RECORD if there cannot be as many records as the header says, or they cannot
+    be read; INVALID_TIMESTAMP, a RefusedRecordsError, if the topic refuses their timestamps.
     """
     _, length, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
     codec = attributes & CODEC_MASK
@@ -94,8 +94,8 @@ def check_records(
     else:
         largest = max_timestamp
         if _is_untold(base_timestamp, max_timestamp):
-            # The batch is too large to walk. With too late a time the records stay longer, and
-            # lookups of an earlier time still find them.
+            # The batch is too large to walk. If this timestamp is too late, retention keeps the
+            # records longer, and lookups of an earlier time still find them.
             largest = max(base_timestamp, now_ms)
         least = largest if base_timestamp == NO_TIMESTAMP else base_timestamp
     earliest = now_ms - config.message_timestamp_before_max_ms
@@ -112,12 +112,12 @@ def check_records(
 
 
 def _is_untold(base_timestamp: int, max_timestamp: int) -> bool:
-    """Tell whether a header does not have its largest timestamp."""
+    """Tell whether a header lacks the largest timestamp of its records."""
     return max_timestamp < base_timestamp or max_timestamp == NO_TIMESTAMP
 
 
 def _walk(header: HeaderFields, batch: memoryview) -> tuple[int, int] | None:
-    """Return the least and the largest timestamp of a batch; None if it is too much to look at."""
+    """Return the least and the largest timestamp of a batch; None if it is too large to walk."""
     length, attributes, base_timestamp, count = header[1], header[5], header[7], header[12]
     if count > WALKED_RECORDS_MAX:
         return None
@@ -141,7 +141,7 @@ def _walk(header: HeaderFields, batch: memoryview) -> tuple[int, int] | None:
 def _check_range(
     header: BatchHeader, batch: memoryview, earliest: int, latest: int, *, is_walked: bool
 ) -> None:
-    """Refuse a batch by its records' timestamps, or if these are not known by its header's.
+    """Refuse a batch by the timestamps of its records, or by those of its header if it is large.
 
     Records without a timestamp are always accepted.
     """
@@ -154,7 +154,7 @@ def _check_range(
         try:
             outside = records_outside(header, batch, earliest, latest)
         except KafkaError:
-            # Its header is refused anyway.
+            # The batch is refused anyway, because of its header.
             outside = []
     _refuse_timestamps(header, outside, earliest, latest)
 

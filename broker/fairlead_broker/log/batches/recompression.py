@@ -23,7 +23,7 @@ _CODEC_AT: Final = 22
 
 
 def is_packed_anew(batch: memoryview, config: LogConfig) -> bool:
-    """Tell whether a batch comes with another codec than its topic stores."""
+    """Tell whether a batch has another codec than its topic stores."""
     return (
         config.compression_type != PRODUCERS_CODEC
         and len(batch) > _CODEC_AT
@@ -32,7 +32,7 @@ def is_packed_anew(batch: memoryview, config: LogConfig) -> bool:
 
 
 def as_stored(batch: memoryview, config: LogConfig) -> memoryview:
-    """Return an intact batch as its topic stores it: itself if it has that codec, or a copy.
+    """Return an intact batch with its topic's codec: the batch itself if it has it, or a copy.
 
     KafkaError INVALID_RECORD if its records cannot be decompressed; MESSAGE_TOO_LARGE if they are
     too large to be compressed here, or the result is larger than `max.message.bytes` or a segment.

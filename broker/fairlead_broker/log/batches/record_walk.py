@@ -1,9 +1,9 @@
 """Walking the records of one batch without decoding them.
 
-Three callers need a look inside: appends to compacted topics (is there a key?), the refusal of
-timestamps (of which records?) and the lookup of one (which record?). Each record starts with
+Three callers use this: appends to compacted topics (do all records have keys?), the refusal of
+timestamps (of which records?) and lookups by timestamp (which record?). Each record starts with
 length, attributes, timestamp delta, offset delta and key length; the rest is skipped by the length.
-Compressed batches are expanded with a cap first. All of it is hostile input.
+Compressed batches are decompressed first, up to a limit. The input is not trusted.
 """
 
 from collections.abc import Iterator
@@ -28,21 +28,21 @@ from fairlead_wire.segments import Buffer
 
 VARINT_BYTES_MAX: Final = 10
 _COMPACTED_TIMESTAMP_MAX: Final = 2**62
-"""Beyond any date, and by so much below 64 bits that compaction can shift it by a horizon."""
+"""Later than any date, and small enough that compaction can shift it by a delete horizon."""
 
 
 class RecordSummary(NamedTuple):
-    """What can be read of a record in passing."""
+    """The timestamp and the offset of a record."""
 
     timestamp: int
     offset: int
 
 
 class RefusedRecordsError(KafkaError):
-    """A batch that is refused as a whole for some of its records.
+    """A batch is refused as a whole because of some of its records.
 
-    `indexes` are their places in the batch, and `fault` is what is wrong with each: clients fail
-    these for their own fault, and tell apart the others that only came with them (KIP-467).
+    `indexes` are their places in the batch, and `fault` is their error. Clients report this error
+    for these records, and another one for records that only were in the same batch (KIP-467).
     """
 
     def __init__(self, code: ErrorCode, message: str, indexes: list[int], fault: str) -> None:
@@ -54,8 +54,8 @@ class RefusedRecordsError(KafkaError):
 def walk_records(header: BatchHeader, batch: Buffer, *, max_size: int) -> Iterator[RecordSummary]:
     """Yield each record of a batch in order.
 
-    KafkaError INVALID_RECORD where the layout breaks, or a number is none that a record can have;
-    MESSAGE_TOO_LARGE where they unpack to more than `max_size` bytes.
+    KafkaError INVALID_RECORD if the layout or a number in it is invalid; MESSAGE_TOO_LARGE if the
+    records decompress to more than `max_size` bytes.
     """
     stored = memoryview(batch)[BATCH_HEADER_SIZE : header.size]
     body: Buffer = stored if header.codec == 0 else _expand(header.codec, stored, max_size)
@@ -85,11 +85,11 @@ def walk_records(header: BatchHeader, batch: Buffer, *, max_size: int) -> Iterat
 
 
 def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
-    """Check each record as a compacted log demands: a key, the offset of its place, a timestamp.
+    """Check each record as a compacted log demands: a key, consecutive offsets, a timestamp.
 
-    KafkaError INVALID_RECORD, a RefusedRecordsError where keys are missing; MESSAGE_TOO_LARGE for
-    more records, or bytes of them, than the loop has time to look at, which makes a Java producer
-    split the batch.
+    KafkaError INVALID_RECORD, a RefusedRecordsError if keys are missing. MESSAGE_TOO_LARGE if
+    checking so many records or bytes would block the event loop: a Java producer then splits the
+    batch.
     """
     if header.records_count > WALKED_RECORDS_MAX:
         raise KafkaError(
@@ -126,7 +126,7 @@ def check_keyed_records(header: BatchHeader, batch: Buffer) -> None:
 
 
 def _check_shiftable(header: BatchHeader, body: bytes) -> None:
-    """Refuse timestamps at which each compaction of the log would end, whoever stamps them."""
+    """Refuse timestamps that would make compaction fail, in topics with LogAppendTime, too."""
     least, largest = timestamp_deltas(body, header.records_count)
     least, largest = header.base_timestamp + least, header.base_timestamp + largest
     if not -_COMPACTED_TIMESTAMP_MAX <= least <= largest <= _COMPACTED_TIMESTAMP_MAX:
@@ -134,9 +134,9 @@ def _check_shiftable(header: BatchHeader, body: bytes) -> None:
 
 
 def records_outside(header: BatchHeader, batch: Buffer, earliest: int, latest: int) -> list[int]:
-    """Return which records of a batch have timestamps, and these outside of a range.
+    """Return which records of a batch have a timestamp that is outside of a range.
 
-    KafkaError if they cannot be read, or unpack to more than a leader unpacks.
+    KafkaError if they cannot be read, or decompress to more than RECOMPRESSED_BYTES_MAX.
     """
     return [
         at
@@ -159,7 +159,7 @@ def _expand(codec: int, body: memoryview, max_size: int) -> bytes:
 
 
 def _read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return a zigzag varint and the position behind it; IndexError at the end of the buffer."""
+    """Return a zig-zag varint and the position after it; IndexError at the end of the buffer."""
     value = shift = 0
     for _ in range(VARINT_BYTES_MAX):
         byte = buffer[position]

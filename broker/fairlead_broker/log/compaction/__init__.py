@@ -1,1 +1,1 @@
-"""What is kept of the logs of compacted topics, and the process that writes it."""
+"""Which records stay in the logs of compacted topics, and the process that rewrites these logs."""

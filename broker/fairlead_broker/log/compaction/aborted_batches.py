@@ -1,6 +1,6 @@
-"""Which batches of a log belong to aborted transactions: their records are none for compaction.
+"""Which batches of a log belong to aborted transactions: compaction ignores and removes them.
 
-Noted by key they would let older, committed values go; kept they would be of no use to anybody.
+If their keys were noted, compaction would remove older committed values. No reader needs them.
 """
 
 from array import array
@@ -12,7 +12,7 @@ from fairlead_wire.record_batch import BatchHeader
 
 
 class AbortedBatches:
-    """What the transaction indexes say, by producer: two numbers a transaction."""
+    """The entries of the transaction indexes by producer: two numbers a transaction."""
 
     __slots__ = ("_by_producer",)
 

@@ -1,24 +1,25 @@
 """What is left of one batch after compaction. Pure.
 
 A record survives if no later record has its key. A tombstone (no value) survives too, until its
-batch's *delete horizon* has passed: the first cleaning that meets it notes the time from which it
-may go in the batch itself (attribute bit 6; the base timestamp then holds the horizon, KIP-534), so
-that whoever reads from the beginning has `delete.retention.ms` to learn of the deletion. A record
-without a key, from a time when the topic was not compacted, goes, and so does what lies below the
-log's start: should a crash take the start back, a deleted key's old value must not be there without
-its tombstone.
+batch's *delete horizon* has passed. The first cleaning that finds a tombstone writes the time from
+which it may be removed into the batch (attribute bit 6; the base timestamp then holds the horizon,
+KIP-534). So a consumer that reads from the beginning has `delete.retention.ms` to see the deletion.
+A record without a key, from a time when the topic was not compacted, is removed. Records below the
+log's start are removed, too: if a crash set the start back, a deleted key's old value must not be
+in the log without its tombstone.
 
 Offsets stay: base offset, last offset, leader epoch, producer id, epoch and sequence of a batch
-are kept whatever dies in it. A batch without survivors goes, but for two: the last of a producer
-that is still active, without which a retry would be appended twice after a change of leader
-(`producer_traces`); and the last of a segment, without which a reader could not get to the
-segment's end. They stay empty.
+are kept whichever of its records are removed. A batch without survivors is removed, with two
+exceptions, which stay without records. Without the last batch of an active producer, a retry would
+be appended twice after a change of leader (`producer_traces`). Without the last batch of a segment,
+a reader could not get to the segment's end.
 
 No record of an aborted transaction survives. A marker is kept while its transaction has records in
-the log. The cleaning that leaves none notes a delete horizon in the marker as well, so that who has
-read such records before has that long to find their end. Then it goes, but for the last of a
-segment and the last that tells of a producer (`last_markers`): these stay whole, where Kafka
-empties them, because not every client expects a control batch without a record.
+the log. The cleaning that removes the last of them writes a delete horizon into the marker, too: a
+consumer that has read such records before has that long to read the marker. Then the marker is
+removed, except for the last one of a segment and the last one with a producer's epoch
+(`last_markers`). These keep their record, which Kafka removes, because not every client expects a
+control batch without a record.
 """
 
 from array import array
@@ -61,18 +62,18 @@ CRC_POSITION: Final = 17
 
 @dataclass(slots=True)
 class CleaningCounts:
-    """What one cleaning did to records; `null_keys` are among the removed."""
+    """Records that one cleaning has kept and removed; `null_keys` are among the removed."""
 
     records_kept: int = 0
     records_removed: int = 0
     tombstones_removed: int = 0
     null_keys: int = 0
     last_horizon_ms: int = NO_TIMESTAMP
-    """When the last of the tombstones and markers that are left may go; -1 if none is left."""
+    """When the last remaining tombstone or marker may be removed; -1 if none remains."""
 
 
 class CleanedBatch(NamedTuple):
-    """A batch as it is written; `data` is the very batch that was read if nothing changed."""
+    """A batch as it is written; `data` is the same object that was read if nothing changed."""
 
     header: BatchHeader
     data: Buffer
@@ -95,12 +96,12 @@ class _Survivors:
 
 
 class BatchCleaning:
-    """The rules of one cleaning: which keys are newer where, and what time it is.
+    """The rules of one cleaning: the newest offset of each key, and the current time.
 
-    `last_offsets` are the last offsets of batches that tell of active producers, by producer id; of
-    the `unsettled` ones any batch may be that. Batches from `end_offset` on are not in the map;
-    they are kept as they are. The log starts at `start_offset`. Batches are to come in the order of
-    their offsets, from the log's beginning on.
+    `last_offsets` are the last offsets of the batches that must stay for active producers, by
+    producer id; for `unsettled` producers all batches must stay. Batches from `end_offset` on are
+    not in the map, and are kept unchanged. The log starts at `start_offset`. The caller passes
+    batches in the order of their offsets, from the log's beginning on.
     """
 
     __slots__ = (
@@ -133,7 +134,7 @@ class BatchCleaning:
         self._aborted = AbortedBatches(()) if aborted is None else aborted
         self._last_markers = LastMarkers({}) if last_markers is None else last_markers
         self._with_records: set[int] = set()
-        """Producers of whose transaction, the marker of which is to come, records are left."""
+        """Producers whose current transaction has records left; its marker comes later."""
         self._newest = newest
         self._end_offset = end_offset
         self._start_offset = start_offset
@@ -146,7 +147,7 @@ class BatchCleaning:
     def clean(
         self, header: BatchHeader, batch: memoryview, *, is_last: bool
     ) -> CleanedBatch | None:
-        """Return what is left of `batch`, None if nothing is. UnreadableRecordsError."""
+        """Return what remains of `batch`, None if nothing does. UnreadableRecordsError."""
         if header.base_offset >= self._end_offset:
             return CleanedBatch(header, batch)
         if header.is_control:
@@ -175,7 +176,7 @@ class BatchCleaning:
         return _rebuilt(header, body, kept, horizon_ms)
 
     def _tells_of_producer(self, header: BatchHeader) -> bool:
-        """Tell whether a data batch may be the last that tells of its producer."""
+        """Tell whether a data batch may be the one that has to stay for its producer."""
         producer_id = header.producer_id
         return (
             self._last_offsets.get(producer_id) == header.last_offset
@@ -185,7 +186,7 @@ class BatchCleaning:
     def _clean_marker(
         self, header: BatchHeader, batch: memoryview, *, is_last: bool
     ) -> CleanedBatch | None:
-        """Return what is left of a control batch, all of it or nothing."""
+        """Return a control batch with its record, or None if it is removed."""
         counts, producer_id = self.counts, header.producer_id
         if producer_id in self._with_records or not _ends_transaction(batch):
             self._with_records.discard(producer_id)
@@ -204,13 +205,13 @@ class BatchCleaning:
         return _rebuilt(header, body, kept, horizon_ms)
 
     def _horizon_ms(self, header: BatchHeader) -> int:
-        """Return from when on what is to go may go; it is noted once."""
+        """Return the delete horizon of a batch: the one that it has, or a new one."""
         if header.has_delete_horizon:
             return header.base_timestamp
         return min(self._now_ms + self._delete_retention_ms, HORIZON_MAX)
 
     def _survivors(self, header: BatchHeader, body: bytes) -> tuple[_Survivors, bool]:
-        """Return what stays, and whether a tombstone is among it."""
+        """Return the records that stay, and whether one of them is a tombstone."""
         base_offset, start_offset = header.base_offset, self._start_offset
         newest, counts = self._newest.newest, self.counts
         is_over = header.has_delete_horizon and header.base_timestamp <= self._now_ms
@@ -233,7 +234,7 @@ class BatchCleaning:
 
 
 def read_keyed_records(header: BatchHeader, body: bytes) -> Iterator[KeyedRecord]:
-    """Yield the records of an unpacked batch, whose header may claim anything."""
+    """Yield the records of a decompressed batch, whose header is not trusted."""
     if not 0 <= header.records_count <= len(body) // RECORD_BYTES_MIN:
         raise UnreadableRecordsError(f"{header.records_count} records in {len(body)} bytes")
     return keyed_records(body, header.records_count)
@@ -247,7 +248,7 @@ def _ends_transaction(batch: memoryview) -> bool:
 
 
 def _emptied(header: BatchHeader) -> CleanedBatch:
-    """Return the batch without records: what it says of its producer and of offsets stays."""
+    """Return the batch without records, with the same offsets and producer fields."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
     return _sealed(
         header._replace(
@@ -263,7 +264,7 @@ def _emptied(header: BatchHeader) -> CleanedBatch:
 def _rebuilt(
     header: BatchHeader, body: bytes, kept: _Survivors, horizon_ms: int | None
 ) -> CleanedBatch:
-    """Return the batch with the surviving records, and `horizon_ms` as base timestamp if given."""
+    """Return the batch with the surviving records, with `horizon_ms` as delete horizon if given."""
     base_timestamp, attributes = header.base_timestamp, header.attributes
     max_timestamp = header.max_timestamp
     if not header.timestamp_type:

@@ -1,10 +1,10 @@
-"""`python -m fairlead_broker.log.compaction.cleaner_worker`: compacts logs that its parent names.
+"""`python -m fairlead_broker.log.compaction.cleaner_worker`: compacts logs for its parent process.
 
-A line of JSON in is a `CleaningOrder`. Lines of JSON out: `{"bytes": n}` now and then,
-`{"group": …}` for each group of segments whose new files are complete, and at last
-`{"report": …}`, `{"uncleanable": "why"}`, `{"no_room": "why"}` or `{"error": "why"}`. It works at a
-low priority, and no faster than `io_bytes_per_second`. It ends with its input, and dies with its
-parent: one that went on writing would write into files of the next broker's child.
+Each line of input is a `CleaningOrder` in JSON. Lines of output in JSON: `{"bytes": n}` now and
+then, `{"group": …}` for each group of segments whose new files are complete, and at last
+`{"report": …}`, `{"uncleanable": "why"}`, `{"no_room": "why"}` or `{"error": "why"}`. The process
+runs at a low priority, and no faster than `io_bytes_per_second`. It ends when its input ends, and
+dies with its parent: else it would write into the files of the next broker's child.
 """
 
 import json
@@ -35,11 +35,11 @@ PROGRESS_S: Final = 0.25
 
 
 class NonsenseError(ValueError):
-    """What the child says is not what it should."""
+    """The child's output is not valid."""
 
 
 class Throttle:
-    """Sleeps so that no more than a number of bytes a second go by, and tells how many did."""
+    """Sleeps to stay below a number of bytes a second, and reports the bytes so far."""
 
     def __init__(self, bytes_per_second: float, tell: Callable[[int], None]) -> None:
         self._bytes_per_second = bytes_per_second
@@ -49,7 +49,7 @@ class Throttle:
         self._untold = 0
 
     def note(self, size: int) -> None:
-        """Count bytes that were read or written; returns when more may follow."""
+        """Count bytes that were read or written; return when more may follow."""
         self._bytes += size
         self._untold += size
         due_s = self._began_s + self._bytes / self._bytes_per_second
@@ -91,18 +91,18 @@ def main() -> None:
 
 
 def encode_order(order: CleaningOrder) -> bytes:
-    """Return the line that names an order."""
+    """Return an order as a line of input."""
     return json.dumps(asdict(order)).encode() + b"\n"
 
 
 def decode_order(fields: dict[str, Any]) -> CleaningOrder:
-    """Return the order that a line names."""
+    """Return the order in a line of input."""
     fields["segments"] = [SegmentFacts(*segment) for segment in fields["segments"]]
     return CleaningOrder(**fields)
 
 
 def decode_group(fields: Any) -> CleanedGroup:
-    """Return the group that a message names. NonsenseError if it is none."""
+    """Return the group in a message. NonsenseError if it is not valid."""
     try:
         group = CleanedGroup(**fields)
         sizes = (group.size, group.index_size, group.time_index_size, group.transaction_index_size)
@@ -115,7 +115,7 @@ def decode_group(fields: Any) -> CleanedGroup:
 
 
 def decode_report(fields: Any) -> CleaningReport:
-    """Return the report that a message is. NonsenseError if it is none."""
+    """Return the report in a message. NonsenseError if it is not valid."""
     try:
         counts = CleaningCounts(**fields["counts"])
         report = CleaningReport(**fields | {"counts": counts})

@@ -1,11 +1,12 @@
 """Which log to compact, how far, and which of its segments become one. Pure.
 
-A log is *clean* up to its first dirty offset: no key is there twice. What lies behind is *dirty*,
-up to where compaction has to stop: below the last stable offset (what is not committed, or belongs
-to an open transaction, may still go), below the recovery point (only what is on the device is
-replaced), below the active segment, and before the first segment with a record that is younger than
-`min.compaction.lag.ms`. A log is due when enough of it is dirty (`min.cleanable.dirty.ratio`), when
-a dirty record has waited for `max.compaction.lag.ms`, or when tombstones or markers may go.
+A log is *clean* up to its first dirty offset: no key occurs twice there. The rest is *dirty*, up to
+where compaction has to stop. It stops at the last stable offset (records that are not committed, or
+belong to an open transaction, may still disappear), at the recovery point (only records that are on
+the device are replaced), at the active segment, and at the first segment with a record that is
+younger than `min.compaction.lag.ms`. A log is due when enough of it is dirty
+(`min.cleanable.dirty.ratio`), when a dirty record has waited for `max.compaction.lag.ms`, or when
+tombstones or markers may be removed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """A sealed segment as a plan sees it; -1 for a time that nothing says."""
+    """The facts on a sealed segment that a plan needs; -1 for an unknown time."""
 
     base_offset: int
     size: int
@@ -32,27 +33,27 @@ class SegmentFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """One log as a plan sees it. `segments` are the sealed ones, oldest first."""
+    """The facts on one log that a plan needs. `segments` are the sealed ones, oldest first."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
     first_dirty_offset: int
     stable_offset: int
-    """Everything below is committed and of no open transaction."""
+    """Everything below is committed and belongs to no open transaction."""
     high_watermark: int
     recovery_point: int
     oldest_dirty_ms: int = NO_TIMESTAMP
-    """When the first dirty segment began; asked for only where `max.compaction.lag.ms` is set."""
+    """When the first dirty segment began; known only if `max.compaction.lag.ms` is set."""
     last_horizon_ms: int = NEVER
-    """When the last tombstone or marker of the clean part may go. Not the first: a log that is
-    written to and so compacted now and then loses its tombstones by the way."""
+    """When the last tombstone or marker of the clean part may be removed. Not the first one: while
+    a log is written to, it is compacted now and then, and that removes tombstones as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
     """`segments` of a log to clean; the dirty part begins at `first_dirty_offset`.
 
-    Nothing below `high_watermark` can be cut off any more.
+    Nothing below `high_watermark` can be truncated any more.
     """
 
     segments: tuple[SegmentFacts, ...]
@@ -64,7 +65,10 @@ class CleaningPlan:
 
 
 def first_dirty_offset(checkpointed: int, log_start_offset: int, log_end_offset: int) -> int:
-    """Where the dirty part of a log begins, for a mark that may be of another log of this name."""
+    """Return where the dirty part of a log begins.
+
+    `checkpointed` may be from another log of this name.
+    """
     if not log_start_offset <= checkpointed <= log_end_offset:
         return log_start_offset
     return checkpointed
@@ -107,7 +111,7 @@ def must_roll(first_ms: int, config: LogConfig, now_ms: int, *, is_empty: bool) 
 def group_segments(
     segments: Iterable[SegmentFacts], *, segment_bytes: int, segment_index_bytes: int
 ) -> list[list[SegmentFacts]]:
-    """Neighbours that fit into one segment: by bytes, by index entries, by relative offsets."""
+    """Return groups of neighbours that fit into one segment: bytes, index entries and offsets."""
     groups: list[list[SegmentFacts]] = []
     size = index_size = time_index_size = 0
     for segment in segments:
@@ -130,9 +134,10 @@ def group_segments(
 def room_needed(group: Iterable[SegmentFacts]) -> int:
     """Return bytes that must be free before a group is rewritten.
 
-    Its sources stay until the new files are in place, and for `file.delete.delay.ms` after that; at
-    worst nothing dies and the new files are as large. What is left then is for appends: a log that
-    finds no room goes offline, one that is not compacted only grows.
+    The old files stay until the new ones are in place, and for `file.delete.delay.ms` after that.
+    In the worst case no record is removed and the new files are as large. CLEANER_ROOM_LEFT_BYTES
+    then remain for appends: a log without room goes offline, a log that is not compacted only
+    grows.
     """
     rewritten = sum(each.size + each.index_size + each.time_index_size for each in group)
     return rewritten + CLEANER_ROOM_LEFT_BYTES

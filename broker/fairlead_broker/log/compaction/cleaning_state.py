@@ -1,4 +1,4 @@
-"""What compaction must know of a log, gathered on the loop, and whether that still holds."""
+"""What compaction must know of a log, collected on the event loop, and whether it still holds."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ UNLIMITED: Final = float("inf")
 
 
 def log_facts(log: SegmentedLog, stable_offset: int, *, high_watermark: int) -> LogFacts:
-    """Return what a plan is made from. OSError, CorruptSegmentError."""
+    """Return the facts that a plan is made from. OSError, CorruptSegmentError."""
     log.first_dirty_offset = first_dirty_offset(
         log.first_dirty_offset, log.log_start_offset, log.log_end_offset
     )
@@ -57,7 +57,7 @@ def log_facts(log: SegmentedLog, stable_offset: int, *, high_watermark: int) -> 
 
 
 def maybe_roll(log: SegmentedLog, now_ms: int) -> bool:
-    """Roll the active segment if it has kept its first record from compaction for too long."""
+    """Roll the active segment if its first record has waited too long for compaction."""
     active = log.active
     first_ms = NO_TIMESTAMP
     if log.config.max_compaction_lag_ms != NEVER and active.size:
@@ -69,7 +69,7 @@ def maybe_roll(log: SegmentedLog, now_ms: int) -> bool:
 
 
 class LogCleaner:
-    """One cleaning of one log, from the order to the mark; the loop's half of it."""
+    """The event loop's part of one cleaning of one log, from the order to the checkpoint."""
 
     def __init__(self, log: SegmentedLog, plan: CleaningPlan) -> None:
         self._log = log
@@ -81,7 +81,7 @@ class LogCleaner:
 
     @property
     def is_valid(self) -> bool:
-        """False once the log was cut, lost segments or is in service no more: give it up."""
+        """False once the log was truncated, lost segments or left service: give up the cleaning."""
         log = self._log
         if log.refusal is not None or not log.is_compacted:
             return False
@@ -90,7 +90,10 @@ class LogCleaner:
         return log.bases[0] == self._plan.segments[0].base_offset
 
     def check_room(self) -> None:
-        """NoRoomError if the disk has none for the first group; the child checks each. OSError."""
+        """Raise NoRoomError if the disk lacks room for the first group. OSError.
+
+        The child process checks each group.
+        """
         log = self._log
         groups = group_segments(
             self._plan.segments,
@@ -106,7 +109,7 @@ class LogCleaner:
         dedupe_buffer_bytes: int,
         io_bytes_per_second: float = UNLIMITED,
     ) -> CleaningOrder:
-        """Return what the child is told."""
+        """Return the order for the child process."""
         log, config, high_watermark = self._log, self._log.config, self._plan.high_watermark
         unreplicated = log.producers.unreplicated
         traces = producer_traces(
@@ -139,7 +142,7 @@ class LogCleaner:
         )
 
     def may_replace(self, group: CleanedGroup) -> bool:
-        """Tell whether the segments that a group was made from are still the log's."""
+        """Tell whether the log still has the segments that a group was made from."""
         log, bases = self._log, group.source_bases
         if not self.is_valid or bases[0] not in log.bases:
             return False
@@ -148,7 +151,7 @@ class LogCleaner:
         return there == [self._segments.get(base) for base in bases]
 
     def complete(self, report: CleaningReport) -> None:
-        """All groups are in place: the log is clean up to there."""
+        """Note that all groups are in place: the log is clean up to the report's end offset."""
         log, horizon_ms = self._log, report.counts.last_horizon_ms
         if self.is_valid:
             log.first_dirty_offset = max(log.first_dirty_offset, report.end_offset)
@@ -156,7 +159,7 @@ class LogCleaner:
 
 
 def _newest_ms(log: SegmentedLog, segment: Segment) -> int:
-    """Only where somebody asks: of a segment loaded from disk it costs a read."""
+    """Return the newest time, -1 if no setting needs it: it may cost a read of the disk."""
     if not log.config.min_compaction_lag_ms:
         return NO_TIMESTAMP
     timestamp = segment.largest_timestamp()
@@ -164,7 +167,7 @@ def _newest_ms(log: SegmentedLog, segment: Segment) -> int:
 
 
 def _oldest_dirty_ms(log: SegmentedLog) -> int:
-    """Return the first timestamp behind the first dirty offset, in a sealed segment."""
+    """Return the first timestamp of the first sealed segment with dirty records."""
     for segment, next_base_offset in zip(log.segments, log.bases[1:], strict=False):
         if next_base_offset > log.first_dirty_offset and segment.size:
             return _first_ms(log, segment)
@@ -173,7 +176,7 @@ def _oldest_dirty_ms(log: SegmentedLog) -> int:
 
 def _first_ms(log: SegmentedLog, segment: Segment) -> int:
     for _, header in walk_headers(log.disk, segment.file.read_fd, 0, segment.size):
-        # An earlier cleaning that came to its end in this segment may have emptied its first batch.
+        # An earlier cleaning that ended in this segment may have emptied its first batch.
         if header.records_count:
             return header.max_timestamp
     return NO_TIMESTAMP

@@ -1,9 +1,9 @@
-"""Which markers tell of a producer what nothing else in the log does: its epoch. Pure.
+"""Which markers are the only place in the log with a producer's epoch. Pure.
 
-A producer whose last batch is remembered has its epoch there. From the others, whose last
-transaction ended in a newer epoch or who write without sequences as group coordinators do, the
-newest marker stays as long as they are active: without it a zombie of an older epoch would be let
-in after a restart (Kafka's `LastRecord`, which keeps every marker of that epoch).
+If the last batch of a producer is remembered, that batch has its epoch. Other producers have ended
+their last transaction in a newer epoch, or write without sequences as group coordinators do. Their
+newest marker stays as long as they are active: without it a zombie with an older epoch could write
+after a restart (Kafka's `LastRecord`, which keeps every marker of that epoch).
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,10 @@ from fairlead_wire.record_batch import BatchHeader
 
 
 class LastMarkers:
-    """`epochs` are those of active producers of whom no batch is remembered, by producer id.
+    """`epochs` are those of active producers without a remembered batch, by producer id.
 
-    Of the `unsettled` ones (`producer_traces`) the epoch may be taken back, so any epoch counts.
+    The epoch of `unsettled` producers (`producer_traces`) may be truncated, so markers of any
+    epoch count for them.
     """
 
     __slots__ = ("_epochs", "_newest", "_unsettled")
@@ -25,14 +26,14 @@ class LastMarkers:
         self._newest: dict[int, int] = {}
 
     def note(self, header: BatchHeader) -> None:
-        """Take a control batch of the dirty part; they come in the order of their offsets."""
+        """Note a control batch of the dirty part; the caller passes them in order of offsets."""
         if self._counts(header):
             self._newest[header.producer_id] = header.base_offset
 
     def has(self, header: BatchHeader) -> bool:
-        """Tell whether a control batch may be the last that tells of its producer.
+        """Tell whether a control batch may be the last one with its producer's epoch.
 
-        Of one without a marker in the dirty part this is so for all in the clean part.
+        If a producer has no marker in the dirty part, all of its markers in the clean part may be.
         """
         if not self._counts(header):
             return False

@@ -1,14 +1,14 @@
 """Compacting the segments of one log into new files; plain code over `Disk`.
 
-Two passes. The first walks the dirty part and notes the newest offset of each key, as far as the
-map has room: a cleaning covers as many dirty batches as fit, the next one goes on from there. The
-second rewrites the log from its start, group by group, into `<base>.log.cleaned` with its indexes,
-and makes them durable. Nothing that is there is touched: replacing segments is the event loop's
-part (`segment_swap`), in the order of the groups, so that a key's old value goes before its
-tombstone.
+There are two passes. The first walks the dirty part and notes the newest offset of each key, until
+the map is full: a cleaning covers the dirty batches whose keys fit, and the next one goes on from
+there. The second pass rewrites the log from its start, group by group, into `<base>.log.cleaned`
+with its indexes, and makes them durable. It changes no existing file. The event loop replaces the
+segments (`segment_swap`), in the order of the groups, so that a key's old value is removed before
+its tombstone.
 
-Runs in a child process (`cleaner_worker`), for it keeps the interpreter busy. Memory is bounded by
-the map, one batch, and the index entries of one segment.
+This runs in a child process (`cleaner_worker`), because it keeps the interpreter busy. Memory is
+bounded by the map, one batch, and the index entries of one segment.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,13 +48,13 @@ from fairlead_wire.record_batch import BatchHeader
 from fairlead_wire.segments import Buffer
 
 WRITE_BYTES: Final = 1 << 20
-"""What is written at once, and how often the kernel is asked to begin its part."""
+"""Bytes that are written at once; after each the kernel is asked to begin write-back."""
 SALT_BYTES: Final = 16
 POSITION_MAX: Final = 2**31 - 1
 
 
 class UncleanableLogError(Exception):
-    """The log cannot be compacted until somebody looks at it; the text says why."""
+    """The log cannot be compacted until an operator repairs it; the text says why."""
 
 
 class NoRoomError(Exception):
@@ -62,7 +62,7 @@ class NoRoomError(Exception):
 
 
 def check_room(disk: Disk, directory: str, group: list[SegmentFacts]) -> None:
-    """NoRoomError if a group had better not be rewritten now. OSError."""
+    """Raise NoRoomError if the disk has too little room to rewrite a group. OSError."""
     needed, free = room_needed(group), disk.bytes_free(directory)
     if free < needed:
         raise NoRoomError(
@@ -76,8 +76,8 @@ class CleaningOrder:
     """What to compact; see `cleaning_plan`.
 
     `last_offsets`, `last_epochs` and `unsettled_producers` are the `ProducerTraces`.
-    `transaction_indexes` are base offset and size of all that the log has from the first of the
-    segments on: also behind the last of them may be a marker that aborted records in these.
+    `transaction_indexes` are base offset and size of all transaction indexes from the first of the
+    segments on: a marker after the last segment may have aborted records in these segments.
     """
 
     directory: str
@@ -104,7 +104,7 @@ NO_MARKER: Final = -1
 class CleanedGroup:
     """New files, complete and durable as `.cleaned`, for the segments with `source_bases`.
 
-    The last marker of the sources that is not in the new files was at `last_marker_removed`.
+    `last_marker_removed` is the offset of the last marker that the new files do not have any more.
     """
 
     source_bases: list[int]
@@ -121,7 +121,7 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CleaningReport:
-    """What one cleaning did. Below `end_offset` the log is clean."""
+    """The result of one cleaning. Below `end_offset` the log is clean."""
 
     end_offset: int
     keys: int
@@ -132,7 +132,7 @@ class CleaningReport:
 
 
 class LogCleaning:
-    """One run. `on_bytes` hears of bytes read and written, `on_group` of each finished group."""
+    """One cleaning. It calls `on_bytes` for bytes read and written, `on_group` for each group."""
 
     def __init__(
         self,
@@ -154,10 +154,10 @@ class LogCleaning:
         self._last_markers = LastMarkers(dict(order.last_epochs), self._unsettled)
 
     def run(self) -> CleaningReport:
-        """Clean. `.cleaned` files may stay after any error.
+        """Clean the log. `.cleaned` files may remain after any error.
 
-        UncleanableLogError, NoRoomError (what was replaced so far is done with), or OSError if the
-        disk fails.
+        UncleanableLogError, NoRoomError (groups that were replaced before stay so), or OSError if
+        the disk fails.
         """
         order = self._order
         self._aborted = AbortedBatches(self._read_aborted(order.transaction_indexes))
@@ -201,14 +201,14 @@ class LogCleaning:
                 self._disk.close(fd)
 
     def _map_keys(self) -> tuple[OffsetMap, int]:
-        """Return the map, and the offset behind the last batch that is in it."""
+        """Return the map, and the offset after the last batch that is in it."""
         order = self._order
         dirty = [s for s in order.segments if s.next_base_offset > order.first_dirty_offset]
         newest: OffsetMap | None = None
         end_offset = order.segments[-1].next_base_offset
         for segment in dirty:
             for position, header, batch in self._batches(segment):
-                # A log may start, and so be dirty from, inside a batch: then all of it is mapped.
+                # A log may start inside a batch. If it is dirty from there on, all of it is mapped.
                 if header.last_offset < order.first_dirty_offset:
                     continue
                 if header.is_control:
@@ -229,7 +229,7 @@ class LogCleaning:
         return self._new_map(end_offset) if newest is None else newest, end_offset
 
     def _new_map(self, first_offset: int) -> OffsetMap:
-        """With room for every record from there on: too much only where many were compacted."""
+        """Return a map with room for every later record: too much if many were compacted."""
         order = self._order
         return OffsetMap(
             keys_expected=order.segments[-1].next_base_offset - first_offset,
@@ -247,7 +247,8 @@ class LogCleaning:
     ) -> bool:
         """Note the keys of a batch; False if they do not all fit.
 
-        Those that did stay noted: what they supersede may go, for this batch stays as it is.
+        The keys that fit stay noted. Older records with these keys may be removed, because this
+        batch is kept unchanged.
         """
         base_offset, put = header.base_offset, newest.put
         try:
@@ -261,10 +262,10 @@ class LogCleaning:
     def _clean_group(
         self, group: list[SegmentFacts], cleaning: BatchCleaning, end_offset: int
     ) -> CleanedGroup | None:
-        """Return the new files for a group of segments; None if they would be what is there.
+        """Return the new files for a group of segments; None if they would not differ.
 
-        Of transactions that ended below the end of the clean part no record is left, and no reader
-        has to be told of them.
+        The new transaction index leaves out aborted transactions that ended below `end_offset`: no
+        record of them remains, so readers do not need to know of them.
         """
         base_offset = group[0].base_offset
         output = _Output(self._disk, self._order.directory, base_offset, self._wrote)
@@ -295,7 +296,8 @@ class LogCleaning:
                 return None
             builder.finish()
             output.finish()
-            # The age of records without timestamps, by which retention goes: not of this moment.
+            # Retention uses this time for records without timestamps, so it must not be the current
+            # time.
             newest = self._disk.modified_ms(self._path(last.base_offset, LOG_SUFFIX))
             output.set_modified_ms(newest)
         finally:
@@ -318,7 +320,7 @@ class LogCleaning:
         )
 
     def _write_indexes(self, base_offset: int, builder: IndexBuilder, aborts: bytes) -> None:
-        """Write the indexes of new files, durably; that of aborts only where there are any."""
+        """Write the indexes of new files durably; the transaction index only if it has entries."""
         for suffix, content in (
             (INDEX_SUFFIX, builder.offset_index),
             (TIME_INDEX_SUFFIX, builder.time_index),
@@ -335,14 +337,14 @@ class LogCleaning:
                 self._disk.close(fd)
 
     def _batches(self, segment: SegmentFacts) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Yield the batches of a segment, each checked; progress is told on the way."""
+        """Yield the batches of a segment after checking each one, and report progress."""
         fd = self._disk.open_read(self._path(segment.base_offset, LOG_SUFFIX))
         told = next_offset = 0
         try:
             for position, header, batch in scan_batches(
                 self._disk, fd, 0, segment.size, batch_bytes_max=CLEANER_BATCH_BYTES_MAX
             ):
-                # No checksum covers the base offset. A log's first batch may begin below its base.
+                # No CRC covers the base offset. A log's first batch may begin below its base.
                 first, last = header.base_offset, header.last_offset
                 is_within = segment.base_offset <= last < segment.next_base_offset
                 if first < next_offset or not is_within:
@@ -375,7 +377,7 @@ class LogCleaning:
 
 
 class _Output:
-    """A `.cleaned` file that grows by large writes."""
+    """A `.cleaned` file that is written in large pieces."""
 
     def __init__(
         self, disk: Disk, directory: str, base_offset: int, on_written: Callable[[int], None]
@@ -390,7 +392,7 @@ class _Output:
         self.size = 0
 
     def append(self, data: Buffer) -> None:
-        # A view would keep its whole chunk of the source in memory, and be of no use by then.
+        # A copy, because a view would keep its whole chunk of the source in memory.
         self._parts.append(bytes(data))
         self._pending += len(data)
         self.size += len(data)
@@ -398,7 +400,7 @@ class _Output:
             self._write()
 
     def finish(self) -> None:
-        """Everything is on the device when this returns."""
+        """Write the rest; everything is on the device when this returns."""
         if self._pending:
             self._write()
         self._disk.fsync(self._fd)
@@ -415,7 +417,7 @@ class _Output:
     def _write(self) -> None:
         position = self.size - self._pending
         write_fully(self._disk, self._fd, b"".join(self._parts), position)
-        # Little by little: pages that pile up would stall the broker's own writes.
+        # In small steps: too many dirty pages would stall the broker's own writes.
         self._disk.start_write_out(self._fd, position, self._pending)
         self._on_written(self._pending)
         self._parts.clear()

@@ -1,10 +1,10 @@
-"""The newest offset of each key, in a fixed number of bytes: what compaction remembers.
+"""The newest offset of each key, for compaction, in a fixed number of bytes. Pure.
 
-Pure. An open-addressing table of 24-byte slots: a token of 16 bytes that stands for the key, and
-its newest offset. A key of up to 15 bytes is its own token: nothing can go wrong with it. A longer
-one is stood for by 120 bits of keyed BLAKE2b. Two keys with the same token would cost the older one
-its records; among ten million keys the odds of that are 4 in 10^23, and because the hash's key is
-drawn for each map, nobody can look for such keys beforehand.
+It is an open-addressing table of 24-byte slots: a token of 16 bytes for the key, and its newest
+offset. The token of a key of up to 15 bytes has the key itself, so it is unique. The token of a
+longer key has 120 bits of keyed BLAKE2b. If two keys had the same token, the older one would lose
+its records. Among ten million keys the probability of that is 4 in 10^23. The hash's key is random
+for each map, so nobody can search for such keys beforehand.
 
 A dictionary would take about 150 bytes a key and grow by doubling; here the bound is exact.
 """
@@ -16,7 +16,7 @@ from typing import Final
 TOKEN_BYTES: Final = 16
 SLOT_BYTES: Final = TOKEN_BYTES + 8
 LOAD_MAX: Final = 0.75
-"""Beyond, looking for a key that is not there takes too many steps."""
+"""With a higher load, the search for an absent key takes too many steps."""
 NO_OFFSET: Final = -1
 
 _EXACT_MAX: Final = TOKEN_BYTES - 1
@@ -24,18 +24,18 @@ _DIGEST_MARK: Final = b"\xff"
 _LENGTH_MARKS: Final = tuple(
     bytes(_EXACT_MAX - length) + bytes((length,)) for length in range(TOKEN_BYTES)
 )
-"""What makes a token of a key, by its length: zeros, and the length."""
+"""The bytes that complete a key to a token, by the key's length: zeros, and the length."""
 
 
 class OffsetMap:
-    """Holds up to `capacity` keys; `len` is how many there are."""
+    """Holds up to `capacity` keys; `len` is their current number."""
 
     __slots__ = ("_count", "_offsets", "_salt", "_slots", "_tokens", "capacity")
 
     def __init__(self, *, keys_expected: int, bytes_max: int, salt: bytes) -> None:
-        """Room for the keys that are expected, as far as `bytes_max` bytes go.
+        """Make room for the expected keys, within `bytes_max` bytes.
 
-        `salt` keys the hash: up to 64 random bytes, others for each map.
+        `salt` is the hash's key: up to 64 random bytes, different for each map.
         """
         self._slots = max(min(int(keys_expected / LOAD_MAX) + 1, bytes_max // SLOT_BYTES), 1)
         self.capacity = max(int(self._slots * LOAD_MAX), 1)
@@ -48,7 +48,7 @@ class OffsetMap:
         return self._count
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that `key` is at `offset`, above all noted before; False if there is no room."""
+        """Note `key` at `offset`, which is above all noted before; False if there is no room."""
         token = self._token(key)
         offsets, tokens = self._offsets, self._tokens
         slot = hash(token) % self._slots

@@ -1,9 +1,9 @@
-"""What a cleaning has to leave of active producers. Pure.
+"""What a cleaning has to keep of active producers. Pure.
 
-A log may be cut off as far as the high watermark, and what it remembers of producers is then told
-by the batches that are left. So of each producer the newest batch below the high watermark stays,
-not just the newest of all: that one may go yet, and then the log would know no retry of the other.
-Kafka's cleaner keeps the newest of all only.
+A log may be truncated down to the high watermark, and the state of producers then comes from the
+remaining batches. So the newest batch of each producer below the high watermark stays, in addition
+to its newest batch. The newest one may be truncated, and then the log would not recognize a retry
+of the other one. Kafka's cleaner keeps only the newest batch.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from fairlead_broker.log.producers.producer_state import ProducerEntry
 
 
 class ProducerTraces(NamedTuple):
-    """Lists, because a child process is told of them.
+    """Lists, because they are sent to a child process.
 
     `last_offsets` are pairs of producer id and last offset of the batch that has to stay.
-    `last_epochs` are pairs of producer id and epoch, of those of whom no batch is remembered.
-    `unsettled` are those of whom all that is remembered may be cut off: of what lies below nothing
-    is known here, so all of their batches stay for now, and their newest marker.
+    `last_epochs` are pairs of producer id and epoch, of producers without a remembered batch.
+    `unsettled` are producers whose whole remembered state may be truncated. Their older batches
+    are not known, so all of their batches stay for now, and their newest marker.
     """
 
     last_offsets: list[tuple[int, int]]
@@ -29,10 +29,10 @@ class ProducerTraces(NamedTuple):
 def producer_traces(
     producers: Iterable[ProducerEntry], high_watermark: int, *, has_uncommitted_markers: bool
 ) -> ProducerTraces:
-    """Return what stays of them.
+    """Return what a cleaning has to keep of these producers.
 
-    No entry says where its marker is: where the markers of some lie above the high watermark
-    (`has_uncommitted_markers`), each producer without a batch may be one of these.
+    An entry does not say where its producer's marker is. If some markers are above the high
+    watermark (`has_uncommitted_markers`), they may be those of any producer without a batch.
     """
     traces = ProducerTraces([], [], [])
     for entry in producers:

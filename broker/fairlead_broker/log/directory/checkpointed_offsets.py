@@ -1,10 +1,10 @@
-"""What the checkpoint files said of each log when the broker started.
+"""The offsets of each log in the checkpoint files when the broker started.
 
-They call a log by topic and partition, and so does a log that was deleted and made again in the
-seconds before the next checkpoint: with its predecessor's offsets its start would lie above its
-end, and recovery would not look at what was never fsynced. Therefore a log's directory gets a file,
-`fairlead-checkpointed`, when the checkpoints speak of *it*; without it they are not believed,
-unless a clean stop has written them. Where that file is lost, recovery only reads more.
+The files name a log by topic and partition. If a log is deleted and created again before the next
+checkpoint, the new log has the same name. With the old log's offsets its start would be above its
+end, and recovery would skip records that were never fsynced. Therefore a log's directory gets a
+file, `fairlead-checkpointed`, once the checkpoints are about *this* log. Without it the checkpoints
+are not used, unless a clean stop has written them. If that file is lost, recovery only reads more.
 """
 
 from collections.abc import Container, Iterable
@@ -31,7 +31,7 @@ AnyLog = TypeVar("AnyLog", bound=SegmentedLog)
 
 @dataclass(frozen=True, slots=True)
 class CheckpointedOffsets:
-    """By partition; a log of which no checkpoint file speaks has none."""
+    """Offsets by partition; a log that is in no checkpoint file has none."""
 
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -61,37 +61,37 @@ class CheckpointedOffsets:
         )
 
     def of(self, keys: Container[TopicPartition]) -> "CheckpointedOffsets":
-        """Return what is said of some logs."""
+        """Return the offsets of some logs."""
         return CheckpointedOffsets(
             *({key: table[key] for key in table if key in keys} for table in self._tables)
         )
 
     def forget(self, key: TopicPartition) -> None:
-        """Drop what is said of a log."""
+        """Drop the offsets of a log."""
         for table in self._tables:
             table.pop(key, None)
 
     def missing(self, present: Container[TopicPartition]) -> list[TopicPartition]:
         """Return logs that were here at the last checkpoint and are not present now.
 
-        Most often a folder that somebody has removed; a topic deleted since then, at times.
+        Mostly an operator has removed their folders; sometimes a topic was deleted since then.
         """
         known = self.recovery_points.keys() | self.high_watermarks.keys()
         return sorted(key for key in known if key not in present)
 
     def forget_strangers(self, disk: Disk, directories: dict[TopicPartition, str]) -> None:
-        """Drop what is said of logs whose directories do not say that it is of them."""
+        """Drop the offsets of logs whose directories lack the `fairlead-checkpointed` file."""
         for key, directory in directories.items():
             try:
                 is_marked = disk.exists(f"{directory}/{CHECKPOINTED_MARK}")
             except OSError:
-                is_marked = True  # It cannot be opened; a start that can asks again.
+                is_marked = True  # The log cannot be opened now; a later start checks again.
             if not is_marked:
                 self.forget(key)
 
 
 def not_yet_checkpointed(logs: Iterable[AnyLog]) -> list[AnyLog]:
-    """Return logs that a checkpoint, begun now, may speak of first; others with the next one."""
+    """Return new logs that the next checkpoint may contain; a later one gets the others."""
     return list(
         islice((log for log in logs if not log.is_checkpointed), NEWLY_CHECKPOINTED_LOGS_MAX)
     )

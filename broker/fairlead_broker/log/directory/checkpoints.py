@@ -1,7 +1,8 @@
 """The checkpoint files of a data directory, written together by a job in a thread.
 
-The loop takes the values, the thread writes the files that changed (tmp, fsync, rename, fsync of
-the directory). One job at a time: two could put an older value over a newer one.
+The event loop collects the values, the thread writes the files that changed (tmp, fsync, rename,
+fsync of the directory). Only one job runs at a time: two could replace a newer value by an older
+one.
 """
 
 import logging
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class TruncatedLog:
-    """A cut that a checkpoint job makes durable, as of one truncation of one log."""
+    """One truncation of one log, which a checkpoint job makes durable."""
 
     __slots__ = ("_flush", "_has_run", "_is_start_known", "_log")
 
@@ -42,18 +43,18 @@ class TruncatedLog:
         self._is_start_known = log.start_before_cut is None
 
     def run(self) -> None:
-        """In a thread. OSError."""
+        """Make the truncation durable. Runs in a thread. OSError."""
         self._has_run = True
         self._flush.run()
         if self._flush.error is None and self._is_start_known:
-            # Not before: a power cut could bring back the log as it was before it began anew.
+            # Not earlier: a power loss could bring back the log from before its new start.
             forget_cut_start(self._log.disk, self._log.path)
 
     def complete(self, now_ms: int, *, is_written: bool) -> None:
-        """Let the log take appends again, unless it was truncated once more meanwhile."""
+        """Let the log take appends again, unless it was truncated again meanwhile."""
         log = self._log
         if not self._has_run:
-            return  # An error of another log came first: nothing of this one is durable.
+            return  # The job failed at another log first: this truncation is not durable.
         complete_flush(log, self._flush, now_ms)
         is_latest = log.flush_state.generation == self._flush.generation
         if is_written and is_latest and log.refusal == AWAITS_CHECKPOINT:
@@ -61,7 +62,7 @@ class TruncatedLog:
 
 
 class CheckpointJob:
-    """Values as of one moment; `run` makes them durable. `error` is set if the disk refused."""
+    """Values of one moment; `run` makes them durable. `error` is set if the disk fails."""
 
     __slots__ = ("_disk", "_files", "_path", "error", "truncated")
 
@@ -75,7 +76,7 @@ class CheckpointJob:
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """In a thread."""
+        """Write the files. Runs in a thread."""
         try:
             for cut in self.truncated:
                 cut.run()
@@ -86,7 +87,7 @@ class CheckpointJob:
 
 
 class Checkpoints:
-    """Remembers what each file holds, so that an idle broker writes nothing."""
+    """Remembers the content of each file, so that an idle broker writes nothing."""
 
     __slots__ = ("_disk", "_path", "_running", "_written")
 
@@ -106,7 +107,7 @@ class Checkpoints:
         last_horizons_ms: Mapping[TopicPartition, int],
         truncated: list[TruncatedLog],
     ) -> CheckpointJob | None:
-        """Return a job for the files that changed; None while another one runs."""
+        """Return a job for the files that changed; None while another job runs."""
         if self._running is not None:
             return None
         contents = {
@@ -114,7 +115,7 @@ class Checkpoints:
             LOG_START_OFFSET_CHECKPOINT: encode_offset_checkpoint(log_start_offsets),
             HIGH_WATERMARK_CHECKPOINT: encode_offset_checkpoint(high_watermarks),
         }
-        # In this order: a log that is known to be compacted waits for its tombstones' horizon.
+        # In this order: a log that the cleaner's file names must have its tombstones' horizon.
         for name, by_partition in (
             (TOMBSTONE_CHECKPOINT, last_horizons_ms),
             (CLEANER_CHECKPOINT, first_dirty_offsets),
@@ -129,7 +130,7 @@ class Checkpoints:
         return CheckpointJob(self._disk, self._path, self._running, truncated)
 
     def complete(self, job: CheckpointJob, now_ms: int) -> bool:
-        """Back on the loop; answers whether the files are as the job wanted them."""
+        """Note the result, on the event loop; return whether the job has written all files."""
         running, self._running = self._running or {}, None
         for cut in job.truncated:
             cut.complete(now_ms, is_written=job.error is None)
@@ -151,7 +152,7 @@ class Checkpoints:
         except CorruptFileError as error:
             logger.warning("%s/%s is ignored: %s", self._path, name, error)
             offsets = {}
-        # To be written anew, also where nothing is left to say: a log that is made later under a
-        # name that is in there would be taken for the one that it speaks of.
+        # Have the file written again, even if it will be empty: else a log that is created later
+        # with a name in this file would be taken for the old log.
         self._written[name] = b""
         return offsets

@@ -1,4 +1,4 @@
-"""Leaving one log so that the next start can trust it without looking: flushed, with a snapshot."""
+"""Stopping one log so that the next start need not recover it: flushed, with a snapshot."""
 
 from fairlead_broker.disk import unlink_if_present
 from fairlead_broker.log.files.file_names import SNAPSHOT_SUFFIX, parse_offset_name
@@ -8,7 +8,7 @@ from fairlead_wire.errors import KafkaError
 
 
 def stop_log(log: Log, now_ms: int) -> bool:
-    """Flush and write down everything; False if the disk refused. Blocks."""
+    """Flush and write everything; False if the disk fails. Blocks."""
     if log.is_offline:
         return False
     try:
@@ -16,7 +16,7 @@ def stop_log(log: Log, now_ms: int) -> bool:
             log.write_epochs()
         if not log.active.is_sealed:
             log.active.append_time_entry()
-        # Also without new batches: the time entry and the files of a new segment count.
+        # Also without new batches: the time entry and the files of a new segment need a flush.
         job = FlushJob(log)
         job.run()
         complete_flush(log, job, now_ms)
@@ -32,7 +32,7 @@ def stop_log(log: Log, now_ms: int) -> bool:
 
 
 def _leave_one_snapshot(log: Log) -> None:
-    """Snapshots stay at the bases of live segments (truncation needs them) and at the end."""
+    """Keep snapshots only at the bases of segments (truncation needs them) and at the end."""
     offsets = {
         offset: entry.name
         for entry in log.disk.list_directory(log.path)

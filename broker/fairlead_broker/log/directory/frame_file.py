@@ -1,8 +1,8 @@
 """A file of frames that is only appended to: length, CRC, payload.
 
-It is written through the page cache and never fsynced: it is for a process that ends, and not for a
-machine that does. A process that is killed while it writes leaves a last frame that is cut off;
-anything else that does not fit was not written by this class.
+It is written through the page cache and never fsynced: it survives the end of the process, but not
+a power loss. A process that is killed while it writes leaves a last frame that is cut off. Any
+other damage was not caused by this class.
 """
 
 import struct
@@ -17,10 +17,10 @@ _HEAD: Final = struct.Struct(">II")
 
 
 class FrameFile:
-    """An open file of frames. OSError where the disk refuses; then the file is not to be used."""
+    """An open file of frames. After an OSError the file must not be used any more."""
 
     def __init__(self, disk: Disk, path: str, *, size: int = 0) -> None:
-        """Cut the file at `size` and append behind it; it is made if there is none."""
+        """Truncate the file to `size`, to append after that; create it if it does not exist."""
         self._disk = disk
         self.path = path
         self.size = size
@@ -34,14 +34,14 @@ class FrameFile:
         self.size += len(frame)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file."""
         self._disk.close(self._fd)
 
 
 def read_frames(disk: Disk, path: str, *, size_max: int) -> tuple[list[bytes], int]:
-    """Return the frames of a file, and where the last whole one ends.
+    """Return the frames of a file, and where the last complete one ends.
 
-    FileNotFoundError; CorruptFileError for what no process of ours can have left.
+    FileNotFoundError; CorruptFileError for damage that this class cannot have caused.
     """
     try:
         content = read_file(disk, path, size_max=size_max)

@@ -1,13 +1,13 @@
-"""Whose data directory this is, and how the process before us ended.
+"""To which broker a data directory belongs, and how the previous process ended.
 
-`meta.properties` names cluster, node and the disk's incarnation (`directory.id`, made once: a
+`meta.properties` names cluster, node and the directory itself (`directory.id`, created once: a
 directory without it is a new disk). `.kafka_cleanshutdown` says that everything was flushed, and
-by which start of the broker. Three small files are ours: `fairlead-start.json` keeps the id of this
-start until the controller has answered its registration (so that a repeated one is recognised),
-`fairlead-boot.json` the kernel's boot id and the broker epoch of the last registered start,
-`fairlead-metadata.json` how far the controller's metadata had come when it was heard last, which
-shows a controller's store that was put back from a copy. All are written durably; the few fsyncs
-happen before the broker serves, or in a thread.
+by which start of the broker. Three small files are Fairlead's own. `fairlead-start.json` keeps the
+id of this start until the controller has answered its registration, so that a repeated registration
+is recognised. `fairlead-boot.json` has the kernel's boot id and the broker epoch of the last
+registered start. `fairlead-metadata.json` has the version of the controller's metadata that this
+broker has seen last: it reveals that a controller's store was restored from a copy. All are written
+durably; the few fsyncs happen before the broker serves, or in a thread.
 """
 
 import json
@@ -43,24 +43,24 @@ BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class ForeignDirectoryError(Exception):
-    """The directory belongs to another cluster or node; starting on it would mix their data."""
+    """The directory belongs to another cluster or node; a start with it would mix their data."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartRecord:
-    """What a registration tells the controller about this start."""
+    """What a registration reports to the controller about this start."""
 
     directory_id: str
     start_id: str
     boot_id: str
-    """Empty if the kernel's is unreadable; that equals nothing."""
+    """Empty if the kernel's boot id is unreadable; an empty id equals no other."""
     was_clean: bool
     previous_broker_epoch: int
-    """Epoch of the start that stopped cleanly, else of the last one that registered; -1: none."""
+    """Epoch of the start that stopped cleanly, else of the last registered start; -1 for none."""
     is_same_boot: bool
-    """True if the last registered start ran under the same kernel: the page cache lived on."""
+    """True if the kernel has run since the last registered start, so the page cache was kept."""
     marked_broker_epoch: int = NO_BROKER_EPOCH
-    """Epoch of the start that stopped cleanly, if the last one did, or has appended nothing."""
+    """Epoch of the start that stopped cleanly, if no later start has appended anything."""
 
 
 def kernel_boot_id() -> str:
@@ -72,17 +72,17 @@ def kernel_boot_id() -> str:
 
 
 class DirectoryIdentity:
-    """Reads and writes the files that say whose directory this is."""
+    """Reads and writes the files that say to which broker a directory belongs."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
 
     def claim(self, *, cluster_id: str | None, node_id: int) -> dict[str, str]:
-        """Return the properties of the directory, made ours if it is new.
+        """Return the properties of the directory, and claim it for this broker if it is new.
 
-        ForeignDirectoryError if it is somebody else's. An unknown cluster id (None) is learned
-        later: claim again then.
+        ForeignDirectoryError if it belongs to another broker. If the cluster id is unknown (None),
+        the caller has to claim again when it is known.
         """
         properties = self._properties() or {}
         recorded_cluster = properties.get("cluster.id", "")
@@ -125,7 +125,7 @@ class DirectoryIdentity:
             start_id=start_id,
             boot_id=boot_id,
             was_clean=clean is not None,
-            # A marker beside the record of a later start: that one has not appended anything.
+            # If there is a marker beside the record of a later start, that start appended nothing.
             previous_broker_epoch=max(_epoch(clean or {}), _epoch(boot)),
             is_same_boot=bool(boot_id) and boot.get("bootId") == boot_id,
             marked_broker_epoch=_epoch(clean or {}),
@@ -137,9 +137,10 @@ class DirectoryIdentity:
         self._replace(BOOT_RECORD, json.dumps(record).encode())
 
     def forget_stop(self) -> None:
-        """Remove the marker of a clean stop: an end without a new one counts now.
+        """Remove the marker of a clean stop: from now on an end without a marker is unclean.
 
-        After `note_start`, and before the first append: else a crash would find the marker.
+        Call it after `note_start` and before the first append: else a crash after an append would
+        look like a clean stop.
         """
         unlink_if_present(self._disk, f"{self._path}/{CLEAN_SHUTDOWN}")
         unlink_if_present(self._disk, f"{self._path}/{START_RECORD}")
@@ -150,7 +151,7 @@ class DirectoryIdentity:
         self._replace(CLEAN_SHUTDOWN, encode_clean_shutdown(broker_epoch))
 
     def metadata_seen(self) -> MetadataSeen:
-        """Return how far processes before this one have seen the metadata come."""
+        """Return the latest version of the metadata that earlier processes have seen."""
         record = self._json(METADATA_RECORD)
         if record is None:
             return NOTHING_SEEN
@@ -160,7 +161,7 @@ class DirectoryIdentity:
         return MetadataSeen(epoch, writes)
 
     def note_metadata(self, seen: MetadataSeen) -> None:
-        """Note durably how far the metadata has come."""
+        """Write durably which version of the metadata was seen."""
         record = {"controllerEpoch": seen.controller_epoch, "writes": seen.writes}
         self._replace(METADATA_RECORD, json.dumps(record).encode())
 
@@ -179,7 +180,7 @@ class DirectoryIdentity:
             ) from error
 
     def _json(self, name: str) -> dict[str, object] | None:
-        """Return a JSON file; None if it is missing or damaged, which for a marker is the same."""
+        """Return a JSON file; None if it is missing or damaged: a damaged marker counts as none."""
         try:
             return decode_json_object(read_small_file(self._disk, f"{self._path}/{name}"))
         except (FileNotFoundError, ValueError):

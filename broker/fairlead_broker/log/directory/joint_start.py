@@ -1,22 +1,22 @@
-"""What several log directories, each with its own story, say together of the broker's start. Pure.
+"""The joint report of several log directories, each with its own past, on the broker's start. Pure.
 
 The controller compares one broker epoch, one boot and one marker of a clean stop with those of the
-start that was registered last (`fairlead_controller/decisions/clean_return`). So the directories
-speak with one voice here, and what does not agree with it is named as unclean, log by log:
+start that was registered last (`fairlead_controller/decisions/clean_return`). So this module
+derives one report from all directories, and lists the logs to which it does not apply as unclean:
 
-* The newest broker epoch that a directory remembers counts. Broker epochs are never given twice, so
-  a directory with an older one (a copy put back, a disk that was away) was not part of that start,
-  and may lack what it acknowledged. A new directory remembers none, and holds nothing.
-* If one directory has the marker of a clean stop, another of the same epoch without it had a failed
-  disk or flush when the broker stopped. It counts only if the kernel has run on since and recovery
-  found it whole: what the controller would ask of a killed process.
-* If none has it the process was killed, and the controller asks for boot and pod. A directory of
-  which recovery says that something is lost takes only its own logs with it.
+* The newest broker epoch in any directory is reported. Each broker epoch is given only once. So a
+  directory with an older one (a restored copy, a disk that was missing) was not part of that start,
+  and may lack records that it acknowledged. A new directory has no epoch, and no logs.
+* If one directory has the marker of a clean stop, and another of the same epoch has none, the disk
+  or the flush of the other one failed when the broker stopped. The other one is trusted only if the
+  kernel has run since and recovery found no loss: the controller asks the same of a killed process.
+* If no directory has the marker, the process was killed, and the controller compares boot and pod.
+  If recovery finds a loss in a directory, only the logs of that directory are unclean.
 
-Ids stand for all directories: they change as soon as one of them is another one. An older
-controller, which compares nothing else, then believes nothing; that is safe. What was in a
-directory that is not there is not known here at all: the controller misses it among the replicas
-that the broker reports to hold.
+The reported ids are derived from those of all directories: they change if one directory changes.
+An older controller, which compares nothing else, then trusts nothing; that is safe. The logs of a
+missing directory are not known here: the controller sees that the broker does not report their
+replicas.
 """
 
 from base64 import urlsafe_b64encode
@@ -32,30 +32,30 @@ ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStart:
-    """One directory: what its files say, and what loading it has found."""
+    """One directory: the record in its files, and the results of loading it."""
 
     record: StartRecord
     is_whole: bool
-    """True if recovery found at most a torn last batch in each log, and the disk is well."""
+    """True if recovery found at most a torn last batch in each log, and the disk works."""
     logs: Sequence[TopicPartition]
     damaged: Sequence[TopicPartition]
-    """Logs that are lost, or have lost something, whatever the rest is."""
+    """Logs that are lost or have lost records, also if `is_whole`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JointStart:
-    """What the registration says."""
+    """What the registration reports on the start."""
 
     record: StartRecord
     is_recovered_whole: bool
-    """Without a marker: the process before lost nothing of what it had written."""
+    """Without a marker: nothing that the previous process had written was lost."""
     unclean: list[TopicPartition]
     directory_ids: tuple[str, ...] = ()
-    """Of each directory, where there are several."""
+    """The id of each directory, if there are several."""
 
 
 def join_starts(starts: Sequence[DirectoryStart]) -> JointStart:
-    """Return what one or more directories say together."""
+    """Return the joint report of one or more directories."""
     if len(starts) == 1:
         (start,) = starts
         return JointStart(
@@ -103,6 +103,6 @@ def _is_trusted(start: DirectoryStart, *, has_marker_beside: bool) -> bool:
 
 
 def joint_id(ids: Iterable[str]) -> str:
-    """Return an id that stands for these, in whatever order, and for no others."""
+    """Return one id for a set of ids, in any order; other sets have other ids."""
     digest = sha256("\n".join(sorted(ids)).encode()).digest()[:ID_BYTES]
     return urlsafe_b64encode(digest).decode().rstrip("=")

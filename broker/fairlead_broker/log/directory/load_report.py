@@ -1,4 +1,4 @@
-"""What a start found in a data directory, and how far it may be believed."""
+"""What a start found in a data directory, and which replicas may have lost records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ class LoadReport:
     recovered: dict[TopicPartition, RecoveryReport] = field(default_factory=dict)
     offline: dict[TopicPartition, str] = field(default_factory=dict)
     missing: list[TopicPartition] = field(default_factory=list)
-    """Logs that the checkpoints speak of and that are not there."""
+    """Logs that are in the checkpoints but do not exist."""
     foreign: list[str] = field(default_factory=list)
-    """Directories that are nobody's log; left alone."""
+    """Directories that are not logs of this broker; they are left unchanged."""
     recovery_processes_lost: int = 0
     """Child processes that died while they recovered a log."""
     write_back_error: OSError | None = None
-    """The kernel lost something that was written to this disk, by this process or one before."""
+    """The kernel lost data that this or an earlier process had written to this disk."""
 
     def take_in(self, outcome: RecoveryOutcome, directories: Mapping[TopicPartition, str]) -> None:
-        """Add the results of these directories, whose logs were all to be recovered."""
+        """Add the results of recovery for these directories of logs."""
         self.recovery_processes_lost = outcome.children_lost
         for key, directory in directories.items():
             if directory in outcome.errors:
@@ -34,7 +34,7 @@ class LoadReport:
                 self.recovered[key] = outcome.reports[directory]
 
     def add(self, other: "LoadReport") -> None:
-        """Add what was found in another directory."""
+        """Add the report of another directory."""
         self.loaded += other.loaded
         self.recovered |= other.recovered
         self.offline |= other.offline
@@ -45,7 +45,7 @@ class LoadReport:
 
     @property
     def is_whole(self) -> bool:
-        """True if recovery found at most a cut-off last batch in each log, and the disk is well."""
+        """True if recovery found at most a torn last batch in each log, and the disk works."""
         return self.write_back_error is None and not any(
             report.is_unclean for report in self.recovered.values()
         )

@@ -1,7 +1,7 @@
-"""One process per data directory: a lock file that says who holds it.
+"""One process per data directory: a lock file that names the process that holds it.
 
-The lock is the kernel's (`flock`), so it falls with the process, however that ended; the text in
-the file only serves the message to the second one.
+The lock is the kernel's (`flock`), so it ends with the process, however that ends. The text in the
+file is only for the error message of a second process.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ class DirectoryLock:
     """Held from construction until `release`."""
 
     def __init__(self, directory: str, holder: str) -> None:
-        """`holder` describes us, e.g. `node.id=0 pid=4711`."""
+        """`holder` describes this process, e.g. `node.id=0 pid=4711`."""
         Path(directory).mkdir(parents=True, exist_ok=True)
         self._fd = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -34,6 +34,6 @@ class DirectoryLock:
         os.pwrite(self._fd, f"{holder}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let the next process in. The file stays: removing it would open a race."""
+        """Release the lock. The file stays: removing it would cause a race."""
         os.ftruncate(self._fd, 0)
         os.close(self._fd)

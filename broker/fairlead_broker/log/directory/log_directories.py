@@ -1,11 +1,11 @@
-"""The log directories of a broker (`log.dirs`): mostly one, else one a disk, as Kafka has it.
+"""The log directories of a broker (`log.dirs`): mostly one, else one for each disk, as in Kafka.
 
-Each is a `LogDirectory` that knows nothing of the others: lock, identity, checkpoints and marker
-are its own. What there is to decide among several stands here: where a new log goes (to the
-directory with the fewest, and to no cordoned one), that no partition is in two of them, what they
-say together of the start (`joint_start`), and that a failed one costs only what it holds. As long
-as one of them works the broker serves; the last one is never given up, so that with one directory
-nothing is different.
+Each is a `LogDirectory` that knows nothing of the others, with its own lock, identity, checkpoints
+and marker. This module decides what concerns several of them. A new log goes to the directory with
+the fewest logs that is not cordoned. No partition may be in two directories. All directories give
+one report on the start (`joint_start`). If a directory fails, only its logs go offline. The broker
+serves as long as one directory works. The last one never counts as failed, so a broker with one
+directory behaves as if this module did not exist.
 """
 
 import logging
@@ -39,25 +39,25 @@ class DuplicateLogError(Exception):
 
 
 class LogDirectories:
-    """`failures` are the directories that take no part (any more), by path, and why."""
+    """`failures` are the directories that could not be opened or have failed: path and reason."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         self.directories = tuple(directories)
-        """Those that could be opened, in the order of `log.dirs`."""
+        """The directories that could be opened, in the order of `log.dirs`."""
         self.paths = tuple(directory.path for directory in directories)
-        """All that the settings name."""
+        """The paths of all directories in the settings."""
         self.failures: dict[str, str] = {}
         self.offline: dict[TopicPartition, str] = {}
         """Logs that could not be opened at start, and why."""
         self.cordoned: frozenset[str] = frozenset()
-        """Paths of those that keep what they have, and get nothing new (`cordoned.log.dirs`)."""
+        """Paths of directories that keep their logs but get no new ones (`cordoned.log.dirs`)."""
         self._strangers: tuple[str, ...] = ()
         self._by_path = {directory.path: directory for directory in directories}
         self._unmoved: dict[TopicPartition, str] = {}
-        """Paths of logs that were to go, and that the disk has kept under their name."""
+        """Paths of logs that should be gone, but the disk failed to rename them."""
         self._starts: list[DirectoryStart] = []
         self.moves = ReplicaMoves(self)
-        """Replicas that go from one of the directories to another, or are to."""
+        """Replicas that move, or have to move, from one of the directories to another."""
 
     @classmethod
     def open(
@@ -65,7 +65,7 @@ class LogDirectories:
     ) -> "LogDirectories":
         """Lock and claim all. DirectoryInUseError, ForeignDirectoryError or OSError if impossible.
 
-        A disk that cannot be read does not keep the others; OSError if it is the only one.
+        A disk that cannot be read does not prevent the start; OSError if it is the only one.
         """
         opened: list[LogDirectory] = []
         failures: dict[str, str] = {}
@@ -95,18 +95,18 @@ class LogDirectories:
 
     @property
     def live(self) -> list[LogDirectory]:
-        """Those that have not failed. The last one never counts as failed."""
+        """The directories that have not failed. The last one never counts as failed."""
         return [each for each in self.directories if each.path not in self.failures]
 
     @property
     def is_cordoned(self) -> bool:
-        """True if none that works takes new replicas: this broker is to get none."""
+        """True if all working directories are cordoned: this broker must get no new replicas."""
         return all(each.path in self.cordoned for each in self.live)
 
     def cordon(self, entries: Iterable[str]) -> None:
-        """Keep new replicas out of some directories, and of no others; call back what moves there.
+        """Set which directories get no new replicas, and cancel moves to them.
 
-        An entry that is no directory here is passed over: it may have been taken out since.
+        An entry that is not in `log.dirs` is ignored: it may have been removed since.
         """
         cordoned, strangers = cordoned_among(entries, self.paths)
         if strangers not in ((), self._strangers):
@@ -121,15 +121,15 @@ class LogDirectories:
 
     @property
     def has_unknown_logs(self) -> bool:
-        """True if a directory could not be opened: nobody knows what it holds."""
+        """True if a directory could not be opened: its logs are unknown."""
         return len(self.directories) < len(self.paths)
 
     @property
     def drained(self) -> list[str]:
         """Paths of cordoned directories without a replica: the broker may be started without them.
 
-        There is none as long as a log or a directory could not be opened: nobody knows what lies
-        where.
+        The list is empty as long as a log or a directory could not be opened: the places of all
+        logs are not known then.
         """
         if self.offline or self.has_unknown_logs:
             return []
@@ -146,7 +146,7 @@ class LogDirectories:
         return chain.from_iterable(directory.logs for directory in self.directories)
 
     def log(self, topic: str, partition: int) -> Log | None:
-        """One of them."""
+        """Return the log of a partition, None if there is no usable one."""
         for directory in self.directories:
             log = directory.log(topic, partition)
             if log is not None:
@@ -159,7 +159,7 @@ class LogDirectories:
 
     @property
     def start(self) -> JointStart:
-        """What the registration says of this start, once all is loaded."""
+        """What the registration reports on this start, once all directories are loaded."""
         return join_starts(self._starts)
 
     @property
@@ -170,11 +170,11 @@ class LogDirectories:
 
     @property
     def metadata_seen(self) -> MetadataSeen:
-        """How far the metadata had come, as the disks have it."""
+        """The latest version of the metadata that any of the disks has noted."""
         return max(directory.metadata_seen for directory in self.directories)
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """Return what a checkpoint says of a log; 0 if none does."""
+        """Return the high watermark of a log in the checkpoint; 0 if it has none."""
         key = (topic, partition)
         for directory in self.directories:
             if directory.log(*key) is not None:
@@ -182,7 +182,7 @@ class LogDirectories:
         return 0
 
     def assign_cluster_id(self, cluster_id: str) -> None:
-        """Learned from the controller. ForeignDirectoryError if the data is another cluster's."""
+        """Set the controller's cluster id. ForeignDirectoryError if the data has another one."""
         self._each(lambda directory: directory.assign_cluster_id(cluster_id))
 
     def load(
@@ -227,7 +227,7 @@ class LogDirectories:
         return total
 
     def _check_duplicates(self) -> None:
-        """Nobody can tell which one the controller counts on; only a person can."""
+        """Raise DuplicateLogError if a partition is in two directories: a person has to choose."""
         found: dict[TopicPartition, str] = {}
         for directory in self.live:
             try:
@@ -245,7 +245,7 @@ class LogDirectories:
                 found[key] = path
 
     def _leave_out(self, directory: LogDirectory, error: OSError) -> None:
-        """Go on without a directory of which nobody knows what it holds."""
+        """Go on without a directory that cannot be read."""
         logger.error("log directory %s cannot be read: %s", directory.path, error)
         self.failures[directory.path] = str(error)
         self.directories = tuple(each for each in self.directories if each is not directory)
@@ -254,7 +254,7 @@ class LogDirectories:
             raise error
 
     def _forget_found(self, report: LoadReport) -> None:
-        """Count no log as lost that is in another directory than a checkpoint says."""
+        """Do not count a log as lost if it is in another directory than its checkpoint."""
         report.missing = [key for key in report.missing if self.log(*key) is None]
         self._starts = [
             DirectoryStart(
@@ -269,18 +269,18 @@ class LogDirectories:
     def confirm_start(self, broker_epoch: int) -> None:
         """Let logs take appends: the controller knows this start. A few fsyncs a directory.
 
-        All of them note the start before one loses its marker: a crash in between then finds
-        directories that agree.
+        All directories note the start before any of them removes its marker. So after a crash in
+        between they still agree.
         """
         self._each(lambda directory: directory.note_start(broker_epoch))
         self._each(lambda directory: directory.begin_appends())
 
     def go_on(self) -> None:
-        """Let logs take appends: the start that is noted as registered goes on."""
+        """Let logs take appends: the registered start that the directories have noted goes on."""
         self._each(lambda directory: directory.go_on())
 
     def _each(self, act: Callable[[LogDirectory], None]) -> None:
-        """Do something in every directory; one that cannot fails, unless it is the last."""
+        """Call `act` for every directory; one that raises OSError fails, unless it is the last."""
         for directory in self.live:
             try:
                 act(directory)
@@ -289,7 +289,7 @@ class LogDirectories:
                     raise
 
     def fail(self, directory: LogDirectory, error: OSError) -> bool:
-        """Give up a directory, with its logs; False if it is the last one, which stays in use."""
+        """Take a directory and its logs offline; False if it is the last one: it stays in use."""
         if self.live == [directory]:
             return False
         self.failures[directory.path] = str(error)
@@ -301,7 +301,7 @@ class LogDirectories:
         return True
 
     def note_metadata(self, seen: MetadataSeen) -> None:
-        """Remember how far the metadata has come, on each disk: one is enough to know it."""
+        """Note on each disk which version of the metadata was seen; one disk is enough to know."""
         errors = []
         for directory in self.live:
             try:
@@ -314,13 +314,13 @@ class LogDirectories:
     def create_log(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> Log:
-        """Make an empty log where it is wanted, else in the directory with the fewest.
+        """Create an empty log in the preferred directory, else in the one with the fewest logs.
 
-        Not in a cordoned one, unless all are: then the controller has not heard of it yet, or it
-        gives back a replica that was here before.
+        A cordoned directory gets it only if all are cordoned: then the controller does not know
+        that yet, or assigns a replica that was here before.
 
-        OSError if none takes it. KafkaError if files of that name cannot be got out of the way, in
-        whichever directory.
+        OSError if no directory takes it. KafkaError if files of that name in any directory cannot
+        be moved away.
         """
         key = (topic, partition)
         if key in self._unmoved:
@@ -342,35 +342,35 @@ class LogDirectories:
         raise AssertionError("no log directory is left")
 
     def delete_log(self, log: Log, now_ms: int) -> None:
-        """Rename the directory so that it is no log any more; removed after the grace."""
+        """Rename the log's directory, so that it is no log any more, and remove it later."""
         self.moves.log_goes(log)
         self._note_unmoved(log, self.home(log).delete_log(log, now_ms))
 
     def set_aside(self, log: Log) -> str:
-        """Take a log out of service that nobody knows; its data stays, under the answered path."""
+        """Take a log out of service that the controller does not know; return where its data is."""
         self.moves.log_goes(log)
         target = self.home(log).set_aside(log)
         self._note_unmoved(log, target)
         return target
 
     def note_left_over(self, key: TopicPartition, path: str) -> None:
-        """Make no log of that name: the disk has kept one that has moved away under its name."""
+        """Create no log of that name: the disk failed to rename the old log, which has moved."""
         self._unmoved[key] = path
 
     def has_left_over(self, key: TopicPartition) -> bool:
-        """Tell whether files of that name could not be got out of the way."""
+        """Tell whether files of that name could not be moved away."""
         return key in self._unmoved
 
     def _note_unmoved(self, log: Log, target: str) -> None:
-        """Where there is another directory, a log of the same name would begin there."""
+        """Note a log that was not renamed: a new one must not begin in another directory."""
         if target == log.path and len(self.paths) > 1:
             self._unmoved[log.topic, log.partition] = log.path
 
     def close(self, *, clean: bool, broker_epoch: int = -1, now_ms: int = 0) -> bool:
         """Stop; with `clean`, flush everything and mark the stop as clean. Blocks: in a thread.
 
-        All is flushed before one is marked. Answers whether each directory was; a full disk may
-        have no room for the mark.
+        All directories are flushed before one is marked. Return whether all were marked; a full
+        disk may have no room for the marker.
         """
         failed = [each for each in self.directories if each.path in self.failures]
         flushed = [each for each in self.live if clean and self._is_flushed(each, now_ms)]
@@ -397,7 +397,7 @@ class LogDirectories:
 
 
 def _check_kinship(directories: Sequence[LogDirectory]) -> None:
-    """ForeignDirectoryError if two are of different clusters, or one is a copy of another."""
+    """Raise ForeignDirectoryError if two belong to different clusters, or one is a copy."""
     first: dict[str, str] = {}
     cluster = ("", "")
     for directory in directories:
@@ -426,7 +426,7 @@ def _segments(directory: LogDirectory, path: str) -> list[DirectoryEntry]:
 
 
 def _is_undone(directory: LogDirectory, key: TopicPartition) -> bool:
-    """Remove what is left of a log that could not be made; tell whether nothing is."""
+    """Remove the rest of a log that could not be created; tell whether nothing remains."""
     path = f"{directory.path}/{partition_directory(*key)}"
     try:
         if directory.disk.exists(path):

@@ -2,8 +2,9 @@
 
 Life of a directory: `open` (lock, identity) → `load` (clean logs at once, the others recovered) →
 registration with the controller → `confirm_start` (from here on logs take appends) → `close`.
-Everything that blocks on the device is a job for a thread, or says so. Data that nobody knows is
-set aside as `-stray`, never deleted. A broker holds all of its directories in `LogDirectories`.
+Everything that blocks on the device is a job for a thread, or its docstring says "Blocks". Logs
+that the controller does not know are set aside as `-stray`, never deleted. A broker keeps all of
+its directories in `LogDirectories`.
 """
 
 import errno
@@ -64,7 +65,7 @@ PROBE = ".fairlead-probe"
 
 
 class LogDirectory:
-    """`offline` names the logs that could not be opened at start, and why."""
+    """`offline` has the logs that could not be opened at start, with the reason."""
 
     def __init__(
         self,
@@ -77,10 +78,10 @@ class LogDirectory:
         lock: DirectoryLock | None = None,
         cache: ReadCache | None = None,
     ) -> None:
-        """Take over a directory that is locked already; `open` is the usual way in."""
+        """Take over a directory that is locked already; callers mostly use `open`."""
         self.path = path
         self.is_full = False
-        """Whether there is no room: nothing new is begun here before there is some."""
+        """Whether the disk is full: no new log is created here before there is room."""
         self.disk: Disk = RealDisk() if disk is None else disk
         self.disk.make_directory(path)
         self.node_id = node_id
@@ -88,12 +89,12 @@ class LogDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.has_failed_sync = False
-        """Whether something of this process is not durable, and nobody can tell what."""
+        """Whether a write of this process is not durable; it is unknown which one."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.passing: dict[TopicPartition, PassingMarks] = {}
-        """Of logs that are about to come from another directory, or to go there."""
+        """Marks of logs that are moving from another directory to this one, or the other way."""
         self.futures: list[tuple[TopicPartition, str]] = []
-        """Names of copies that were to become logs here, found at start."""
+        """Names of copies of moving logs that were found here at start."""
         self._lock = lock
         self._identity = DirectoryIdentity(self.disk, path)
         self.cache = ReadCache(self.disk) if cache is None else cache
@@ -104,15 +105,15 @@ class LogDirectory:
         self._fresh: list[Log] = []
         self._is_confirmed = False
         self.removals = Deletions(remove_tree_if_present)
-        # Of logs that could not be opened: kept, so that a repaired disk gets them back. Recovery
-        # points also of those that are missing, until the controller knows.
+        # Offsets of logs that could not be opened: checkpoints keep them for a repaired disk. They
+        # also keep recovery points of missing logs, until the controller knows of these.
         self._unloaded = CheckpointedOffsets()
         properties = self._identity.claim(cluster_id=cluster_id, node_id=node_id)
         self.directory_id = properties["directory.id"]
         self.cluster_id = properties["cluster.id"]
         self.start: StartRecord = self._identity.begin_start(self.directory_id, self.boot_id)
         self.metadata_seen = self._identity.metadata_seen()
-        """How far the metadata had come, as the disk has it."""
+        """The latest version of the metadata that the disk has noted."""
 
     @classmethod
     def open(
@@ -125,7 +126,7 @@ class LogDirectory:
     ) -> "LogDirectory":
         """Lock and claim. DirectoryInUseError, ForeignDirectoryError or OSError if impossible.
 
-        `cache` is one that several directories share: what it bounds are descriptors of a process.
+        Several directories share `cache`, because it bounds the descriptors of the process.
         """
         if ballast.remove(path):
             logger.warning("%s: a drill had filled the disk, and has left its ballast", path)
@@ -146,11 +147,11 @@ class LogDirectory:
         return self._logs.values()
 
     def log(self, topic: str, partition: int) -> Log | None:
-        """One of them."""
+        """Return the log of a partition, None if there is no usable one."""
         return self._logs.get((topic, partition))
 
     def assign_cluster_id(self, cluster_id: str) -> None:
-        """Learned from the controller. ForeignDirectoryError if the data is another cluster's."""
+        """Set the controller's cluster id. ForeignDirectoryError if the data has another one."""
         self._identity.claim(cluster_id=cluster_id, node_id=self.node_id)
         self.cluster_id = cluster_id
 
@@ -163,10 +164,10 @@ class LogDirectory:
         on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
         lost_writes: OSError | None = None,
     ) -> LoadReport:
-        """Open every log; those that may be damaged are recovered first. Blocks: in a thread.
+        """Open every log; recover those first that may be damaged. Blocks: in a thread.
 
-        `lost_writes` is what the kernel has told another directory on the same file system: it says
-        so once, and it may have been writes to this one.
+        `lost_writes` is an error that the kernel has reported to another directory on the same file
+        system. The kernel reports it once, and the lost writes may have been to this directory.
         """
         scan = scan_directory(self.disk, self.path)
         report = LoadReport(foreign=scan.foreign)
@@ -220,7 +221,7 @@ class LogDirectory:
         )
         report.loaded = len(self._logs)
         if report.recovered:
-            # A second crash then starts from here instead of scanning all of it again.
+            # After another crash the recovery then starts here and does not scan all again.
             self.write_checkpoints()
         return report
 
@@ -242,10 +243,10 @@ class LogDirectory:
         recover: Callable[[], RecoveryOutcome],
         lost_writes: OSError | None,
     ) -> tuple[RecoveryOutcome, OSError | None]:
-        """Recover, and make all of it durable at once; also says what the disk lost meanwhile.
+        """Recover the logs and make all of them durable; return also the error if writes were lost.
 
-        Then nobody knows which log was hit, and the page cache may tell lies about each of them:
-        all are recovered once more, from the device and with an fsync for every file.
+        If writes were lost, it is unknown which log they belong to, and the page cache may be wrong
+        for every log. So all are recovered again, from the device and with an fsync for every file.
         """
         outcome = recover()
         if self.start.was_clean and not orders:
@@ -271,8 +272,9 @@ class LogDirectory:
             log_start_offset=checkpointed.log_start_offsets.get(key, 0),
             now_ms=now_ms,
         )
-        # Before anything is appended: a mark above a log that recovery has cut would soon be below
-        # its end again, and tombstones behind the cut count as compacted that never were.
+        # Do this before any append. If recovery has truncated the log below this offset, appends
+        # would soon move the end above it, and tombstones after the cut would wrongly count as
+        # compacted.
         log.first_dirty_offset = first_dirty_offset(
             checkpointed.first_dirty_offsets.get(key, 0), log.log_start_offset, log.log_end_offset
         )
@@ -281,7 +283,8 @@ class LogDirectory:
         durable_end = max(known_start, checkpointed.recovery_points.get(key, 0))
         log.start_before_cut = read_cut_start(self.disk, log.path)
         if not self.start.is_same_boot and log.log_start_offset > durable_end:
-            # Names of the first segments were lost, or retention was faster than checkpoints.
+            # A power loss took the names of the first segments, or retention deleted them after
+            # the last checkpoint.
             log.start_before_cut = known_start
             note_cut_start(self.disk, log.path, known_start)
         log.refusal = AWAITS_START
@@ -293,16 +296,16 @@ class LogDirectory:
         self.begin_appends()
 
     def note_start(self, broker_epoch: int) -> None:
-        """Write down which start the controller has registered."""
+        """Note durably which start the controller has registered."""
         self._identity.note_start(broker_epoch=broker_epoch, boot_id=self.boot_id)
 
     def begin_appends(self) -> None:
-        """Let logs take appends, once the marker of the stop before is gone."""
+        """Remove the marker of the last clean stop, and let logs take appends."""
         self._identity.forget_stop()
         self.go_on()
 
     def go_on(self) -> None:
-        """Let logs take appends: the start that is noted as registered goes on (R33)."""
+        """Let logs take appends: the registered start that is noted here goes on (R33)."""
         self._is_confirmed = True
         self._unloaded = self._unloaded.of(self.offline)
         for log in self._logs.values():
@@ -310,7 +313,7 @@ class LogDirectory:
                 log.refusal = None
 
     def note_metadata(self, seen: MetadataSeen) -> None:
-        """Remember how far the metadata has come; a write and two fsyncs, if it is news."""
+        """Note durably a newer version of the metadata, if it is one: a write and two fsyncs."""
         if seen > self.metadata_seen:
             self._identity.note_metadata(seen)
             self.metadata_seen = seen
@@ -318,11 +321,11 @@ class LogDirectory:
     def create_log(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
     ) -> Log:
-        """Make an empty log; its names are made durable with the next `begin_sync`."""
+        """Create an empty log; the next `begin_sync` makes its names durable."""
         key = (topic, partition)
         require(key not in self._logs, "{} has a log already", key)
         if self.is_full:
-            # What little room there is is kept for the next start.
+            # The little room that is left is kept for the next start.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         log = self._loader.create(
             f"{self.path}/{partition_directory(topic, partition)}",
@@ -339,25 +342,25 @@ class LogDirectory:
         return log
 
     def take_in(self, log: Log) -> None:
-        """Have a log that has come from another directory, with its files."""
+        """Add a log that has moved here from another directory, with its files."""
         key = (log.topic, log.partition)
         require(key not in self._logs, "{} has a log already", key)
         self._logs[key] = log
         self._unloaded.forget(key)
 
     def hand_out(self, log: Log) -> None:
-        """Have a log no more, which another directory takes in; its files here are of no account.
+        """Drop a log that has moved to another directory; its files here are not used any more.
 
-        What a checkpoint that is under way says is of the log that was here.
+        A checkpoint that is being written is still about the log that was here.
         """
         del self._logs[log.topic, log.partition]
         self.high_watermarks.pop((log.topic, log.partition), None)
         self._fresh = [each for each in self._fresh if each is not log]
 
     def delete_log(self, log: Log, now_ms: int) -> str:
-        """Rename the directory so that it is no log any more; removed after the grace.
+        """Rename the log's directory so that it is no log any more, and remove it later.
 
-        Answers the new path, or that of the log if the disk refuses.
+        Return the new path, or the old one if the disk fails.
         """
         target = self._take_out(log, DELETE_DIRECTORY_SUFFIX)
         if target != log.path:
@@ -365,7 +368,7 @@ class LogDirectory:
         return target
 
     def set_aside(self, log: Log) -> str:
-        """Take a log out of service that nobody knows; its data stays, under the answered path."""
+        """Take a log out of service that the controller does not know; return where its data is."""
         return self._take_out(log, STRAY_DIRECTORY_SUFFIX)
 
     def _take_out(self, log: Log, suffix: str) -> str:
@@ -386,14 +389,15 @@ class LogDirectory:
         return target
 
     def begin_sync(self) -> SyncJob | None:
-        """Fsyncs of small files and of names, collected since the last one."""
+        """Return a job with the fsyncs of small files and names since the last one, if any."""
         return self.deferred.begin_sync()
 
     def complete_sync(self, job: SyncJob) -> list[Log]:
-        """Take logs offline of which `begin_sync` could make something not durable; return them.
+        """Take logs offline whose files the job could not make durable; return these logs.
 
-        It is not tried again: the kernel calls the lost pages clean, and the next fsync would
-        succeed. So no stop counts as clean from here on, and the next start recovers the logs.
+        The fsync is not tried again: the kernel has marked the lost pages as clean, and the next
+        fsync would succeed. So from here on no stop counts as clean, and the next start recovers
+        the logs.
         """
         failed = []
         for path, error in job.refused.items():
@@ -401,7 +405,7 @@ class LogDirectory:
             logger.error("%s is not durable: %s", path, error)
             parent = path.rpartition("/")[0]
             for log in self._logs.values():
-                # Of the directory's own names, those of its logs are durable from the first flush.
+                # The name of a log in this directory is durable from the log's first flush on.
                 is_unnamed = path == self.path and log.recovery_point == 0
                 if (log.path in (path, parent) or is_unnamed) and not log.is_offline:
                     log.go_offline(error)
@@ -409,7 +413,7 @@ class LogDirectory:
         return failed
 
     def begin_removals(self, now_ms: int) -> DeletionJob | None:
-        """Directories of deleted logs whose grace is over; `removals` has the outcome completed."""
+        """Return a job that removes deleted logs that are due; `removals.complete` ends it."""
         return self.removals.begin(self.disk, now_ms)
 
     def begin_checkpoint(
@@ -451,7 +455,7 @@ class LogDirectory:
         return job
 
     def begin_noting(self) -> tuple[CheckpointJob, Callable[[int], None]] | None:
-        """Return a job that writes down what is `passing`, and what completes it with the time.
+        """Return a job that writes the marks in `passing`, and a function that completes it.
 
         None while another checkpoint is written.
         """
@@ -459,7 +463,7 @@ class LogDirectory:
         return None if job is None else (job, partial(self.complete_checkpoint, job))
 
     def complete_checkpoint(self, job: CheckpointJob, now_ms: int = 0) -> None:
-        """Back on the loop: logs whose truncation is durable now take appends again."""
+        """Take a job's result, on the loop: logs with a durable truncation take appends again."""
         if not self._checkpoints.complete(job, now_ms):
             return
         for log in self._fresh:
@@ -467,16 +471,17 @@ class LogDirectory:
         self._fresh = []
 
     def write_checkpoints(self, high_watermarks: dict[TopicPartition, int] | None = None) -> None:
-        """All of it at once. Blocks."""
+        """Begin, run and complete a checkpoint. Blocks."""
         job = self.begin_checkpoint(high_watermarks)
         if job is not None:
             job.run()
             self.complete_checkpoint(job)
 
     def probe(self) -> OSError | None:
-        """Whether the disk takes a write and an fsync at all. Blocks: in a thread.
+        """Return the error of a test write and fsync, None if both succeed. Blocks: in a thread.
 
-        Asked when one log failed: if this fails too, all logs of the disk are lost to us.
+        The broker calls this when one log has failed. If the probe fails too, all logs of the disk
+        go offline.
         """
         try:
             replace_file(self.disk, f"{self.path}/{PROBE}", b"probe\n", durable=True)
@@ -488,15 +493,15 @@ class LogDirectory:
     def close(self, *, clean: bool, broker_epoch: int = -1, now_ms: int = 0) -> bool:
         """Stop; with `clean`, flush everything and mark the stop as clean. Blocks: in a thread.
 
-        Answers whether the marker was written: not if a log is offline or a flush failed, nor if
-        this start was never confirmed (the marker of the stop before is then still there).
+        Return whether the marker was written. It is not if a log is offline, if a flush failed, or
+        if this start was never confirmed (then the marker of the stop before is still there).
         """
         is_clean = clean and self.flush_all(now_ms)
         self.release(marked_epoch=broker_epoch if is_clean else None)
         return is_clean
 
     def flush_all(self, now_ms: int) -> bool:
-        """Make everything durable and write it down; tell whether that may be marked as clean."""
+        """Make everything durable, with a checkpoint; tell whether the stop counts as clean."""
         if not self._is_confirmed:
             return False
         is_clean = not self.offline
@@ -512,7 +517,7 @@ class LogDirectory:
         return is_clean and not self.has_failed_sync
 
     def release(self, *, marked_epoch: int | None = None) -> None:
-        """Close all logs and let the next process in; with an epoch, mark the stop as clean."""
+        """Close all logs and release the lock; with an epoch, mark the stop as clean."""
         try:
             if marked_epoch is not None:
                 self._identity.mark_clean(marked_epoch)

@@ -1,9 +1,9 @@
 """Opening and creating the logs of one data directory: one directory of files becomes one `Log`.
 
-Loading trusts what it finds as far as a clean stop (or a recovery, which leaves the same state)
-promises, and reads little: names and sizes, the small files, and of the newest segment what its
-index does not cover. Descriptors and older indexes are opened when somebody needs them. What does
-not fit together raises `UncleanLogError`: the caller has the log recovered and loads it again.
+Loading relies on the state that a clean stop leaves (a recovery leaves the same), and reads little:
+names and sizes, the small files, and the part of the newest segment that its index does not cover.
+Descriptors and older indexes are opened when they are needed. Files that contradict one another
+raise `UncleanLogError`: the caller has the log recovered and loads it again.
 """
 
 import errno
@@ -68,13 +68,13 @@ class LogLoader:
         config: LogConfig,
         now_ms: int,
     ) -> Log:
-        """Return a new, empty log in a directory of its own; OSError also if one is there."""
+        """Return a new, empty log in its own directory; OSError also if that has records."""
         self._disk.make_directory(directory)
         if any(
             entry.size and entry.name.endswith(LOG_SUFFIX)
             for entry in self._disk.list_directory(directory)
         ):
-            # Somebody put it there, or a deleted log could not be renamed: not to be written over.
+            # An operator put it there, or a deleted log could not be renamed. Do not overwrite it.
             raise FileExistsError(errno.EEXIST, "records of another log are here", directory)
         self._deferred.note_directory(directory.rpartition("/")[0])
         self._deferred.replace(
@@ -159,8 +159,8 @@ class LogLoader:
         )
         log.is_checkpointed = CHECKPOINTED_MARK in entries
         if wanted_start > log_end_offset:
-            # Records were deleted up to there and a crash took the rest: offsets that consumers
-            # know to be gone must not be given out again.
+            # Records were deleted up to `wanted_start` and a crash took the rest. Offsets that
+            # consumers know as deleted must not be used again.
             try:
                 log.restart_at(wanted_start)
             except KafkaError as error:
@@ -208,10 +208,10 @@ class LogLoader:
     def _rebuild_transaction_index(
         self, directory: str, segments: list[Segment], segment: Segment
     ) -> None:
-        """Derive which transactions were aborted, from where the index was lost or is damaged.
+        """Derive the aborted transactions again, because the index was lost or is damaged.
 
-        The file and its name have to be durable before anything else happens: once the other
-        indexes are there nobody would miss it, and readers would see what was aborted.
+        The file and its name have to be durable before the other indexes are rebuilt: once these
+        exist, a lost transaction index would not be noticed, and readers would get aborted records.
         """
         aborted: list[AbortedTransaction] = []
         if any(header.is_control for _, header in segment.headers()):
@@ -225,7 +225,7 @@ class LogLoader:
         return LeaderEpochs(decode_epoch_checkpoint(content))
 
     def _load_topic_id(self, directory: str, entries: dict[str, DirectoryEntry]) -> TopicId:
-        """Return the topic that the directory belongs to; zero if a power cut took the file."""
+        """Return the topic id of the directory; zero if the file is lost or damaged."""
         if PARTITION_METADATA not in entries:
             return ZERO_TOPIC_ID
         path = f"{directory}/{PARTITION_METADATA}"
@@ -250,10 +250,11 @@ class LogLoader:
 
 
 def _forget_unproven(epochs: LeaderEpochs, base_offset: int, log_end_offset: int) -> None:
-    """Forget epochs that the records do not bear out.
+    """Forget epochs that no record confirms.
 
-    Where none are left, the file may be older than the last one that was deleted. Too low an epoch
-    would say that this log parts from its leader's, and there is nothing left that could.
+    If the log has no records left, the epoch file may be older than the last deleted record. Its
+    epoch could then be too low, and this log would seem to diverge from its leader's although it
+    has no records that could.
     """
     epochs.truncate_from_end(log_end_offset + 1)
     if base_offset == log_end_offset:
@@ -261,7 +262,7 @@ def _forget_unproven(epochs: LeaderEpochs, base_offset: int, log_end_offset: int
 
 
 def _check_marks(directory: str, entries: Container[str]) -> None:
-    """OSError for a log that may be in another directory; UncleanLogError after a failed flush."""
+    """Raise OSError if the log may have moved, UncleanLogError after a failed flush."""
     if MOVED_MARK in entries:
         raise OSError(
             errno.ENOENT,

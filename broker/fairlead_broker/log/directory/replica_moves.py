@@ -1,8 +1,8 @@
-"""Which replicas go from one log directory of the broker to another, and where new ones are wanted.
+"""Moves of replicas between log directories of the broker, and preferred directories of new ones.
 
-What is asked for is remembered by the directory that the copy goes to, so it outlives a restart;
-the copy begins anew then. Where a replica that is not here yet is wanted is remembered until this
-process ends, as in Kafka. The steps of a move are `log.moving`'s.
+A directory for the copy in the target keeps the request, so it outlives a restart; the copy begins
+again then. The preferred directory of a replica that is not here yet is remembered until this
+process ends, as in Kafka. `log.moving` has the steps of a move.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Directories(Protocol):
-    """What this needs of `LogDirectories`, which says there what each is."""
+    """The part of `LogDirectories` that this module uses; that class documents it."""
 
     paths: tuple[str, ...]
     failures: dict[str, str]
@@ -49,7 +49,7 @@ class Directories(Protocol):
 
 
 class ReplicaMoves:
-    """`under_way` are moves by partition, in the order in which they were asked for."""
+    """`under_way` are moves by partition, in the order in which they were requested."""
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
@@ -57,20 +57,20 @@ class ReplicaMoves:
         self._called_back: list[ReplicaMove] = []
         self._preferred: dict[TopicPartition, str] = {}
         self.on_asked: Callable[[], None] | None = None
-        """Told that there is something to do; the mover, while it runs."""
+        """Called when there is work to do; the mover sets it while it runs."""
 
     def __iter__(self) -> Iterator[ReplicaMove]:
-        """Yield those that have not ended."""
+        """Yield the moves that have not ended."""
         yield from self._called_back
         yield from self.under_way.values()
 
     def ask(self, key: TopicPartition, path: str, *, failed: Mapping[TopicPartition, str]) -> None:
-        """Have a replica in a directory, as AlterReplicaLogDirs says. KafkaError as in Kafka.
+        """Move a replica to a directory, as AlterReplicaLogDirs asks. KafkaError as in Kafka.
 
         INVALID_TOPIC_EXCEPTION for a name that is too long, LOG_DIR_NOT_FOUND,
         KAFKA_STORAGE_ERROR, INVALID_REPLICA_ASSIGNMENT for a cordoned directory,
-        REPLICA_NOT_AVAILABLE for one that is not here; its directory is remembered then. `failed`
-        are replicas that cannot be used.
+        REPLICA_NOT_AVAILABLE for a replica that is not here; its directory is remembered then.
+        `failed` are replicas that cannot be used.
         """
         directories = self._directories
         name = future_directory(*key, uuid.uuid4().hex)
@@ -82,7 +82,7 @@ class ReplicaMoves:
         if target is None or key in failed or directories.has_left_over(key):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the directory or replica is offline")
         log = directories.log(*key)
-        # What is in a cordoned directory may be called back there.
+        # A move away from a cordoned directory may be cancelled: the replica stays there.
         if path in directories.cordoned and (log is None or directories.home(log) is not target):
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned")
         if log is None:
@@ -123,28 +123,28 @@ class ReplicaMoves:
         """Return directories for a new log, the best first."""
         move = self.under_way.get(key)
         if move is not None and move.is_switched:
-            # An older log of that name is still where the move came from, and says where it went.
+            # The source still has the older log of that name, with the mark that names the target.
             return [each for each in live if each is move.target]
         preferred = self._preferred.get(key)
         live = [each for each in live if each.path not in self._directories.cordoned] or live
         return sorted(live, key=lambda each: (each.path != preferred, len(each.logs)))
 
     def forget_preference(self, key: TopicPartition) -> None:
-        """Take note that a log was made."""
+        """Forget the preferred directory, because the log was created."""
         self._preferred.pop(key, None)
 
     def log_goes(self, log: Log) -> None:
-        """Call back the move of a log that is deleted or set aside."""
+        """Cancel the move of a log that is deleted or set aside."""
         self._call_back((log.topic, log.partition), "the replica is not wanted here any more")
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Give up what goes from or to a directory."""
+        """Give up the moves from or to a directory."""
         for key, move in list(self.under_way.items()):
             if directory in (move.source, move.target) and move.give_up(str(error)):
                 self._take_back(key)
 
     def call_back_cordoned(self) -> None:
-        """Call back what moves to a cordoned directory, and is not there yet."""
+        """Cancel moves to cordoned directories that have not been switched yet."""
         for key, move in list(self.under_way.items()):
             if move.target.path in self._directories.cordoned:
                 self._call_back(key, f"{move.target.path} is cordoned")
@@ -174,7 +174,7 @@ class ReplicaMoves:
             self.on_asked()
 
     def resume(self) -> None:
-        """After all is loaded: go on with what was under way, and get the rest out of the way."""
+        """Go on with moves from before the start, and remove other copies, after loading."""
         for target in self._directories.live:
             for key, name in target.futures:
                 try:
@@ -187,7 +187,7 @@ class ReplicaMoves:
         directories, path = self._directories, f"{target.path}/{name}"
         log = directories.log(*key)
         if log is None and (directories.has_unknown_logs or key in directories.offline):
-            return  # What it was copied from may be back at the next start.
+            return  # The log that it was copied from may be back at the next start.
         source = None if log is None else directories.home(log)
         if log is not None and source not in (None, target) and key not in self.under_way:
             self.under_way[key] = ReplicaMove(log, source, target, path)

@@ -1,4 +1,4 @@
-"""What lies in a data directory, by name alone."""
+"""The subdirectories of a data directory, classified by their names."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from fairlead_broker.log.files.text_files import TopicPartition
 
 @dataclass(slots=True)
 class DirectoryScan:
-    """Directory names: of logs by partition, of copies that were to become logs, and others."""
+    """Directory names: logs by partition, deleted logs, copies of moving logs, and others."""
 
     partitions: dict[TopicPartition, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
@@ -23,7 +23,7 @@ class DirectoryScan:
 
 
 def scan_directory(disk: Disk, path: str) -> DirectoryScan:
-    """Sort the subdirectories; set-aside strays are left out, files are not looked at."""
+    """Classify the subdirectories; stray logs and files are left out."""
     scan = DirectoryScan()
     for entry in disk.list_directory(path):
         if not entry.is_directory or entry.name.endswith(STRAY_DIRECTORY_SUFFIX):

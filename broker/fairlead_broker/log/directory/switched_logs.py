@@ -1,8 +1,9 @@
-"""At start: of a log that was moving, which directory has it.
+"""Which directory has a log that was moving when the last process ended. Used at start.
 
-The old log has a mark that names the directory it goes to. If that has the log, too, it was
-switched, and what is here is older. If it has not, it was not, and the mark goes. If that directory
-is not here nobody can tell: the mark stays, and with it the log is not opened (`log_loader`).
+The old log has a mark that names the target directory. If the target has the log, too, the move was
+switched, and the old log is outdated. If the target does not have it, the move was not switched,
+and the mark is removed. If the target directory is missing, this is unknown: the mark stays, and
+the log is not opened (`log_loader`).
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 def settle_switches(directories: Sequence[LogDirectory], now_ms: int) -> None:
-    """Remove old logs that were switched, and marks of those that were not. Blocks.
+    """Remove old logs that were switched, and marks of logs that were not. Blocks.
 
-    A disk that refuses keeps its logs as they are; loading them says what is wrong. So does a mark
-    that makes no sense: a log that is in both directories is then refused by name.
+    If a disk fails, its logs stay as they are, and loading them reports the error. The same holds
+    for a mark that cannot be read: loading refuses a log that is in both directories by name.
     """
     by_id = {each.directory_id: each for each in directories}
     for directory in directories:
@@ -62,7 +63,7 @@ def _settle(
         unlink_if_present(disk, mark)
         disk.fsync_directory(path)
         return
-    # A power cut may still undo the name that tells of the switch; then this one would miss.
+    # A power loss may still undo the rename in the target: make it durable before the old log goes.
     target.disk.fsync_directory(target.path)
     ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
     gone = f"{directory.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"

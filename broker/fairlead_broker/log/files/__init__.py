@@ -1,1 +1,1 @@
-"""The files of a log: their names, slices of them, small texts, and what goes later."""
+"""The files of a log: their names, slices of them, small text files, and later deletions."""

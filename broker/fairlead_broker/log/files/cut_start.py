@@ -1,9 +1,9 @@
-"""Whether a log may lack its beginning: a file in its own directory says where that was.
+"""Whether a log may lack its beginning: a file in its directory says where it began.
 
-A power cut may take the names of a log's first segments and leave later ones. The first start
-after it can tell, by the checkpoints and by the boot; the next one, of the same boot, cannot. So
-what the first has found out is noted before it registers, and stays until the log has begun anew,
-durably (I4).
+A power loss may take the names of a log's first segments and keep later ones. The first start
+after it can detect this from the checkpoints and the boot id. The next start, of the same boot,
+cannot. So the first start notes it before it registers, and the note stays until the log has
+durably restarted at another offset (I4).
 """
 
 from fairlead_broker.disk import Disk, replace_file, unlink_if_present
@@ -13,19 +13,19 @@ from fairlead_broker.log.files.text_files import CorruptFileError, decode_offset
 
 
 def note_cut_start(disk: Disk, directory: str, known_start: int) -> None:
-    """Note where the log began by the checkpoints; durable at once. OSError."""
+    """Note where the log began according to the checkpoints; durable at once. OSError."""
     replace_file(disk, f"{directory}/{CUT_START}", encode_cut_start(known_start), durable=True)
 
 
 def encode_cut_start(known_start: int) -> bytes:
-    """Return what the file holds."""
+    """Return the content of the file."""
     return f"{known_start}\n".encode()
 
 
 def read_cut_start(disk: Disk, directory: str) -> int | None:
-    """Return what is noted; None if nothing is. OSError.
+    """Return the noted offset; None if there is none. OSError.
 
-    Zero, from where a follower can always begin, if the file is damaged.
+    Return 0 if the file is damaged: a follower can always begin there.
     """
     try:
         return decode_offset(read_small_file(disk, f"{directory}/{CUT_START}"))

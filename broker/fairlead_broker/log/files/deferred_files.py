@@ -1,9 +1,9 @@
 """Small files that are put in place at once and fsynced later, many together, in a thread.
 
 A new leader writes its epoch file before it appends (R4), and a broker that takes over a thousand
-partitions must not fsync a thousand times on its event loop. So the rename happens here and now,
-and the fsync of content and directory is collected. Until that has run, a power cut may leave an
-empty or old file; every reader of these files treats that as damage and derives the content anew.
+partitions must not fsync a thousand times on its event loop. So the rename happens at once, and the
+fsyncs of contents and directories are collected. Until they have run, a power loss may leave an
+empty or old file. Every reader of these files treats that as damage and derives the content again.
 """
 
 from fairlead_broker.disk import Disk, replace_file
@@ -20,13 +20,13 @@ class DeferredFiles:
         self._directories: set[str] = set()
 
     def replace(self, path: str, content: bytes) -> None:
-        """Put the content in place, to be fsynced with the next job."""
+        """Replace a file; the next job fsyncs it."""
         replace_file(self._disk, path, content, durable=False)
         self._files.add(path)
         self._directories.add(path.rpartition("/")[0])
 
     def note_directory(self, path: str) -> None:
-        """Names were made, renamed or removed in a directory."""
+        """Note that names were created, renamed or removed in a directory."""
         self._directories.add(path)
 
     def begin_sync(self) -> "SyncJob | None":
@@ -39,7 +39,7 @@ class DeferredFiles:
 
 
 class SyncJob:
-    """Runs in a thread and touches nothing that the loop owns."""
+    """Runs in a thread and uses no objects of the event loop."""
 
     __slots__ = ("_directories", "_disk", "_files", "refused")
 
@@ -48,13 +48,13 @@ class SyncJob:
         self._files = files
         self._directories = directories
         self.refused: dict[str, OSError] = {}
-        """What the disk has not made durable after `run`, by path."""
+        """Errors of `run` by path: these files and directories are not durable."""
 
     def run(self) -> None:
-        """Fsync contents, then names. A file that is gone again needs none.
+        """Fsync contents, then names. A file that no longer exists needs no fsync.
 
-        One that fails does not keep the others; the first error is raised at the end. None is
-        tried again: the next fsync of lost pages would succeed.
+        After an error the others are still fsynced, and the first error is raised at the end. A
+        failed fsync is not repeated: the next one would succeed although the pages are lost.
         """
         refused = self.refused
         for paths, sync in ((self._files, self._sync_file), (self._directories, self._sync_names)):

@@ -1,7 +1,7 @@
-"""What was deleted and waits for the end of its grace: files, and directories of whole logs.
+"""Deleted files and directories of logs that wait for the end of their delay.
 
-What the disk does not let go is kept and tried again, after twice as long each time: forgotten, it
-would take up room until the next start, and nobody would know.
+If the disk fails to remove a path, the removal is tried again, after twice as long each time.
+Otherwise the path would silently use room until the next start.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ LONGEST_RETRY_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """Paths that may go at `due_ms`; `waited_ms` is how long they had to wait for that retry."""
+    """Paths to remove at `due_ms`; `waited_ms` is the wait before this retry, 0 if it is none."""
 
     due_ms: int
     paths: list[str]
@@ -24,7 +24,7 @@ class _Pending:
 
 
 class Refusal(NamedTuple):
-    """Paths that the disk has kept; they are tried again in `wait_ms`."""
+    """Paths that the disk failed to remove; they are tried again in `wait_ms`."""
 
     paths: int
     wait_ms: int
@@ -32,13 +32,13 @@ class Refusal(NamedTuple):
 
 
 class Remove(Protocol):
-    """How one path goes; what is gone already is no error. OSError."""
+    """Removes one path; it is no error if the path does not exist. OSError."""
 
     def __call__(self, disk: Disk, path: str, /) -> object: ...
 
 
 def remove_tree_if_present(disk: Disk, path: str) -> bool:
-    """Remove a directory with all that is in it; answers whether it was there."""
+    """Remove a directory with its content; return whether it existed."""
     if not disk.exists(path):
         return False
     remove_tree(disk, path)
@@ -46,7 +46,7 @@ def remove_tree_if_present(disk: Disk, path: str) -> bool:
 
 
 class DeletionJob:
-    """Removes in a thread; a path that cannot go does not keep the others."""
+    """Removes paths in a thread; after an error the others are still removed."""
 
     __slots__ = ("_disk", "_due", "_remove", "refused")
 
@@ -55,14 +55,14 @@ class DeletionJob:
         self._due = due
         self._remove = remove
         self.refused: list[tuple[_Pending, OSError]] = []
-        """What is left after `run`, with the last error."""
+        """Paths that remain after `run`, with the last error."""
 
     @property
     def paths(self) -> list[str]:
         return [path for pending in self._due for path in pending.paths]
 
     def run(self) -> None:
-        """`Deletions.complete` must be called afterwards: it keeps what the disk refused."""
+        """Remove the paths. The caller must call `Deletions.complete`, which keeps failed ones."""
         synced: set[str] = set()
         for pending in self._due:
             left: list[str] = []
@@ -79,7 +79,7 @@ class DeletionJob:
                 self.refused.append((replace(pending, paths=left), last_error))
 
     def _sync_directory(self, path: str, synced: set[str]) -> None:
-        """Let a name go that tells of retention only when the older ones are gone for good."""
+        """Make removals of older segments durable, before a `.retention.deleted` name goes."""
         directory = path.rpartition("/")[0]
         if directory not in synced:
             self._disk.fsync_directory(directory)
@@ -87,7 +87,7 @@ class DeletionJob:
 
 
 class Deletions:
-    """Renamed files, or directories, that wait for the end of their grace."""
+    """Renamed files, or directories, that wait for the end of their delay."""
 
     __slots__ = ("_pending", "_remove", "_seen_ms")
 
@@ -98,7 +98,7 @@ class Deletions:
 
     @property
     def refused_count(self) -> int:
-        """Paths that the disk did not let go when they were tried last."""
+        """Number of paths whose last removal failed."""
         return sum(len(pending.paths) for pending in self._pending if pending.waited_ms)
 
     def add(self, paths: list[str], due_ms: int) -> None:
@@ -114,7 +114,7 @@ class Deletions:
         return DeletionJob(disk, due, self._remove)
 
     def _follow_clock(self, now_ms: int) -> None:
-        """Let no grace grow by as much as the clock was set back: that may be years."""
+        """Move due times back with the clock, if it was set back: else the delay may be years."""
         back_ms = self._seen_ms - now_ms
         self._seen_ms = now_ms
         if back_ms > 0:
@@ -123,7 +123,7 @@ class Deletions:
             ]
 
     def complete(self, job: DeletionJob, now_ms: int) -> Refusal | None:
-        """Back on the loop: what the disk refused is tried again later."""
+        """Have failed removals tried again later. On the event loop."""
         if not job.refused:
             return None
         for pending, _ in job.refused:

@@ -1,8 +1,8 @@
 """Names of files and directories in a data directory; Kafka's, so that its tools find them.
 
-A segment's files carry its base offset in 20 digits: the offset of the first record that the
-segment may hold. Working suffixes come behind the type: `.deleted` waits to be removed,
-`.cleaned` is unfinished output of compaction, `.swap` is finished output that replaces segments.
+A segment's files have its base offset as name, in 20 digits: the offset of the first record that
+the segment may have. Working suffixes follow the type: `.deleted` waits to be removed, `.cleaned`
+is unfinished output of compaction, `.swap` is finished output that replaces segments.
 """
 
 import re
@@ -15,7 +15,7 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 RETENTION_SUFFIX: Final = ".retention.deleted"
-"""Deleted by retention: so is every segment before it, whatever a power cut brings back."""
+"""Deleted by retention: all older segments are deleted, too, even if a power loss restores them."""
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
@@ -27,13 +27,13 @@ LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 TOMBSTONE_CHECKPOINT: Final = "fairlead-tombstone-checkpoint"
-"""Ours: when the last tombstone of a log's compacted part may go, in milliseconds."""
+"""Not a file of Kafka: when the last tombstone of a log's clean part may be removed, in ms."""
 FAILED_FLUSH: Final = "fairlead-failed-flush"
 HOLES_MARK: Final = "fairlead-compacted"
 CHECKPOINTED_MARK: Final = "fairlead-checkpointed"
 CUT_START: Final = "fairlead-start-before-cut"
 MOVED_MARK: Final = "fairlead-moved-to"
-"""Of a log that may have moved: the id of the log directory that has it, if that has one."""
+"""In a log that may have moved: the id of the target directory, which may have the log by now."""
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 START_RECORD: Final = "fairlead-start.json"
 BOOT_RECORD: Final = "fairlead-boot.json"
@@ -60,7 +60,7 @@ _FUTURE_DIRECTORY: Final = re.compile(r"(?P<name>.+)\.[0-9a-f]{32}-future")
 
 
 def offset_name(offset: int) -> str:
-    """Return an offset as file names carry it: 20 digits, so that names sort like offsets."""
+    """Return an offset as in file names: 20 digits, so that names sort like offsets."""
     return f"{offset:020d}"
 
 
@@ -79,9 +79,9 @@ def partition_directory(topic: str, partition: int) -> str:
 
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a directory name, or None if no partition is called so.
+    """Return topic and partition of a directory name, None if it is not that of a partition.
 
-    The name must be the one that we would write: `a-07` is not partition 7 of `a`.
+    The name must have the canonical form: `a-07` is not partition 7 of `a`.
     """
     match = _PARTITION_DIRECTORY.fullmatch(name)
     if match is None:
@@ -93,11 +93,11 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
 
 
 def future_directory(topic: str, partition: int, unique: str) -> str:
-    """Return the directory of a copy that becomes the log; longer than a name may be, at times."""
+    """Return the directory of a copy that will be the log; it may be too long for a file name."""
     return f"{partition_directory(topic, partition)}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
 
 
 def parse_future_directory(name: str) -> tuple[str, int] | None:
-    """Topic and partition that a directory is to become the log of; None if it is none such."""
+    """Return topic and partition of a `-future` directory; None if the name is not of that form."""
     match = _FUTURE_DIRECTORY.fullmatch(name)
     return None if match is None else parse_partition_directory(match["name"])

@@ -1,12 +1,12 @@
 """A piece of a segment file that waits to be sent, without its bytes in memory.
 
-The two-descriptor rule: a segment writes through one descriptor, at positions it tracks itself,
-and hands out another, read-only one. Sending may move the file position of the descriptor it is
-given (asyncio's sendfile does); on the writer's descriptor that would overwrite the log.
+The two-descriptor rule: a segment writes through one descriptor, at positions that it tracks
+itself, and gives a read-only one to senders. Sending may move the descriptor's file position
+(asyncio's sendfile does); with the writer's descriptor that would overwrite the log.
 
 A slice may outlive its segment: retention renames and unlinks files while a slow reader still
-takes bytes from them. So the descriptor belongs to a `SegmentFile`, which closes it when the last
-slice and the segment have let go of it, and never earlier.
+reads them. So the descriptor belongs to a `SegmentFile`, which closes it when neither the segment
+nor any slice refers to it any more, and never earlier.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class OpenFile:
 
 
 class SegmentFile:
-    """The read-only side of a segment's `.log` file; `path` is where it was when it was opened."""
+    """The read-only descriptor of a segment's `.log` file, and its path when it was opened."""
 
     __slots__ = ("_disk", "path", "read_fd")
 

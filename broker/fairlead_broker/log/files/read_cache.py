@@ -1,8 +1,9 @@
-"""What the logs of a process share to read sealed segments: index pages and open files, bounded.
+"""The shared cache for sealed segments of all logs: index pages and open files, both bounded.
 
-Sealed indexes are not mapped (a mapped file that is cut short kills the process, and a cold page
-stalls the loop unseen) and not held open: a page is read by `pread` when a lookup needs it and
-stays here until 1,024 younger ones came. The active index lives in memory and never comes here.
+Sealed indexes are not mapped: if a mapped file is truncated, the process dies, and a cold page
+blocks the event loop without a trace. Their files are not kept open either. `pread` reads a page
+when a lookup needs it, and the page stays here until 1,024 newer ones have been read. The active
+index is in memory and does not use this cache.
 """
 
 from collections import OrderedDict
@@ -60,7 +61,7 @@ class ReadCache:
         self._files.pop(path, None)
 
     def forget_directory(self, path: str) -> None:
-        """Drop all files and pages of a log that is elsewhere now."""
+        """Drop all files and pages of a log that has moved."""
         prefix = path + "/"
         for name in [name for name in self._files if name.startswith(prefix)]:
             del self._files[name]

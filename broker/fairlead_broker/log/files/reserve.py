@@ -1,9 +1,9 @@
-"""A little room that is kept back, so that a broker can start on a full disk.
+"""A small reserve of disk space, so that a broker can start on a full disk.
 
-A start notes itself on the disk before anything else, and recovery writes indexes. Without any room
-neither would be possible, and nobody would be there to read, or to make room by retention. So each
-log directory keeps a file that a start gives up if there is no room besides. Such a start takes no
-records until there is room (`room_watch`), or it would fill what was given up.
+A start first writes its id to the disk, and recovery writes indexes. Without any room both would
+fail, and no broker would run to serve reads, or to free room by retention. So each log directory
+has a reserve file, which a start removes if the disk is full. Such a start takes no records until
+there is room (`room_watch`): else they would fill the room of the reserve.
 """
 
 import logging
@@ -19,15 +19,15 @@ logger = logging.getLogger(__name__)
 
 RESERVE_BYTES: Final = 1 << 20
 FULL_BELOW_BYTES: Final = 4 << 20
-"""More than the reserve: what one start has given up, and not used, is no room for the next."""
+"""More than the reserve: after one start has removed it, the disk still counts as full."""
 
 
 def give_up_if_full(directory: str) -> bool:
-    """Give the reserve up if there is no room besides; tell whether there is none."""
+    """Remove the reserve if the disk is full; tell whether it is full."""
     try:
         is_full = _free_bytes(directory) < FULL_BELOW_BYTES
     except FileNotFoundError:
-        return False  # A new directory, in one that may have room.
+        return False  # The directory does not exist yet; its parent may have room.
     if is_full:
         with suppress(FileNotFoundError):
             Path(directory, RESERVE).unlink()
@@ -36,7 +36,7 @@ def give_up_if_full(directory: str) -> bool:
 
 
 def keep(directory: str) -> None:
-    """Keep a reserve, where there is none and much room. Blocks: in a thread, or at a start."""
+    """Create the reserve if there is enough room. Blocks: in a thread, or at a start."""
     try:
         if _free_bytes(directory) < LOG_DIRECTORY_ROOM_BYTES:
             return

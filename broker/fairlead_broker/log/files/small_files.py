@@ -1,6 +1,6 @@
-"""Reading the small files of a data directory, of which none that is ours is large.
+"""Reading the small files of a data directory, with a limit of their size.
 
-Beside `text_files`, which says what they hold.
+`text_files` has their formats.
 """
 
 from fairlead_broker.disk import Disk, read_file
@@ -9,10 +9,9 @@ from fairlead_broker.log.files.text_files import CorruptFileError
 
 
 def read_small_file(disk: Disk, path: str) -> bytes:
-    """Return what a small file holds. FileNotFoundError, or another OSError.
+    """Return the content of a small file. FileNotFoundError, or another OSError.
 
-    CorruptFileError for one that is larger than any of ours: it is damaged, as one whose content
-    makes no sense.
+    CorruptFileError for a file that is too large: it is treated like a damaged one.
     """
     try:
         return read_file(disk, path, size_max=SMALL_FILE_BYTES_MAX)

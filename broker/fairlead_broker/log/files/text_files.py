@@ -1,12 +1,12 @@
 """The small text files of a data directory, encoded and decoded; no I/O.
 
-Checkpoints: line 1 the version `0`, line 2 the number of entries, then one entry a line. What a
-power cut or a person left behind is refused with `CorruptFileError`, never half believed.
+Checkpoints: line 1 the version `0`, line 2 the number of entries, then one entry a line. A file
+that a power loss or a person has damaged is refused as a whole with `CorruptFileError`.
 
-A file of a higher version is not damaged: a newer release has written it, and nothing of it is
-derived anew (R30). The broker does not start (`NewerFormatError`). A release that changes any file
-of a data directory raises the version of `meta.properties`, too, which is read first and names the
-release; and it does so only once a feature level says that no older release comes back.
+A file of a higher version is not damaged: a newer release has written it, and the broker must not
+derive it again (R30). The broker does not start (`NewerFormatError`). A release that changes any
+file of a data directory also raises the version of `meta.properties`, which is read first and names
+the release. It does so only once a feature level excludes a downgrade to an older release.
 """
 
 import json
@@ -20,7 +20,7 @@ CHECKPOINT_VERSION: Final = "0"
 PARTITION_METADATA_VERSION: Final = "0"
 META_PROPERTIES_VERSION: Final = "1"
 RELEASE_PROPERTY: Final = "fairlead.release"
-"""In `meta.properties`: the release that has written it, and reads the directory."""
+"""In `meta.properties`: the release that has written it, and that can read the directory."""
 _VERSION_DIGITS_MAX: Final = 9
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -30,11 +30,11 @@ class NewerFormatError(Exception):
 
 
 class CorruptFileError(ValueError):
-    """A small file does not hold what its name promises."""
+    """A small file does not have the content that its name promises."""
 
 
 def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """`topic partition offset` lines."""
+    """Return a checkpoint of `topic partition offset` lines."""
     lines = [f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())]
     return _encode_checkpoint(lines)
 
@@ -51,17 +51,17 @@ def decode_offset_checkpoint(content: bytes) -> dict[TopicPartition, int]:
 
 
 def decode_offset(content: bytes) -> int:
-    """Return the one offset that a file holds."""
+    """Return the only offset in a file."""
     return _number(_text(content).strip())
 
 
 def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
-    """`<leader epoch> <start offset>` lines."""
+    """Return a checkpoint of `<leader epoch> <start offset>` lines."""
     return _encode_checkpoint([f"{epoch} {start}" for epoch, start in entries])
 
 
 def decode_epoch_checkpoint(content: bytes) -> list[tuple[int, int]]:
-    """(leader epoch, start offset) in rising order of both."""
+    """Return (leader epoch, start offset) in rising order of both."""
     entries: list[tuple[int, int]] = []
     for line in _checkpoint_lines(content):
         fields = line.split(" ")
@@ -75,7 +75,7 @@ def decode_epoch_checkpoint(content: bytes) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """`partition.metadata`: which topic the directory belongs to, whatever its name says."""
+    """Return `partition.metadata`: the id of the topic that the directory belongs to."""
     return f"version: 0\ntopic_id: {topic_id_text(topic_id)}\n".encode()
 
 
@@ -92,7 +92,7 @@ def decode_partition_metadata(content: bytes) -> TopicId:
 
 
 def encode_meta_properties(*, cluster_id: str, node_id: int, directory_id: str) -> bytes:
-    """`meta.properties`: whose directory this is."""
+    """Return `meta.properties`: the broker and the cluster that the directory belongs to."""
     return (
         f"version={META_PROPERTIES_VERSION}\ncluster.id={cluster_id}\nnode.id={node_id}\n"
         f"directory.id={directory_id}\n{RELEASE_PROPERTY}={RELEASE}\n"
@@ -100,7 +100,7 @@ def encode_meta_properties(*, cluster_id: str, node_id: int, directory_id: str) 
 
 
 def decode_meta_properties(content: bytes) -> dict[str, str]:
-    """Return the properties, of which `version=1` is checked."""
+    """Return the properties, after checking `version=1`."""
     fields = _properties(content, "=")
     _require_version(
         "meta.properties",
@@ -114,12 +114,12 @@ def decode_meta_properties(content: bytes) -> dict[str, str]:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """`.kafka_cleanshutdown`: which start of the broker ended by flushing everything."""
+    """Return `.kafka_cleanshutdown`: the start of the broker that ended with a full flush."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
 def decode_json_object(content: bytes) -> dict[str, object]:
-    """Return a file that holds one JSON object."""
+    """Return the JSON object in a file."""
     try:
         value = json.loads(content)
     except ValueError as error:
@@ -146,7 +146,7 @@ def _checkpoint_lines(content: bytes) -> list[str]:
 
 
 def _require_version(what: str, version: str, known: str, *, written_by: str = "") -> None:
-    """Raise NewerFormatError for a version above the known one; others are judged elsewhere."""
+    """Raise NewerFormatError for a version above the known one; the caller checks all others."""
     is_number = version.isascii() and version.isdigit() and len(version) <= _VERSION_DIGITS_MAX
     if not is_number or int(version) <= int(known):
         return

@@ -1,7 +1,7 @@
-"""The index entries that a sequence of batches gets: the rule of `Segment.append`, for rebuilding.
+"""The index entries of a sequence of batches: the rule of `Segment.append`, for rebuilding.
 
 An offset entry is due when more than `index.interval.bytes` were written since the last one; it
-carries the batch's last offset. The time entry beside it carries the largest timestamp so far.
+has the batch's last offset. The time entry with it has the largest timestamp so far.
 """
 
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
@@ -10,7 +10,7 @@ from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
 
 
 class IndexBuilder:
-    """Collects both indexes of one segment while its batches go by in order, as their bytes."""
+    """Builds the bytes of both indexes of one segment from its batches in order."""
 
     __slots__ = (
         "_index_interval_bytes",
@@ -34,7 +34,7 @@ class IndexBuilder:
         self.max_timestamp_offset = base_offset
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Count the batch at `position`. CorruptSegmentError if its offsets are none of here."""
+        """Add the batch at `position`. CorruptSegmentError if its offset does not fit."""
         check_offset(position, header, self.base_offset)
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
@@ -45,7 +45,7 @@ class IndexBuilder:
             self._add_time_entry()
 
     def finish(self) -> None:
-        """Write the last time entry, so that the largest timestamp is read without a walk."""
+        """Add the last time entry, so that readers find the largest timestamp without a walk."""
         self._add_time_entry()
 
     def _add_time_entry(self) -> None:
@@ -56,10 +56,10 @@ class IndexBuilder:
 
 
 def check_offset(position: int, header: BatchHeader, base_offset: int) -> None:
-    """Raise CorruptSegmentError for a batch that no segment of this base can hold.
+    """Raise CorruptSegmentError for a batch that cannot be in a segment with this base offset.
 
-    No checksum covers the offset of a batch, and a file may be that of another segment. Only the
-    first batch of a log may begin below its segment's base, and it ends above that.
+    No CRC covers the offset of a batch, and the file may be that of another segment. Only the first
+    batch of a log may begin below its segment's base offset, and it ends above it.
     """
     if not 0 <= header.last_offset - base_offset <= RELATIVE_OFFSET_MAX:
         raise CorruptSegmentError(

@@ -1,12 +1,12 @@
 """A sparse index file: fixed-size entries of two rising numbers, the second a u32.
 
 `.index` maps a relative offset to a position, `.timeindex` a timestamp to a relative offset. Both
-exist in two states. *Active*: the columns are arrays in memory, and each entry is appended to the
+have two states. *Active*: the columns are arrays in memory, and each entry is appended to the
 file as well, so that a killed process loses none. *Sealed*: the columns are views that read pages
-of the file through the shared cache. `bisect` works on either, so lookups know nothing of it.
+of the file through the shared cache. `bisect` works on both, so lookups need not know the state.
 
-Kafka preallocates the active index and trims it on roll; here a file never holds more than its
-entries. What Kafka left untrimmed fails the test of `index_sanity` and is rebuilt.
+Kafka preallocates the active index and trims it on roll; here a file has only its entries. A file
+that Kafka has not trimmed fails the check of `index_sanity` and is rebuilt.
 """
 
 import struct
@@ -22,7 +22,7 @@ from fairlead_wire.segments import Buffer
 OFFSET_ENTRY: Final = struct.Struct(">II")
 TIME_ENTRY: Final = struct.Struct(">qI")
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-"""The largest distance of an offset from its segment's base: Kafka reads them as signed."""
+"""The largest distance of an offset from its segment's base: Kafka reads it as a signed number."""
 
 
 class Column(Protocol):
@@ -60,7 +60,7 @@ class PagedColumn:
 
 
 class IndexFile:
-    """Columns `keys` and `values` over one file. The owner gives them their meaning.
+    """Columns `keys` and `values` over one file. The owner defines their meaning.
 
     Keys and values never decrease. The path changes when the segment is renamed for deletion.
     """
@@ -114,19 +114,19 @@ class IndexFile:
         self.keys, self.values, self.is_active = keys, values, True
 
     def take_over(self, before: "IndexFile") -> None:
-        """Go on with the entries of an active index, all of which this file has, too.
+        """Take the entries of an active index, all of which this file has, too.
 
-        The file is opened, so that the next flush makes durable what was copied last.
+        The file is opened, so that the next flush makes the entries durable that were copied last.
         """
         self._file = OpenFile(self._disk, self._disk.open_write(self.path))
         self.keys, self.values, self.is_active = before.keys, before.values, before.is_active
 
     def seal(self) -> None:
-        """No entry will follow: give the memory back and read pages from now on."""
+        """Free the memory and read pages from now on: no entry will follow."""
         if not self.is_active:
             return
         if self._file is None:
-            # An index without entries has a file nevertheless: a missing one means damage.
+            # An index without entries needs a file, too: a missing file means damage.
             self._file = OpenFile(self._disk, self._disk.open_write(self.path))
         self._file = None
         self._set_paged(len(self.keys))
@@ -145,7 +145,7 @@ class IndexFile:
         del values[count:]
 
     def reload(self, count: int) -> None:
-        """Use the file again, which was written anew with `count` entries."""
+        """Use the file again after it was rewritten with `count` entries."""
         self._file = None
         self._cache.forget_index(self.path)
         was_active = self.is_active
@@ -158,7 +158,7 @@ class IndexFile:
         return self._file
 
     def forget(self) -> None:
-        """Close the file and drop what the cache holds of it."""
+        """Close the file and drop its pages from the cache."""
         self._file = None
         self._cache.forget_index(self.path)
 
@@ -189,7 +189,7 @@ def read_columns(
 
 
 def write_index(disk: Disk, path: str, content: Buffer) -> None:
-    """Write a rebuilt index in place of whatever is there."""
+    """Write a rebuilt index, and replace the existing file."""
     unlink_if_present(disk, path)
     file = OpenFile(disk, disk.open_write(path))
     write_fully(disk, file.fd, content, 0)

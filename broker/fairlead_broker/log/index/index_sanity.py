@@ -1,9 +1,9 @@
-"""Whether the indexes of a segment can be its own: looked at once, before they are believed.
+"""Whether the indexes of a segment can belong to it: checked once, before they are used.
 
-What a crash leaves is rebuilt by recovery. This is about what a disk, a copy or a person does to
-files that nobody was writing: one full of zeros, cut off, of another segment, or taken away. A
-shorter index would make lookups slow; a shorter time index would make retention delete records
-before their time. Looked at are the ends of both, and the batches that they speak of.
+Recovery rebuilds indexes after a crash. This module is about damage by a disk, a copy or a person
+to files that no process was writing: a file may be full of zeros, truncated, of another segment, or
+missing. A shorter offset index would make lookups slow; a shorter time index would make retention
+delete records too early. The check reads the ends of both, and the batches that they refer to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Not `index.interval.bytes` as it is now: it may have been larger when the index 
 
 
 class IndexedSegment(Protocol):
-    """A `Segment`, as far as its indexes speak of it."""
+    """The part of a `Segment` that its indexes refer to."""
 
     base_offset: int
     size: int
@@ -41,7 +41,7 @@ class IndexedSegment(Protocol):
 
 
 def ends_fit(segment: IndexedSegment) -> bool:
-    """Whether both rise, from first to last entry, between numbers that the segment can have."""
+    """Tell whether both indexes rise from first to last entry, within the segment's limits."""
     for index in (segment.offset_index, segment.time_index):
         if len(index) > 1:
             (first_key, first_value), (key, value) = index.entry(0), index.entry(len(index) - 1)
@@ -57,7 +57,7 @@ def ends_fit(segment: IndexedSegment) -> bool:
 
 
 def batches_fit(segment: IndexedSegment) -> bool:
-    """Whether the batches that the last entries speak of are there, as they say."""
+    """Tell whether the batches that the last entries refer to exist and match."""
     try:
         return _fits_end(segment) and _fits_newest(segment)
     except CorruptSegmentError:
@@ -65,9 +65,9 @@ def batches_fit(segment: IndexedSegment) -> bool:
 
 
 def _fits_end(segment: IndexedSegment) -> bool:
-    """By the batch of the last offset entry, and one more where the segment goes on for long.
+    """Check the batch of the last offset entry, and one more if many bytes follow.
 
-    Kafka once indexed several batches by the last offset of all of them: so it may be larger.
+    The entry's offset may be larger: Kafka once indexed several batches by their last offset.
     """
     count, times = len(segment.offset_index), segment.time_index.keys
     relative, start = segment.offset_index.entry(count - 1) if count else (RELATIVE_OFFSET_MAX, 0)
@@ -84,7 +84,7 @@ def _fits_end(segment: IndexedSegment) -> bool:
 
 
 def _fits_newest(segment: IndexedSegment) -> bool:
-    """By the batch that brought the largest timestamp."""
+    """Check the batch with the largest timestamp."""
     count = len(segment.time_index)
     if not count:
         return True

@@ -1,9 +1,9 @@
-"""`.txnindex` of a segment: which transactions its abort markers ended.
+"""`.txnindex` of a segment: the transactions that its abort markers ended.
 
 Layout, big-endian, 34 bytes an entry: version i16 = 0, producer_id i64, first_offset i64,
-last_offset i64 (of the marker), last_stable_offset i64 (what it was once this one was ended, as if
-its marker were committed). Last offsets rise. The file is made with the first entry, so most
-segments have none. It is Kafka's (`TransactionIndex`, `AbortedTxn`), whose tools read it.
+last_offset i64 (of the marker), last_stable_offset i64 (after this transaction ended, as if its
+marker was committed). Last offsets rise. The file is created with the first entry, so most segments
+have none. The format is Kafka's (`TransactionIndex`, `AbortedTxn`), so Kafka's tools can read it.
 """
 
 import logging
@@ -25,7 +25,7 @@ _LAST_OFFSET_FIELD: Final = 3
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry. A read that ends at or below `last_stable_offset` needs none of a later marker."""
+    """One entry. A read up to `last_stable_offset` at most needs no entry of a later marker."""
 
     producer_id: int
     first_offset: int
@@ -58,12 +58,12 @@ class TransactionIndex:
         if self._file is None:
             self._file = OpenFile(self._disk, self._disk.open_write(self.path))
         write_fully(self._disk, self._file.fd, encode_aborted(aborted), self.size)
-        # The page that it belongs to may have been read while it was shorter.
+        # The cache may have the entry's page from when it was shorter.
         self._cache.forget_page(self.path, self._count // PAGE_ENTRIES)
         self._count += 1
 
     def entries_from(self, offset: int) -> Iterator[AbortedTransaction]:
-        """Yield those whose marker is at or above an offset, in the order of their markers."""
+        """Yield transactions whose marker is at or above an offset, in the order of markers."""
         for fields in self._entries(bisect_left(self._last_offsets(), offset)):
             yield AbortedTransaction._make(fields[1:])
 
@@ -79,7 +79,7 @@ class TransactionIndex:
         self._count = kept
 
     def replace(self, content: bytes) -> None:
-        """Take entries that were derived anew in place of whatever is there, durably. OSError."""
+        """Replace all entries durably by entries that were derived again. OSError."""
         self.forget()
         if content:
             write_index(self._disk, self.path, content)
@@ -90,7 +90,7 @@ class TransactionIndex:
         self._count = len(content) // TRANSACTION_ENTRY.size
 
     def is_sane(self, file_size: int, base_offset: int) -> bool:
-        """Tell whether all of a file can be this segment's. OSError."""
+        """Tell whether all entries of the file can belong to this segment. OSError."""
         if file_size != self.size:
             return False
         least = base_offset
@@ -104,7 +104,7 @@ class TransactionIndex:
         return True
 
     def open_writer(self) -> None:
-        """Have the next flush make the file durable: the last entries were copied."""
+        """Open the file, so that the next flush makes copied entries durable."""
         if self._count:
             self._file = OpenFile(self._disk, self._disk.open_write(self.path))
 
@@ -117,7 +117,7 @@ class TransactionIndex:
         self._file = None
 
     def forget(self) -> None:
-        """Close the file and drop what the cache holds of it."""
+        """Close the file and drop its pages from the cache."""
         self._file = None
         self._cache.forget_index(self.path)
 
@@ -135,12 +135,12 @@ class TransactionIndex:
 
 
 def decode_aborted(content: bytes) -> Iterator[AbortedTransaction]:
-    """Yield the whole entries of a file."""
+    """Yield the complete entries of a file."""
     size = TRANSACTION_ENTRY.size
     for fields in TRANSACTION_ENTRY.iter_unpack(content[: len(content) - len(content) % size]):
         yield AbortedTransaction._make(fields[1:])
 
 
 def encode_aborted(aborted: AbortedTransaction) -> bytes:
-    """Return an entry as it stands in the file."""
+    """Return an entry in the format of the file."""
     return TRANSACTION_ENTRY.pack(_VERSION, *aborted)

@@ -1,1 +1,1 @@
-"""A replica that goes from one log directory of its broker to another (KIP-113)."""
+"""Moves of replicas from one log directory of a broker to another (KIP-113)."""

@@ -1,4 +1,4 @@
-"""What the steps of a move have a thread do. Nothing here touches what the loop owns."""
+"""The jobs of a move that run in a thread. They use no objects of the event loop."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Place(NamedTuple):
 
 
 class Job(Protocol):
-    """What a thread is given; `error` is what went wrong."""
+    """A job for a thread; `error` is set if it failed."""
 
     error: OSError | None
 
     def run(self) -> None:
-        """In a thread."""
+        """Do the job. Runs in a thread."""
         ...
 
 
 class MoveJob:
-    """`act` runs in a thread; `error` is what went wrong."""
+    """Calls `act` in a thread; `error` is set if it failed."""
 
     __slots__ = ("_act", "error")
 
@@ -57,7 +57,7 @@ class MoveJob:
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """In a thread."""
+        """Call `act`. Runs in a thread."""
         try:
             self._act()
         except OSError as error:
@@ -71,7 +71,7 @@ def wipe(copy: Place) -> None:
 
 
 def unlink_all(disk: Disk, paths: list[str]) -> None:
-    """Remove files, as far as they are there."""
+    """Remove files; it is no error if some do not exist."""
     for path in paths:
         unlink_if_present(disk, path)
 
@@ -83,7 +83,7 @@ def copy_pieces(old: Place, copy: Place, pieces: list[Piece]) -> None:
 
 
 def sync(old: Place, copy: Place, pieces: list[Piece]) -> None:
-    """Make all that is copied durable, and have the snapshots."""
+    """Copy pieces and snapshots, and make the copy durable."""
     copy_pieces(old, copy, pieces)
     copy_snapshots(old.disk, old.path, copy.disk, copy.path)
     copy.disk.fsync_directory(copy.path)
@@ -106,7 +106,7 @@ def small_files(log: SegmentedLog) -> dict[str, bytes]:
 def announce(
     old: Place, copy: Place, pieces: list[Piece], files: dict[str, bytes], target_id: str
 ) -> None:
-    """Make the copy whole and durable up to here, and then say in the old log where it goes."""
+    """Complete the copy so far and make it durable, then mark the old log with the target."""
     for name, content in files.items():
         replace_file(copy.disk, f"{copy.path}/{name}", content, durable=False)
     SyncJob(copy.disk, [f"{copy.path}/{name}" for name in files], []).run()
@@ -116,13 +116,13 @@ def announce(
 
 
 def unmark(old: Place) -> None:
-    """Say in the old log that it goes nowhere; nothing to do if it was deleted meanwhile."""
+    """Remove the mark from the old log; do nothing if the log was deleted meanwhile."""
     with suppress(FileNotFoundError):
         unlink_if_present(old.disk, f"{old.path}/{MOVED_MARK}")
         old.disk.fsync_directory(old.path)
 
 
 def rename_durably(disk: Disk, source: str, target: str) -> None:
-    """Give a directory another name beside its own."""
+    """Rename a directory within its parent, durably."""
     disk.rename(source, target)
     disk.fsync_directory(source.rpartition("/")[0])

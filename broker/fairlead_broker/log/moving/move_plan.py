@@ -1,25 +1,25 @@
-"""What comes next while a replica moves to another log directory. Pure.
+"""The next step of a replica that moves to another log directory. Pure.
 
 The copy, called *future* as in Kafka, is behind the log until the log is *switched*: from then on
-it is the log, in the other directory. The order, and what a start finds after a crash at each step:
+the copy is the log. The steps in order, and what a start finds after a crash at each step:
 
     step        what it does                                        a start finds
-    WIPE        removes what a process before this one has copied   the old log; the move goes on
-    DISCARD     removes copies of what the log has no more          the same
+    WIPE        removes what an earlier process has copied          the old log; the move goes on
+    DISCARD     removes copies of segments that the log has lost    the same
     COPY        copies a piece of a segment                         the same
     SYNC        makes the copied segments and snapshots durable     the same
     NOTE        writes the checkpoints of the target with its marks the same
     HOLD        lets no flush of the log begin                      the same
-    ANNOUNCE    makes the rest durable, then puts a mark in the     the same; nobody knows where the
-                old log that names the target                       target is not there: offline
+    ANNOUNCE    makes the rest durable, then puts a mark in the     the same; the log is offline if
+                old log that names the target                       the target is missing
     SWITCH      copies the last bytes, gives the copy its name      the new log, and removes the old
     NAME        makes that name durable, and lets flushes begin     the same
     LEAVE       renames the old log so that it is no log any more   the new log
 
 Nothing is appended between the last bytes and the name: SWITCH is one turn of the loop. Until NAME
-is over a power cut may bring back the old log. It has all that a flush has covered, because none
-may end in between (R36). Where the log changes under a step (it was cut, or lost segments) the
-steps before are repeated; nothing is ever locked against it.
+is over, a power loss may bring back the old log. That has everything that any flush has covered,
+because no flush may end in between (R36). If the log changes during a step (it was truncated, or
+lost segments), earlier steps are repeated; the move never locks the log.
 """
 
 from dataclasses import dataclass
@@ -42,34 +42,34 @@ class Step(Enum):
     NAME = auto()
     LEAVE = auto()
     WAIT = auto()
-    """Nothing now: somebody else works on the log, and is soon done."""
+    """Wait: other work on the log is under way, and ends soon."""
     LET_GO = auto()
     """Flushes may begin again."""
     UNMARK = auto()
-    """Take the mark back: the log stays where it is."""
+    """Remove the mark: the log stays where it is."""
     REMOVE = auto()
-    """Remove the copy, which is not wanted any more."""
+    """Remove the copy, which is not needed any more."""
     END = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class MoveFacts:
-    """How far a move is, and what has become of the log meanwhile."""
+    """The progress of a move, and changes of the log meanwhile."""
 
     is_wiped: bool = True
     is_given_up: bool = False
-    """Somebody has called it back, or a directory, the log or a step has failed."""
+    """The move was cancelled, or a directory, the log or a step has failed."""
     is_in_use: bool = False
-    """A compaction is being put in place, or a cut is not durable yet."""
+    """A compaction replaces segments, or a truncation is not durable yet."""
     is_flushing: bool = False
     has_strange_copies: bool = False
     missing_bytes: int = 0
     """Bytes of the log that are not copied yet."""
     is_sealed_missing: bool = False
-    """A segment that takes no more records is not wholly copied and durable: it would never be."""
+    """A sealed segment is not completely copied and durable: after the switch it never would be."""
     is_synced: bool = False
     is_noted: bool = False
-    """The checkpoints of the target have the marks that the log has now."""
+    """The checkpoints of the target have the current marks of the log."""
     is_held: bool = False
     is_announced: bool = False
     is_marked: bool = False
@@ -78,12 +78,12 @@ class MoveFacts:
     is_switched: bool = False
     is_named: bool = False
     is_name_lost: bool = False
-    """The disk has refused to make the name durable: the log is offline, and a start decides."""
+    """The fsync of the name has failed: the log is offline, and the next start decides."""
     is_left: bool = False
 
 
 def next_step(facts: MoveFacts) -> Step:
-    """Return what comes next."""
+    """Return the next step."""
     if facts.is_switched:
         return _after_the_switch(facts)
     if facts.is_given_up:
@@ -99,7 +99,7 @@ def next_step(facts: MoveFacts) -> Step:
 
 
 def _catch_up(facts: MoveFacts) -> Step | None:
-    """Return what the copy needs before flushes are held up for it; None if it is ready."""
+    """Return the step that the copy needs before flushes are held for it; None if it is ready."""
     if facts.is_in_use:
         return Step.WAIT
     if facts.has_strange_copies:
@@ -112,7 +112,7 @@ def _catch_up(facts: MoveFacts) -> Step | None:
 
 
 def _back(facts: MoveFacts) -> Step:
-    """Leave everything as it was before."""
+    """Return the step that undoes the move."""
     if facts.is_held:
         return Step.LET_GO
     if facts.is_marked:
@@ -121,7 +121,7 @@ def _back(facts: MoveFacts) -> Step:
 
 
 def _after_the_switch(facts: MoveFacts) -> Step:
-    # Whatever is wanted by now: the old log may go only when the new one has its name for good.
+    # Also if the move was cancelled: the old log may go only when the new log's name is durable.
     if not (facts.is_named or facts.is_name_lost):
         return Step.NAME
     if facts.is_held:

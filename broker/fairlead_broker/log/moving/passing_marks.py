@@ -1,7 +1,7 @@
-"""What the checkpoints of a log directory say of a log that is about to come, or about to go. Pure.
+"""What the checkpoints of a log directory say of a log that moves to it, or away from it. Pure.
 
-The checkpoints of the directory that a log comes to have to speak of it before it is there, and
-those of the one that it leaves until it has left for good: a crash may leave it in either.
+The checkpoints of the target directory must have the log before it is there. Those of the source
+must have it until it has left for good: after a crash the log may be in either directory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PassingMarks(NamedTuple):
-    """Marks of one log as of one moment; a recovery point that holds in both directories."""
+    """The marks of one log at one moment; the recovery point is valid in both directories."""
 
     recovery_point: int
     log_start_offset: int
@@ -23,7 +23,7 @@ class PassingMarks(NamedTuple):
 
     @classmethod
     def of(cls, log: SegmentedLog, recovery_point: int, high_watermark: int) -> PassingMarks:
-        """Return those of a log."""
+        """Return the marks of a log."""
         return cls(
             recovery_point,
             log.log_start_offset,
@@ -33,7 +33,7 @@ class PassingMarks(NamedTuple):
         )
 
     def still_holds(self, log: SegmentedLog) -> bool:
-        """Tell whether the log has them still. A high watermark that lags behind does no harm."""
+        """Tell whether the log still has these marks. An older high watermark does no harm."""
         return (
             self.log_start_offset == log.log_start_offset
             and self.first_dirty_offset == log.first_dirty_offset

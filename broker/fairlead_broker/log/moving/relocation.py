@@ -1,7 +1,7 @@
 """Letting a log go on with its files in another directory. On the event loop.
 
-All that is in memory stays as it is: offsets, epochs, producers, whoever holds the log. Readers
-that are being sent records keep the descriptors of the old files.
+Everything in memory stays: offsets, epochs, producers, and all references to the log. Readers to
+which records are being sent keep the descriptors of the old files.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def relocate(
     log: SegmentedLog, path: str, *, disk: Disk, cache: ReadCache, deferred: DeferredFiles
 ) -> None:
-    """Use the same files under `path` from now on; offline if the disk refuses.
+    """Use the copies of the files under `path` from now on; go offline if the disk fails.
 
-    What waits to be removed stays behind, and goes with the old directory. Flushes that are under
-    way prove nothing about the new files.
+    Files that wait to be removed stay in the old directory, and are removed with it. Flushes that
+    are under way prove nothing about the new files.
     """
     require(log.swap is None, "{} moves while a compaction is put in place", log.path)
     active = log.active

@@ -1,7 +1,7 @@
-"""One replica on its way from one log directory to another: facts for the plan, and its steps.
+"""One replica that moves from one log directory to another: facts for the plan, and its steps.
 
-`next_step` says what to do; `begin` does the loop's part of a step and answers a job for a thread,
-if there is one; `complete` takes in what became of it. What comes when is decided in `move_plan`.
+`next_step` returns the next step; `begin` does the loop's part of a step and returns a job for a
+thread, if there is one; `complete` takes the job's result. `move_plan` decides the order of steps.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TRIES_MAX = 3
-"""Of a step that finds a file gone: a compaction may just have removed it."""
+"""Attempts of a step that does not find a file: a compaction may just have removed it."""
 
 
 class MoveEnd(Protocol):
-    """What a move needs of a log directory; `LogDirectory` says there what each is."""
+    """The part of `LogDirectory` that a move uses; that class documents it."""
 
     path: str
     disk: Disk
@@ -75,9 +75,9 @@ class ReplicaMove:
         self.reason = ""
         self.is_switched = False
         self.step_bytes = MOVE_STEP_BYTES
-        """What is copied at once; whoever holds it back wants less."""
+        """Bytes that are copied at once; a throttle may set fewer."""
         self.left_path = ""
-        """Where the old log is now: under its name still if the disk has refused another one."""
+        """Where the old log is now: still under its name if the disk failed to rename it."""
         self._key = (log.topic, log.partition)
         self._path = log.path
         self._copies: dict[int, SegmentCopy] = {}
@@ -93,7 +93,7 @@ class ReplicaMove:
 
     @property
     def has_failed(self) -> bool:
-        """True if it was given up because of the disks, rather than called back."""
+        """True if the move was given up because of an error, and not cancelled."""
         return self._has_failed
 
     @property
@@ -103,7 +103,7 @@ class ReplicaMove:
 
     @property
     def offset_lag(self) -> int:
-        """How far the copy is behind; within a segment by its share of bytes."""
+        """Offsets by which the copy is behind; within a segment estimated by bytes."""
         log = self.log
         ends = [*log.bases[1:], log.log_end_offset]
         for segment, end in zip(log.segments, ends, strict=True):
@@ -116,7 +116,7 @@ class ReplicaMove:
         return 0
 
     def give_up(self, reason: str, *, has_failed: bool = True) -> bool:
-        """Leave the log where it is; False if it is in the other directory already."""
+        """Give up the move; False if the log is already in the other directory."""
         if self.is_switched:
             return False
         if not self.reason:
@@ -124,7 +124,7 @@ class ReplicaMove:
         return True
 
     def next_step(self) -> Step:
-        """Return what comes next."""
+        """Return the next step."""
         log, state = self.log, self.log.flush_state
         if log.refusal == "closed" or log.is_offline:
             self.give_up(f"the log is {log.refusal}")
@@ -132,7 +132,7 @@ class ReplicaMove:
             MoveFacts(
                 is_wiped=self._is_wiped,
                 is_given_up=bool(self.reason),
-                # Without room nothing is appended, and that is what many moves are asked for.
+                # A log that lacks room may move: a full disk is the reason for many moves.
                 is_in_use=log.swap is not None or (log.refusal is not None and not log.lacks_room),
                 is_flushing=state.is_running,
                 has_strange_copies=bool(self._strange()),
@@ -152,7 +152,7 @@ class ReplicaMove:
         )
 
     def begin(self, step: Step) -> Job | None:
-        """Do the loop's part of a step; return the thread's, if there is one."""
+        """Do the loop's part of a step; return the job for a thread, if there is one."""
         if step is Step.COPY:
             return self._begin_copy()
         if step is Step.NOTE:
@@ -194,7 +194,7 @@ class ReplicaMove:
         return None
 
     def complete(self, step: Step, job: Job, now_ms: int) -> None:
-        """Take in what became of a job."""
+        """Take the result of a job."""
         error = job.error
         if step is Step.NOTE:
             self._complete_note(job, now_ms)
@@ -229,13 +229,13 @@ class ReplicaMove:
             self._is_synced = True
         for copy, pieces, was_sealed in self._copying:
             copy.note(pieces)
-            # What was sealed since the pieces were cut has got a last entry in its index.
+            # A segment that was sealed since the pieces were made has one more index entry.
             is_whole = pieces[0].is_last and copy.copied == copy.sizes()
             copy.is_durable = is_whole and was_sealed
         self._copying = []
 
     def _note_error(self, error: OSError) -> None:
-        """Give up, unless the log has changed under the step, which is then repeated."""
+        """Give up the move, unless the log has changed during the step: then repeat the step."""
         self._copying = []
         if self._strange():
             return
@@ -244,7 +244,7 @@ class ReplicaMove:
             self.give_up(str(error))
 
     def _strange(self) -> list[SegmentCopy]:
-        """Return copies of what the log has no more."""
+        """Return copies of segments that the log does not have any more."""
         if self.log.flush_state.generation != self._generation:
             return list(self._copies.values())
         there = dict(zip(self.log.bases, self.log.segments, strict=True))
@@ -255,9 +255,9 @@ class ReplicaMove:
         ]
 
     def _begin_discard(self) -> MoveJob:
-        """Remove what the log has no more; all of the copy if the log was cut.
+        """Remove copies of lost segments; the whole copy if the log was truncated.
 
-        A snapshot of before the cut may have the name and the size of one that was written since.
+        A snapshot from before the truncation may have the name and the size of a newer one.
         """
         was_cut = self.log.flush_state.generation != self._generation
         paths = self._discard()
@@ -274,7 +274,7 @@ class ReplicaMove:
         return [path for copy in strange for path in copy.paths(self.future)]
 
     def _first_unsure(self) -> Segment:
-        """Return the first segment that is not wholly copied and durable; at least the active."""
+        """Return the first segment not completely copied and durable, else the active one."""
         for base, segment in zip(self.log.bases, self.log.segments, strict=True):
             copy = self._copies.get(base)
             if copy is None or not copy.is_durable:
@@ -285,7 +285,7 @@ class ReplicaMove:
         return self._copies.setdefault(segment.base_offset, SegmentCopy(segment))
 
     def _begin_rest(self) -> list[Piece]:
-        """Return all that is not copied, or perhaps not durable, yet."""
+        """Return pieces for everything that is not copied, or perhaps not durable, yet."""
         log = self.log
         at = log.bases.index(self._first_unsure().base_offset)
         self._copying = [
@@ -317,7 +317,7 @@ class ReplicaMove:
         return MoveJob(partial(move_jobs.copy_pieces, self._old, self._new, pieces))
 
     def _begin_note(self) -> Job | None:
-        """Have the target's checkpoints speak of the log, as far as whole segments go."""
+        """Have the target's checkpoints contain the log, up to the last complete segment."""
         log = self.log
         high_watermark = self.source.high_watermarks.get(self._key, 0)
         recovery_point = min(log.recovery_point, self._first_unsure().base_offset)
@@ -342,7 +342,7 @@ class ReplicaMove:
         pieces = self._begin_rest()
         self._announced_end, self._is_marked = log.log_end_offset, True
         if log.lacks_room:
-            # The mark needs a little.
+            # The mark needs a little room.
             reserve.give_up_if_full(self.source.path)
         return MoveJob(
             partial(
@@ -358,11 +358,11 @@ class ReplicaMove:
     def _let_go(self) -> None:
         state = self.log.flush_state
         state.is_held = self._is_announced = False
-        # Whoever waits for a flush has waited long enough.
+        # Flush at once: requests may have waited for it.
         state.is_wanted = True
 
     def _switch(self) -> None:
-        """Copy the last bytes and let the copy be the log: one turn of the loop."""
+        """Copy the last bytes and make the copy the log, in one turn of the loop."""
         log, source, target = self.log, self.source, self.target
         require(
             log.recovery_point <= self._announced_end, "{}: a flush ended while it moves", log.path
@@ -388,7 +388,7 @@ class ReplicaMove:
         target.deferred.note_directory(target.path)
 
     def _last_pieces(self) -> list[Piece]:
-        """Return what was appended since the copy was announced."""
+        """Return pieces for everything that was appended since the copy was announced."""
         return self._copy_of(self.log.active).last_pieces(self.future)
 
     def _complete_leave(self, error: OSError | None, now_ms: int) -> None:
@@ -400,9 +400,9 @@ class ReplicaMove:
         self.left_path = self._path
 
     def abandon(self) -> None:
-        """Let go of the log and the checkpoints, at the end or in the middle: a start goes on.
+        """Release the log and the checkpoints, at the end of the move or before it.
 
-        In the middle the copy stays, and perhaps the mark, which says no more than it has to.
+        Before the end the copy stays, and perhaps the mark. The next start goes on with the move.
         """
         if self.log.flush_state.is_held:
             self._let_go()
@@ -411,7 +411,7 @@ class ReplicaMove:
 
     @property
     def left_over(self) -> str | None:
-        """Return where an old log still is that should have gone."""
+        """The path of the old log, if it should be gone but is still there."""
         return self._path if self.is_switched and self.left_path in ("", self._path) else None
 
     @property

@@ -1,7 +1,7 @@
-"""Copies of the segments of a log in another directory, and the jobs that make them. Threads.
+"""Copies of the segments of a log in another directory, and the jobs, for threads, that make them.
 
-A segment's files only grow, or the log has been cut, which its flushes count. So a copy is right as
-far as it goes, for as long as the log has the very segment that it was made from.
+A segment's files only grow, except when the log is truncated, which changes the generation of its
+flush state. So the copied part is right as long as the log has the segment object that it is from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """A range of a file to copy, and to make durable with all before it if `is_last`."""
+    """A range of a file to copy. If `is_last`, the whole file is made durable."""
 
     source: str
     target: str
@@ -46,7 +46,7 @@ class SegmentCopy:
     segment: Segment
     copied: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SEGMENT_SUFFIXES, 0))
     is_durable: bool = False
-    """All of it is copied and durable, as of when it took no more records."""
+    """The whole segment is copied and durable, and was sealed before that."""
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of the segment's files now."""
@@ -65,11 +65,11 @@ class SegmentCopy:
 
     @property
     def is_beyond(self) -> bool:
-        """True if more was copied of a file than there is now."""
+        """True if more was copied of a file than it has now."""
         return any(self.copied[suffix] > size for suffix, size in self.sizes().items())
 
     def paths(self, directory: str) -> list[str]:
-        """Return where its files are."""
+        """Return the paths of the segment's files in a directory."""
         stem = f"{directory}/{offset_name(self.segment.base_offset)}"
         return [stem + suffix for suffix in SEGMENT_SUFFIXES]
 
@@ -80,7 +80,7 @@ class SegmentCopy:
         return self._piece(directory, LOG_SUFFIX, end, is_last=False)
 
     def last_pieces(self, directory: str) -> list[Piece]:
-        """Return what is missing of each file. One that is empty has to be there all the same."""
+        """Return the missing range of each file. An empty file has to be created, too."""
         return [
             self._piece(directory, suffix, size, is_last=True)
             for suffix, size in self.sizes().items()
@@ -88,7 +88,7 @@ class SegmentCopy:
         ]
 
     def note(self, pieces: Iterable[Piece]) -> None:
-        """Count what a job has copied."""
+        """Note the pieces that a job has copied."""
         for piece in pieces:
             suffix = piece.target[piece.target.rindex(".") :]
             self.copied[suffix] = piece.end
@@ -119,7 +119,7 @@ def copy_piece(source: Disk, target: Disk, piece: Piece) -> None:
                 write_fully(target, writing, content, position)
                 position += len(content)
             if piece.is_last:
-                # The age of records without timestamps, by which retention goes: not of now.
+                # Retention uses this time for records without timestamps: do not set a new one.
                 target.set_modified_ms(piece.target, source.modified_ms(piece.source))
                 target.fsync(writing)
             elif piece.end > piece.start:
@@ -131,7 +131,7 @@ def copy_piece(source: Disk, target: Disk, piece: Piece) -> None:
 
 
 def copy_snapshots(source: Disk, path: str, target: Disk, copy_path: str) -> None:
-    """Let a copy have the snapshots of producers that the log has, and no others. OSError."""
+    """Copy the producer snapshots of the log, and remove all others from the copy. OSError."""
     wanted = {
         each.name: each.size for each in source.list_directory(path) if _is_snapshot(each.name)
     }

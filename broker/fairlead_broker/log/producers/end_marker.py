@@ -1,4 +1,4 @@
-"""What ends a transaction in one partition: a control batch of one record.
+"""The marker that ends a transaction in one partition: a control batch of one record.
 
 Layout of the record (KIP-98, Kafka's `EndTransactionMarker`): key = version i16 = 0, type i16 (0
 abort, 1 commit); value = version i16 = 0, coordinator_epoch i32. Readers take a later version of
@@ -18,13 +18,13 @@ from fairlead_wire.segments import Buffer
 
 TRANSACTION_VERSION_1: Final = 1
 TRANSACTION_VERSION_2: Final = 2
-"""From here on every end of a transaction bumps the epoch, and a marker carries the newer one."""
+"""From this version on, each end of a transaction bumps the epoch; its marker has the new one."""
 
 
 class EndMarker(NamedTuple):
-    """One transaction's end, as its coordinator asks the leader of a partition to write it.
+    """The end of one transaction, which its coordinator asks the leader of a partition to write.
 
-    `transaction_version` tells a leader how strict to be (KIP-1228); it is not written.
+    `transaction_version` decides how strictly a leader checks it (KIP-1228); it is not written.
     """
 
     producer_id: int
@@ -55,9 +55,9 @@ def encode_end_marker(
 
 
 def decode_end(batch: Buffer, position: int = 0) -> EndOfTransaction | None:
-    """Return what the control batch at `position` says; None if it ends no transaction.
+    """Return the end of a transaction in the control batch at `position`; None if it has none.
 
-    RemoteProtocolError if it cannot be read. Its checksum was checked before.
+    RemoteProtocolError if it cannot be read. The caller has checked its CRC.
     """
     records = decode_batch(batch, position, is_crc_checked=False)
     return decode_end_of_transaction(records[0]) if records else None

@@ -1,7 +1,7 @@
-"""How many idle producers each log may keep where all logs of a broker remember too many.
+"""How many idle producers each log may keep if all logs of a broker remember too many.
 
-Pure. The largest logs give most: who fills some logs with producers takes the memory of nobody
-else's.
+Pure. The logs with most producers lose most: a client that fills some logs with producers does not
+take memory from other logs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def idle_producers_a_log(idle_counts: Collection[int], kept_count: int) -> int:
-    """Return the largest bound of each log with which all keep `kept_count` at most, together."""
+    """Return the largest bound for each log with which all together keep at most `kept_count`."""
     left = kept_count
     for number, count in enumerate(sorted(idle_counts)):
         bound = left // (len(idle_counts) - number)

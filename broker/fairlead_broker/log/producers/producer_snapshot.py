@@ -1,15 +1,15 @@
-"""`<offset>.snapshot`: the producers of a log as they were when its end was at that offset.
+"""`<offset>.snapshot`: the producers of a log when its end was at that offset.
 
-Layout (big-endian): version i16 = 1, crc u32 (CRC-32C of everything behind it), count i32, then 46
+Layout (big-endian): version i16 = 1, crc u32 (CRC-32C of everything after it), count i32, then 46
 bytes an entry: producer_id i64, epoch i16, last_sequence i32, last_offset i64, offset_delta i32,
 timestamp i64, coordinator_epoch i32, first offset of the open transaction i64 (-1 none). The
 timestamp is that of the last batch, or of a marker that followed it.
 
-Kafka keeps the last batch of each producer, in one entry. A client may have more of them on their
-way, which it sends again where it has heard nothing: a leader that has started from such a snapshot
-takes all but the last for a gap. So each remembered batch of a producer that has written lately has
-an entry here, the last one behind the others: who reads one entry a producer, as Kafka and its
-tools do, and releases before this one did, keeps that.
+Kafka keeps one entry with the last batch of each producer. But a client may have several batches in
+flight, and sends them again if it gets no answer. A leader that has started from Kafka's snapshot
+takes all of them but the last for a gap. So here each remembered batch of a recently active
+producer has an entry, and the last batch comes last. Kafka, its tools and older releases read one
+entry for each producer, and keep that last one.
 """
 
 import struct
@@ -30,14 +30,14 @@ from fairlead_broker.log.producers.producer_state import (
 SNAPSHOT_VERSION: Final = 1
 SNAPSHOT_HEADER: Final = struct.Struct(">hIi")
 CRC_END: Final = 6
-"""The CRC covers the file from here: version and the CRC itself are left out."""
+"""The CRC covers the file from here, without the version and the CRC itself."""
 SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 NO_SEQUENCE: Final = -1
 _NO_BATCH: Final = ProducedBatch(NO_SEQUENCE, NO_SEQUENCE, NO_OFFSET, NO_OFFSET, -1)
 
 
 class CorruptSnapshotError(ValueError):
-    """The file is no intact snapshot; the state has to come from an older one and the log."""
+    """The file is not an intact snapshot: an older one and the log have to give the state."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -53,7 +53,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
-    """Return the producers of a snapshot. CorruptSnapshotError if anything contradicts."""
+    """Return the producers of a snapshot. CorruptSnapshotError if it is damaged."""
     if len(content) < SNAPSHOT_HEADER.size:
         raise CorruptSnapshotError(f"{len(content)} bytes are no snapshot")
     version, crc, count = SNAPSHOT_HEADER.unpack_from(content)
@@ -87,7 +87,7 @@ def _pack(entry: ProducerEntry, *, is_idle: bool) -> Iterator[bytes]:
             batch.last_offset - batch.first_offset,
             entry.last_timestamp if batch is batches[-1] else batch.timestamp,
             entry.coordinator_epoch,
-            # The same in each: whoever keeps one of them must not find the producer idle, too.
+            # All entries have it: a reader that keeps one entry must know the open transaction.
             entry.transaction_first_offset,
         )
 

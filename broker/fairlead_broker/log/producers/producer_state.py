@@ -1,18 +1,20 @@
 """What a log remembers of producers: the window that tells a retry from a gap, and transactions.
 
-Kept per producer: epoch and the last five batches (a client has at most five in flight). A batch
-continues the sequence, or repeats a remembered batch exactly (a retry whose answer was lost:
-answered with the original offsets, not appended), or is refused. A producer that the log does not
-know may start with any sequence: its records may just have been deleted.
+For each producer it keeps the epoch and the last five batches (a client has at most five in
+flight). A batch is accepted if it continues the sequence. If it repeats a remembered batch exactly,
+it is a retry whose answer was lost: the log answers with the original offsets, and does not append
+it. All others are refused. A producer that the log does not know may start with any sequence: its
+records may just have been deleted.
 
-A transaction is open from its first batch to its marker. `first_unstable_offset` is where the
-first begins that is open, or whose end is not committed yet: up to there readers of committed
-records may read (Kafka's `ProducerStateManager`).
+A transaction is open from its first batch to its marker. `first_unstable_offset` is the beginning
+of the first transaction that is open, or whose end is not committed yet: `read_committed` consumers
+may read up to there (Kafka's `ProducerStateManager`).
 
-The memory is bounded: `PRODUCERS_PER_LOG_MAX` idle producers, least recently active first out, and
-`producer.id.expiration.ms` of silence; where a broker's logs have too many together, `keep_idle`
-takes those of the largest. One with an open transaction is never forgotten, for that
-would let the last stable offset pass it; so as many of these are allowed, and more are refused.
+The memory is bounded: `PRODUCERS_PER_LOG_MAX` idle producers, of which the least recently active
+is forgotten first, and `producer.id.expiration.ms` of silence. If a broker's logs have too many
+together, `keep_idle` drops those of the largest logs. A producer with an open transaction is never
+forgotten, because the last stable offset could then pass the transaction. So as many of these are
+allowed, and more are refused.
 """
 
 from collections import OrderedDict
@@ -35,11 +37,11 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
-"""Only a coordinator uses it, to end a transaction of a producer id that has no epoch left."""
+"""Only a coordinator uses this epoch, to end a transaction of a producer id without epochs left."""
 
 
 class ProducedBatch(NamedTuple):
-    """One remembered batch; offsets are those it was given, they outlive its segment."""
+    """One remembered batch with its offsets, which may outlive its segment."""
 
     first_sequence: int
     last_sequence: int
@@ -52,7 +54,7 @@ class ProducerEntry:
     """One producer. `batches` is oldest first and never longer than the window.
 
     `last_timestamp` is that of its newest batch or marker, `coordinator_epoch` of its newest
-    marker. A transaction is open while `transaction_first_offset` is one.
+    marker. A transaction is open while `transaction_first_offset` is an offset.
     """
 
     __slots__ = (
@@ -75,7 +77,7 @@ class ProducerEntry:
         self.transaction_first_offset = NO_OFFSET
 
     def take_epoch(self, epoch: int) -> None:
-        """Enter an epoch; batches of another say nothing about its sequences."""
+        """Enter an epoch; drop batches of another epoch, which has other sequences."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -84,8 +86,8 @@ class ProducerEntry:
 class ProducerState:
     """All producers of one log.
 
-    Idle ones are least recently active first, those with an open transaction in the order in which
-    they were opened. A producer is in one of the two.
+    Idle producers are ordered by activity, the least recent first. Producers with an open
+    transaction are in the order in which it was opened. A producer is in one of the two tables.
     """
 
     __slots__ = ("_idle", "_open", "_unreplicated", "_verifications", "first_unstable_offset")
@@ -105,17 +107,17 @@ class ProducerState:
 
     @property
     def unreplicated(self) -> list[EndedTransaction]:
-        """Ended transactions that hold the last stable offset; see `UnreplicatedTransactions`."""
+        """Ended transactions that still hold back the LSO; see `UnreplicatedTransactions`."""
         return list(self._unreplicated)
 
     @property
     def has_seen_markers(self) -> bool:
-        """True if a transaction of a producer that is known ended in this log."""
+        """True if a transaction of a known producer has ended in this log."""
         return any(entry.coordinator_epoch != NO_COORDINATOR_EPOCH for entry in self)
 
     @property
     def oldest_open(self) -> ProducerEntry | None:
-        """The producer whose transaction has been open for longest."""
+        """The producer whose transaction has been open longest."""
         return next(iter(self._open.values()), None)
 
     @property
@@ -128,7 +130,7 @@ class ProducerState:
         return self._idle.get(producer_id) or self._open.get(producer_id)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the end of what is committed and decided."""
+        """Return the offset up to which records are committed and transactions have ended."""
         self._unreplicated.forget_below(high_watermark)
         self._note_unstable()
         first_unstable = self.first_unstable_offset
@@ -141,7 +143,7 @@ class ProducerState:
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an epoch that was superseded,
         OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, or a repeat from before the window,
-        INVALID_TXN_STATE while the producer has a transaction open, which this is no part of.
+        INVALID_TXN_STATE while the producer has an open transaction: the batch is not part of it.
         """
         entry = self._idle.get(producer_id)
         if entry is not None:
@@ -170,12 +172,12 @@ class ProducerState:
         *,
         supports_epoch_bump: bool,
     ) -> VerificationGuard | None:
-        """Return what a first batch has to be appended with, once its coordinator has agreed.
+        """Return the guard for appending a first batch, once its coordinator has agreed.
 
-        None if a transaction of this producer and epoch is open here, or if the batch is no first
-        one: its sequence was here before. Nothing has to be asked then, and the append says what it
-        is; a guard would make the next transaction begin with that sequence.
-        KafkaError INVALID_PRODUCER_EPOCH for an epoch that was superseded.
+        None if a transaction of this producer and epoch is open here, or if the batch's sequence
+        was here before, so it is not a first batch. The coordinator need not be asked then, and the
+        append accepts or refuses the batch. A guard would let the next transaction begin with that
+        sequence. KafkaError INVALID_PRODUCER_EPOCH for an epoch that was superseded.
         """
         entry = self.get(producer_id)
         if entry is not None:
@@ -199,11 +201,12 @@ class ProducerState:
         *,
         is_from_coordinator: bool,
     ) -> ProducedBatch | None:
-        """Do as `find_duplicate` for a batch of a transaction.
+        """Do the same as `find_duplicate` for a batch of a transaction.
 
-        It belongs to an open transaction, or `guard` shows that its coordinator knows of it: else
-        INVALID_TXN_STATE. A group coordinator's batches have no sequences. NOT_ENOUGH_REPLICAS,
-        which every client answers with a retry, where too many transactions are open.
+        INVALID_TXN_STATE unless the batch belongs to an open transaction, or `guard` shows that its
+        coordinator knows the transaction. A group coordinator's batches have no sequences.
+        NOT_ENOUGH_REPLICAS, after which every client tries again, if too many transactions are
+        open.
         """
         entry = self.get(producer_id)
         if entry is not None and not is_from_coordinator:
@@ -230,11 +233,11 @@ class ProducerState:
         return None
 
     def check_marker(self, marker: EndMarker) -> None:
-        """Refuse a marker that is older than what is known.
+        """Refuse a marker that is older than the state of its producer.
 
         KafkaError INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. From transaction
-        version 2 on each transaction ends in an epoch of its own: one that is open in the marker's
-        epoch is a later one (KIP-1228). With none open the marker repeats one that was written.
+        version 2 on each transaction ends in its own epoch: a transaction that is open in the
+        marker's epoch is a later one (KIP-1228). If none is open, the marker is a repetition.
         """
         entry = self.get(marker.producer_id)
         if entry is None:
@@ -261,9 +264,9 @@ class ProducerState:
         return None if entry is None else entry.transaction_first_offset
 
     def lies_below(self, offset: int) -> bool:
-        """Tell whether all that is known comes from below an offset: so it was known there, too.
+        """Tell whether all of the state comes from below an offset, so it was the same there.
 
-        Of markers nobody knows where they are, so there must have been none.
+        The offsets of markers are not known. So return False if there were any.
         """
         if self._open or self._unreplicated:
             return False
@@ -275,7 +278,7 @@ class ProducerState:
         )
 
     def first_open_beside(self, producer_id: int) -> int | None:
-        """Return the lowest first offset of the open transactions of others."""
+        """Return the lowest first offset of open transactions of other producers."""
         for entry in self._open.values():
             if entry.producer_id != producer_id:
                 return entry.transaction_first_offset
@@ -287,7 +290,7 @@ class ProducerState:
         if entry is None:
             entry = self._open.get(producer_id)
             if entry is not None:
-                # No leader takes it (see `find_duplicate`), but whoever made this log did.
+                # No Fairlead leader accepts it (see `find_duplicate`), but this log has it.
                 self._remember(entry, epoch, batch, now_ms)
                 return
             entry = self._idle[producer_id] = ProducerEntry(producer_id, epoch)
@@ -305,7 +308,7 @@ class ProducerState:
     def record_transactional(
         self, producer_id: int, epoch: int, batch: ProducedBatch, now_ms: int
     ) -> None:
-        """Remember a batch of a transaction, which it opens if it is the first."""
+        """Remember a batch of a transaction; the first batch opens the transaction."""
         entry = self._open.get(producer_id)
         if entry is None:
             entry = self._idle.pop(producer_id, None) or ProducerEntry(producer_id, epoch)
@@ -326,7 +329,7 @@ class ProducerState:
         timestamp: int,
         now_ms: int,
     ) -> None:
-        """Take in a marker that is in the log, at `offset`; it may end nothing."""
+        """Apply a marker that is in the log, at `offset`; it may end no transaction."""
         entry = self._open.pop(producer_id, None)
         if entry is not None:
             self._unreplicated.add(entry.transaction_first_offset, offset)
@@ -343,7 +346,7 @@ class ProducerState:
         self._verifications.ended(producer_id, epoch)
 
     def replay(self, header: BatchHeader, now_ms: int) -> None:
-        """Take in a data batch that is already in the log: no test, the leader made it."""
+        """Apply a data batch that is already in the log, without checks: a leader appended it."""
         if header.producer_id < 0:
             return
         batch = ProducedBatch(
@@ -353,14 +356,14 @@ class ProducerState:
             header.last_offset,
             header.max_timestamp,
         )
-        # What compaction has emptied opens nothing: its marker may be gone.
+        # A batch without records, from compaction, opens no transaction: its marker may be gone.
         if header.attributes & TRANSACTIONAL_MASK and header.records_count:
             self.record_transactional(header.producer_id, header.producer_epoch, batch, now_ms)
         else:
             self.record(header.producer_id, header.producer_epoch, batch, now_ms)
 
     def restore(self, entries: Iterable[ProducerEntry], now_ms: int) -> None:
-        """Replace everything with what a snapshot holds; silence counts from now."""
+        """Replace everything by the content of a snapshot; expiration counts from now."""
         self._idle.clear()
         self._open.clear()
         self._unreplicated.clear()
@@ -378,7 +381,7 @@ class ProducerState:
         self._note_unstable()
 
     def add_unreplicated(self, ended: Iterable[EndedTransaction]) -> None:
-        """Let ended transactions count that no snapshot tells of, besides those that are known."""
+        """Add ended transactions, which no snapshot has, to those that are known."""
         merged = sorted({*ended, *self._unreplicated}, key=lambda each: each.marker_offset)
         self._unreplicated.clear()
         for each in merged:
@@ -386,7 +389,7 @@ class ProducerState:
         self._note_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget who was silent for too long; answers how many."""
+        """Forget idle producers that were silent for too long; return how many."""
         silent_since = now_ms - expiration_ms
         expired = 0
         while self._idle:
@@ -405,15 +408,15 @@ class ProducerState:
 
     @property
     def verification_count(self) -> int:
-        """How many producers a coordinator was asked about, and have opened nothing since."""
+        """How many producers wait for a verification, or have opened no transaction since one."""
         return len(self._verifications)
 
     def keep_verifications(self, count: int) -> int:
-        """Forget those of before but for so many, oldest first; answers how many."""
+        """Forget the oldest verifications but `count`; return how many were forgotten."""
         return self._verifications.keep(count)
 
     def keep_idle(self, count: int) -> int:
-        """Forget idle producers but for so many, least recently active first; answers how many."""
+        """Forget the least recently active idle producers but `count`; return how many."""
         forgotten = max(0, len(self._idle) - count)
         for _ in range(forgotten):
             self._idle.popitem(last=False)
@@ -437,7 +440,7 @@ class ProducerState:
             self._idle.popitem(last=False)
 
     def _note_unstable(self) -> None:
-        """Work out anew where the first transaction begins that is open or not committed."""
+        """Compute again where the first transaction begins that is open or not committed."""
         entry = next(iter(self._open.values()), None)
         first = self._unreplicated.first_offset
         if entry is not None and (first is None or entry.transaction_first_offset < first):
@@ -446,7 +449,7 @@ class ProducerState:
 
 
 def _was_here(entry: ProducerEntry, sequence: int) -> bool:
-    """Tell whether a sequence is not after the last one; they wrap from 2**31 - 1 to 0."""
+    """Tell whether a sequence is not after the last one; sequences wrap from 2**31 - 1 to 0."""
     batches = entry.batches
     if not batches:
         return False

@@ -1,11 +1,11 @@
-"""Transactions that a leader was told of by a first batch, until their coordinator knows them too.
+"""Verification of new transactions: a leader asks the coordinator before a first batch is appended.
 
-A batch that would open a transaction waits while the coordinator is asked (KIP-890). Its yes holds
-only as long as nothing happened to the producer in this log meanwhile: a marker may have ended the
-transaction that the coordinator spoke of, and the late batch would open one that nobody ends. So
-who asks gets a *guard*, an object like no other, and must show it at the append; a marker takes it
-away (R25). In memory only, as in Kafka (`VerificationStateEntry`): after a restart who waits asks
-again.
+A batch that would open a transaction waits while the coordinator is asked (KIP-890). The answer is
+valid only if nothing has happened to the producer in this log meanwhile. A marker may have ended
+the transaction that the coordinator meant, and the late batch would open a transaction that no
+marker ends. So the caller gets a *guard*, a unique object, and must pass it with the append; a
+marker makes it invalid (R25). Guards are only in memory, as in Kafka (`VerificationStateEntry`):
+after a restart the coordinator is asked again.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ NO_SEQUENCE: Final = -1
 
 
 class VerificationGuard:
-    """What a question was asked under; compared by identity."""
+    """The identity of one verification; compared with `is`."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class VerificationGuard:
 class VerificationEntry:
     """One producer whose first batch waits. `lowest_sequence` is of the newest epoch.
 
-    `seen_ms` is when it was first looked at for being old.
+    `seen_ms` is the time of the first `expire` after its creation.
     """
 
     __slots__ = ("epoch", "guard", "lowest_sequence", "seen_ms", "supports_epoch_bump")
@@ -39,9 +39,9 @@ class VerificationEntry:
 
 
 class Verifications:
-    """The entries of one log, oldest first; beyond `PRODUCERS_PER_LOG_MAX` the oldest goes.
+    """The entries of one log, oldest first; beyond `PRODUCERS_PER_LOG_MAX` the oldest is dropped.
 
-    Who loses its guard is refused and begins its transaction anew.
+    A producer that loses its guard is refused, and begins its transaction again.
     """
 
     __slots__ = ("_entries",)
@@ -60,7 +60,7 @@ class Verifications:
         *,
         supports_epoch_bump: bool,
     ) -> VerificationGuard:
-        """Return the guard for a batch; batches of one producer that wait share it."""
+        """Return the guard for a batch; waiting batches of one producer share it."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = VerificationEntry(
@@ -85,28 +85,28 @@ class Verifications:
         return entry
 
     def opened(self, producer_id: int) -> None:
-        """Forget a producer whose transaction is open now: nothing needs to be asked any more."""
+        """Forget a producer whose transaction is open now: it needs no verification any more."""
         self._entries.pop(producer_id, None)
 
     def ended(self, producer_id: int, marker_epoch: int) -> None:
-        """Take the guard away because a marker was written.
+        """Make the guard invalid because a marker was written.
 
-        With an epoch for each transaction, a marker that carries the epoch of who waits ended the
-        one before: a client that was answered early is asking for its next transaction already.
+        If each transaction has its own epoch, a marker with the epoch of the waiting batch has
+        ended the transaction before: the client got an early answer and begins its next one.
         """
         entry = self._entries.get(producer_id)
         if entry is not None and not (entry.supports_epoch_bump and entry.epoch == marker_epoch):
             del self._entries[producer_id]
 
     def keep(self, count: int) -> int:
-        """Forget the oldest entries but for so many; answers how many."""
+        """Forget the oldest entries but `count`; return how many were forgotten."""
         forgotten = list(self._entries)[: max(0, len(self._entries) - count)]
         for producer_id in forgotten:
             del self._entries[producer_id]
         return len(forgotten)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget what nobody came back for since the first time that this was asked."""
+        """Forget entries that `expire` has first seen more than `expiration_ms` ago."""
         for producer_id, entry in list(self._entries.items()):
             if entry.seen_ms is None:
                 entry.seen_ms = now_ms

@@ -1,1 +1,1 @@
-"""Bringing logs back after a crash, many at once."""
+"""Recovery of logs after a crash, many at once."""

@@ -1,9 +1,10 @@
-"""Files that a crash left half way: finished or discarded before a log is opened.
+"""Files of operations that a crash interrupted: completed or discarded before a log is opened.
 
-`.deleted` was on its way out; `.cleaned` and `.tmp` are unfinished; `.swap` is complete output of
-compaction, so the swap is finished; an index without its log means nothing. What is older than a
-segment that retention deleted was deleted before it, even where a power cut undid that. Each step
-can be repeated: a crash in here leaves a state that the next start handles the same way.
+`.deleted` files are removed; `.cleaned` and `.tmp` files are unfinished, and are removed; a `.swap`
+file is complete output of compaction, so the swap is completed; an index without its log is
+removed. Segments that are older than one that retention deleted are removed: retention deleted
+them, too, even if a power loss has undone that. Each step can be repeated: after a crash in here
+the next start does the same.
 """
 
 from fairlead_broker.disk import Disk, unlink_if_present
@@ -28,10 +29,10 @@ WORKING_SUFFIXES = (*_DISCARDED, SWAP_SUFFIX)
 
 
 def settle_leftovers(disk: Disk, directory: str, names: set[str]) -> bool:
-    """Finish or discard; answers whether anything in the directory changed."""
+    """Complete or discard them; return whether anything in the directory changed."""
     changed = _repeat_retention(disk, directory, names)
     if changed:
-        # Only then may the names go that tell of it.
+        # Only then may the `.retention.deleted` names be removed.
         disk.fsync_directory(directory)
         names = {entry.name for entry in disk.list_directory(directory)}
     for name in sorted(names):
@@ -61,8 +62,8 @@ def settle_leftovers(disk: Disk, directory: str, names: set[str]) -> bool:
 def _repeat_retention(disk: Disk, directory: str, names: set[str]) -> bool:
     """Remove each segment that is older than one that retention deleted.
 
-    It deletes the oldest first, but names reach the disk in any order. Left there, the older one
-    would be the log's beginning, with a gap behind it; and recovery ends a log at a gap.
+    Retention deletes the oldest first, but names reach the disk in any order. An older segment that
+    remained would be the log's beginning, with a gap after it; and recovery ends a log at a gap.
     """
     deleted = [parse_offset_name(name, LOG_SUFFIX + RETENTION_SUFFIX) for name in names]
     newest = max((base for base in deleted if base is not None), default=-1)
@@ -76,19 +77,20 @@ def _repeat_retention(disk: Disk, directory: str, names: set[str]) -> bool:
 
 
 def discard_cleaned(disk: Disk, directory: str) -> None:
-    """Remove what a cleaning wrote that was given up."""
+    """Remove the output of a cleaning that was given up."""
     for entry in disk.list_directory(directory):
         if entry.name.endswith(CLEANED_SUFFIX):
             unlink_if_present(disk, f"{directory}/{entry.name}")
 
 
 def _finish_swap(disk: Disk, directory: str, name: str, names: set[str]) -> None:
-    """Replace the segments whose range the swapped-in file covers."""
+    """Replace the segments in the offset range of the `.swap` file."""
     path = f"{directory}/{name}"
     base_offset = parse_offset_name(name.removesuffix(SWAP_SUFFIX), LOG_SUFFIX)
     if base_offset is None:
         return
-    # The mark was made before this name was given, but only a sync of the directory orders them.
+    # The mark was made before the file got this name, but only an fsync of the directory keeps the
+    # order.
     mark_holes(disk, directory)
     end_offset = _end_offset(disk, path, base_offset)
     for other in names:
@@ -98,21 +100,22 @@ def _finish_swap(disk: Disk, directory: str, name: str, names: set[str]) -> None
                 unlink_if_present(disk, f"{directory}/{offset_name(other_base)}{suffix}")
     for suffix in SEGMENT_SUFFIXES[1:]:
         unlink_if_present(disk, f"{directory}/{offset_name(base_offset)}{suffix}")
-    # First the old segments are gone for good: beside the new one they would hold offsets twice.
+    # The old segments must be gone durably first: else the log could have offsets twice.
     disk.fsync_directory(directory)
     disk.rename(path, path.removesuffix(SWAP_SUFFIX))
 
 
 def _lose_indexes(disk: Disk, directory: str, names: set[str]) -> None:
-    """Have the indexes derived anew where that of aborts still has its working name.
+    """Have all indexes derived again if the transaction index still has its `.swap` name.
 
-    A power cut may undo that rename and keep the others: nobody would miss it beside these.
+    A power loss may undo that rename and keep the others: then a missing transaction index would
+    not be noticed.
     """
     for name in names:
         base_offset = parse_offset_name(name, TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX)
         if base_offset is not None:
             unlink_if_present(disk, f"{directory}/{offset_name(base_offset)}{INDEX_SUFFIX}")
-            # Before the name goes that tells of it.
+            # Durably, before the `.swap` name is removed.
             disk.fsync_directory(directory)
 
 
@@ -124,8 +127,8 @@ def _end_offset(disk: Disk, path: str, base_offset: int) -> int:
             for _, header in walk_headers(disk, fd, 0, disk.size(fd)):
                 end_offset = header.next_offset
         except CorruptSegmentError:
-            # The output was synced before it got its name, so this is damage of the device; the
-            # segments behind the intact part stay.
+            # The output was fsynced before it got its name, so this is damage of the device; the
+            # segments after the intact part stay.
             return end_offset
         return end_offset
     finally:

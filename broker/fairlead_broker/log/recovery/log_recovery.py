@@ -1,20 +1,20 @@
-"""Bringing one log back after a crash: afterwards its files are as a clean stop leaves them.
+"""Recovering one log after a crash: afterwards its files are as a clean stop leaves them.
 
-Everything below the recovery point was fsynced. From the segment that holds it, each batch is
-checked: length, magic, CRC, offsets in sequence, leader epoch not falling. The first bad batch
-ends the log: later segments go first (so that a second crash cannot leave a hole), then the file
-is cut. Indexes, leader epochs and producer state are derived anew. The result is a valid prefix
-that holds all that was fsynced (I10), and running it again changes nothing.
+Everything below the recovery point was fsynced. From the segment with the recovery point on, each
+batch is checked: length, magic, CRC, offsets in sequence, leader epoch not falling. The log ends
+before the first bad batch: later segments are removed first (so that a second crash cannot leave a
+hole), then the file is truncated. Indexes, leader epochs and producer state are derived again. The
+result is a valid prefix with everything that was fsynced (I10), and a second run changes nothing.
 
-What is written here is not durable until whoever recovers many logs has synced their file system,
-once, before the recovery point moves: with six fsyncs a log, a thousand logs took a busy machine
-twenty seconds. Until then a power cut leaves a state that the same recovery sets right again. Only
-the order of removals is forced here, and everything of a log whose flush failed, or whose epoch
-file was lost: what is below the recovery point is looked at because of that alone, and the next
-recovery finds the file that this one has made.
+The files that are written here are not durable yet. The caller recovers many logs, and then syncs
+their file system once, before the recovery point moves: with six fsyncs a log, a thousand logs took
+a busy machine twenty seconds. If the power fails before, the same recovery repairs the log again.
+Only the order of removals is forced here, and all files of a log whose flush failed, or whose epoch
+file was lost. Such a log is scanned below the recovery point only for that reason, and the next
+recovery would find the epoch file that this one has written.
 
-Runs in a child process (`recovery_worker`), because checksums would keep the event loop's
-interpreter lock; it is plain code over `Disk` all the same.
+This runs in a child process (`recovery_worker`), because checksums would keep the event loop's
+interpreter lock; it is plain code over `Disk`.
 """
 
 import logging
@@ -68,7 +68,7 @@ PROGRESS_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What came out."""
+    """The result of recovering one log."""
 
     directory: str
     log_end_offset: int
@@ -76,14 +76,13 @@ class RecoveryReport:
     truncated_bytes: int
     removed_segments: int
     reason: str = ""
-    """Why the log was cut; empty if it was whole."""
+    """Why the log was truncated; empty if it was not."""
     is_unclean: bool = False
-    """True if more may be lost than a last batch whose write was cut off: then records that were
-    acknowledged may be missing."""
+    """True if more than a torn last batch may be lost: then acknowledged records may be missing."""
 
 
 class LogRecovery:
-    """One run over one log. `on_progress` is told scanned bytes, in steps."""
+    """The recovery of one log. It calls `on_progress` with scanned bytes, in steps."""
 
     def __init__(
         self, disk: Disk, order: RecoveryOrder, on_progress: Callable[[int], None]
@@ -110,10 +109,10 @@ class LogRecovery:
         self._remembered_epochs: list[tuple[int, int]] = []
 
     def run(self, now_ms: int) -> RecoveryReport:
-        """Recover; see the module for what is durable then."""
+        """Recover the log; the module says which files are durable then."""
         disk, directory = self._disk, self._directory
         settle_leftovers(disk, directory, {entry.name for entry in disk.list_directory(directory)})
-        # A swap that was just finished may say so first.
+        # A swap that was just completed may have made the mark.
         has_holes = self._order.has_holes or may_have_holes(disk, directory)
         self._order = replace(self._order, has_holes=has_holes)
         self._heed_failed_flush()
@@ -126,7 +125,7 @@ class LogRecovery:
                 self._restore_producers(bases, first, now_ms)
                 self._scan_from(bases, first, now_ms)
                 if not self._knows_epochs and len(bases) > 1:
-                    # An aborted index that a power cut has emptied would not be missed then.
+                    # Else a transaction index that a power loss has emptied would not be noticed.
                     self._sync_written()
                 self._write_derived(bases[first])
         if self._distrusts_cache:
@@ -142,7 +141,7 @@ class LogRecovery:
         )
 
     def _heed_failed_flush(self) -> None:
-        """After an fsync that failed the page cache may pretend to hold what the device does not.
+        """Distrust the page cache after a failed fsync: it may have data that the device lacks.
 
         So everything above the recovery point of that time is read from the device.
         """
@@ -157,7 +156,7 @@ class LogRecovery:
         self._recovery_point = min(self._recovery_point, noted)
 
     def _forget_failed_flush(self) -> None:
-        """Only when the device has what this recovery wrote."""
+        """Remove the note of the failed flush, after making this recovery's files durable."""
         self._sync_written()
         unlink_if_present(self._disk, f"{self._directory}/{FAILED_FLUSH}")
         self._disk.fsync_directory(self._directory)
@@ -179,7 +178,7 @@ class LogRecovery:
         )
 
     def _first_scanned(self, bases: list[int]) -> int:
-        """Return the segment that holds the recovery point; the first if the epoch file is lost."""
+        """Return the index of the segment with the recovery point; 0 if the epoch file is lost."""
         try:
             content = read_small_file(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
             self._epochs = LeaderEpochs(decode_epoch_checkpoint(content))
@@ -201,7 +200,7 @@ class LogRecovery:
         )
 
     def _restore_producers(self, bases: list[int], first: int, now_ms: int) -> None:
-        """Restore the state at the first scanned segment: newest snapshot below, then headers."""
+        """Restore the state at the first scanned segment, from a snapshot below and headers."""
         start = restore_snapshot(
             self._disk, self._directory, self._producers, bases[0], bases[first], now_ms=now_ms
         )
@@ -210,11 +209,11 @@ class LogRecovery:
             fd = self._disk.open_read(self._path(base, LOG_SUFFIX))
             try:
                 for position, header in walk_headers(self._disk, fd, 0, self._disk.size(fd)):
-                    # A log's first batch may begin below (R17).
+                    # A log's first batch may begin below the start (R17).
                     if header.last_offset >= start:
                         self._replay(fd, position, header, now_ms)
             except CorruptSegmentError as error:
-                # Below the recovery point: damage of the device, which readers will be told of.
+                # Below the recovery point this is damage of the device; readers will get an error.
                 logger.warning("%s: %s", self._path(base, LOG_SUFFIX), error)
             finally:
                 self._disk.close(fd)
@@ -227,8 +226,8 @@ class LogRecovery:
         )
 
     def _scan_from(self, bases: list[int], first: int, now_ms: int) -> None:
-        # What the scan shows counts; of what is remembered only the part before it, and (see
-        # `_write_derived`) an epoch that was entered at the very end.
+        # The scan gives the epochs. Of the remembered ones, only those before the scanned part are
+        # kept, and (see `_write_derived`) an epoch that was entered at the very end.
         self._remembered_epochs = self._epochs.entries()
         self._epochs.truncate_from_end(bases[first])
         self._end_offset = self._last_batch_end = bases[first]
@@ -241,19 +240,19 @@ class LogRecovery:
                 self._remove_segments(bases[at:])
                 return
             if at > first:
-                # As when it was rolled: once retention has taken what is before, this tells alone
-                # of producers whose last batch is there.
+                # Write a snapshot as a roll does: once retention deletes earlier segments, only it
+                # has the producers whose last batch was there.
                 self._write_snapshot(base)
             if not self._scan_segment(base, is_first=at == 0, later=bases[at + 1 :], now_ms=now_ms):
                 return
 
     def _is_compacted_away(self, base: int) -> bool:
-        """Whether the gap before a segment is one of compaction, and not what the crash has taken.
+        """Tell whether the gap before a segment comes from compaction, and not from the crash.
 
-        Segments are rolled at the log's end, and only what is below the recovery point is
-        compacted. So a gap above it is the end of the segment before, which a power cut took:
-        kept, this replica would claim records that it lacks. Where it is a gap after all (a
-        follower that rolled behind one), the leader sends again what was cut off.
+        Segments are rolled at the log's end, and only records below the recovery point are
+        compacted. So in a gap above it, a power loss took the end of the segment before. If the log
+        went on after it, this replica would claim records that it lacks. If the gap was from
+        compaction after all (a follower rolled after one), the leader sends the records again.
         """
         if not self._order.has_holes or base < self._end_offset:
             return False
@@ -278,7 +277,7 @@ class LogRecovery:
                     disk, fd, 0, size, whole_bytes_max=SCAN_CHUNK_BYTES
                 ):
                     self._check_sequence(position, header, base if is_first else None)
-                    # Before anything is taken in of what is cut off.
+                    # Before the batch changes any state: it may be truncated.
                     check_offset(position, header, base)
                     aborted = self._replay(fd, position, header, now_ms)
                     if aborted is not None:
@@ -306,7 +305,7 @@ class LogRecovery:
         return is_whole
 
     def _check_sequence(self, position: int, header: BatchHeader, first_base: int | None) -> None:
-        """Offsets follow one another (I8) and epochs do not fall.
+        """Raise CorruptSegmentError if offsets are not consecutive (I8) or the epoch falls.
 
         Only the very first batch of a log may start below its segment's base (R17).
         """
@@ -335,11 +334,11 @@ class LogRecovery:
         self._end_offset = self._last_batch_end = header.next_offset
 
     def _epoch_start(self, header: BatchHeader) -> int:
-        """Where the epoch began that a batch is the first one left of.
+        """Return where an epoch began, for the first remaining batch of it.
 
-        What lay before it may have been compacted away: then what is remembered counts if it lies
-        in that gap, else the gap's beginning. Too early a start makes a follower copy again what it
-        had; too late a one lets it keep records that part from ours.
+        Earlier batches of the epoch may have been compacted away. Then the remembered start is used
+        if it is in that gap, else the gap's beginning. With a start that is too early a follower
+        copies records again; with one that is too late it keeps records that diverge from this log.
         """
         earliest = min(self._last_batch_end, header.base_offset)
         for epoch, start_offset in self._remembered_epochs:
@@ -349,7 +348,7 @@ class LogRecovery:
         return earliest
 
     def _remove_segments(self, bases: list[int]) -> None:
-        """Newest first: a crash in between must not leave a hole."""
+        """Remove segments, the newest first: a crash in between must not leave a hole."""
         sizes = {e.name: e.size for e in self._disk.list_directory(self._directory)}
         for base in reversed(bases):
             logger.warning("%s: segment %d lies behind the end of the log", self._directory, base)
@@ -377,13 +376,13 @@ class LogRecovery:
             self._written.append(path)
 
     def _write_derived(self, scanned_from: int) -> None:
-        """Leader epochs and producer state at the new end.
+        """Write leader epochs and producer state at the new end.
 
-        Snapshots that were there, above where the scan began, tell of another log.
+        Older snapshots above the beginning of the scan may not match this log, and are removed.
         """
         for epoch, start_offset in self._remembered_epochs[-1:]:
             if start_offset == self._end_offset and epoch > self._epochs.last_epoch:
-                # Its leader had appended nothing yet; followers ask for it all the same (R4).
+                # Its leader had appended nothing yet; followers ask for the epoch anyway (R4).
                 self._epochs.assign(epoch, start_offset)
         for offset in snapshot_offsets(self._disk, self._directory):
             if offset > scanned_from and offset not in self._snapshots:
@@ -418,9 +417,9 @@ def recover_log(
 
 
 def bytes_to_scan(disk: Disk, order: RecoveryOrder) -> int:
-    """Return what recovery will read: all segments from the one that holds the recovery point.
+    """Return how many bytes recovery will read: all segments from that with the recovery point on.
 
-    Nothing of a log whose directory cannot be read; recovery says what is wrong.
+    Return 0 if the directory cannot be read; recovery will report the error.
     """
     try:
         entries = disk.list_directory(order.directory)

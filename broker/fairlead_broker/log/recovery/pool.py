@@ -1,11 +1,12 @@
 """Recovery of many logs at start-up, spread over a bounded number of child processes.
 
-Blocking: the broker calls it in a thread before it serves anything, and tells the progress over
-HTTP meanwhile. Little work is done at once instead, because starting an interpreter takes longer
-than scanning a few megabytes.
+This blocks: the broker calls it in a thread before it serves requests, and reports the progress
+over HTTP meanwhile. If there is little to scan, it runs in the process itself, because starting an
+interpreter takes longer than scanning a few megabytes.
 
-A child that dies (killed for its memory, as a rule) leaves its log to another one: after the other
-logs, one at a time, so that it has the machine's memory to itself, after a longer pause each time.
+If a child dies (mostly it is killed for its memory), another child recovers its log. That happens
+after all other logs, one log at a time, so that the child has the machine's memory to itself, and
+after a longer pause each time.
 """
 
 import json
@@ -30,18 +31,18 @@ from fairlead_broker.log.recovery.start import RecoveryOrder
 logger = logging.getLogger(__name__)
 
 IN_PROCESS_BYTES: Final = 8 << 20
-"""Up to this many bytes to scan, no child is started."""
+"""With at most this many bytes to scan, no child is started."""
 DEATH_S: Final = 5.0
-"""How long a child may take to be gone when its output has ended."""
+"""How long a child may take to exit after its output has ended."""
 SILENCE_S: Final = 0.5
-"""How long children may say nothing before it is asked whether the broker has to stop."""
+"""After this time without output of children, `on_progress` checks whether the broker stops."""
 RETRY_PAUSES_S: Final = (1.0, 4.0, 15.0)
-"""Before each further attempt at logs whose child has died; then they are offline."""
+"""Pauses before further attempts at logs whose child has died; after the last they are offline."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryProgress:
-    """How far a recovery has come, for people who wait for it."""
+    """The progress of a recovery, for people who wait for it."""
 
     logs_total: int
     logs_done: int
@@ -51,7 +52,7 @@ class RecoveryProgress:
 
 @dataclass(slots=True)
 class RecoveryOutcome:
-    """Reports by directory, and the logs whose disk failed meanwhile, or whose child died."""
+    """Reports by directory, and errors by directory: the disk failed, or the child died."""
 
     reports: dict[str, RecoveryReport] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class RecoveryOutcome:
 
 
 class RecoveryPool:
-    """Recovers all orders; `bytes_total` is what they are expected to scan."""
+    """Recovers all orders; `bytes_total` is the expected number of bytes to scan."""
 
     def __init__(
         self,
@@ -78,10 +79,10 @@ class RecoveryPool:
         self._progress = RecoveryProgress(len(orders), 0, bytes_total, 0)
         self._outcome = RecoveryOutcome()
         self._unfinished: dict[RecoveryOrder, str] = {}
-        """What children left undone, and why."""
+        """Orders that children did not complete, and why."""
 
     def run(self, now_ms: int) -> RecoveryOutcome:
-        """Recover everything; answers when the last log is done. NewerFormatError."""
+        """Recover everything; return when the last log is done. NewerFormatError."""
         if not self._orders:
             return self._outcome
         self._on_progress(self._progress)
@@ -114,7 +115,7 @@ class RecoveryPool:
                 len(self._unfinished),
                 pause_s,
             )
-            # In steps: whoever stops the broker is heard by `on_progress`.
+            # Sleep in steps: `on_progress` checks whether the broker has to stop.
             for _ in range(math.ceil(pause_s)):
                 sleep(min(pause_s, 1.0))
                 self._on_progress(self._progress)
@@ -128,7 +129,7 @@ class RecoveryPool:
             )
 
     def _run_round(self, count: int) -> None:
-        """Hand the orders to `count` children; what they leave undone is in `_unfinished`."""
+        """Give the orders to `count` children; incomplete ones are in `_unfinished` then."""
         workers: list[_Worker] = []
         try:
             with selectors.DefaultSelector() as selector:
@@ -147,7 +148,7 @@ class RecoveryPool:
                     for key, _ in ready:
                         self._serve(key.data, selector)
                     if not ready:
-                        # Whoever stops the broker is heard by this.
+                        # This call checks whether the broker has to stop.
                         self._on_progress(self._progress)
         finally:
             for worker in workers:
@@ -206,7 +207,7 @@ class RecoveryPool:
 
 
 class _Worker:
-    """A child process and the order it is at."""
+    """A child process and its current order."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -215,10 +216,10 @@ class _Worker:
         self.output: IO[bytes]
         self.order: RecoveryOrder
         self.scanned_bytes = 0
-        """Of the present order."""
+        """Scanned bytes of the current order."""
 
     def start(self) -> None:
-        """OSError if there is no room for another process."""
+        """Start the child. OSError if no process can be started."""
         self._process = process = subprocess.Popen(
             [sys.executable, "-m", "fairlead_broker.log.recovery.worker"],
             stdin=subprocess.PIPE,
@@ -232,11 +233,11 @@ class _Worker:
             self._input.write(json.dumps(asdict(order)).encode() + b"\n")
             self._input.flush()
         except BrokenPipeError:
-            # It died; the end of its output reports that, with this order.
+            # The child died; the end of its output reports that, with this order.
             logger.warning("a recovery process ended before %s", order.directory)
 
     def receive(self) -> list[dict[str, object]] | None:
-        """Return whole messages that have come; None when the child is gone."""
+        """Return the complete messages that have arrived; None when the child is gone."""
         data = os.read(self.output.fileno(), 65_536)
         if not data:
             return None
@@ -244,7 +245,7 @@ class _Worker:
         return [json.loads(line) for line in lines]
 
     def reap(self) -> str:
-        """Return how a child ended whose output has ended."""
+        """Return how the child ended, after its output has ended."""
         if self._process is None:
             return "was never started"
         try:

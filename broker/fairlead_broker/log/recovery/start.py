@@ -1,6 +1,6 @@
 """Where the recovery of a log begins, and whether it has anything to do.
 
-Reads little, and writes nothing but an index that turns out to be damaged.
+This reads little, and writes only an index that turns out to be damaged.
 """
 
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ from fairlead_broker.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class RecoveryOrder:
-    """What to recover, and what the checkpoints said of it."""
+    """The log to recover, and its offsets in the checkpoints."""
 
     directory: str
     recovery_point: int
     log_start_offset: int
     index_interval_bytes: int
     has_holes: bool = False
-    """True where compaction has been: offsets rise without being contiguous (see `holes`)."""
+    """True if the log may be compacted: offsets rise but may have gaps (see `holes`)."""
     has_page_cache: bool = False
-    """True if the kernel has run on since the log was last written: no write was lost."""
+    """True if the kernel has run since the log was last written, so no write was lost."""
 
 
 def first_open_seam(disk: Disk, order: RecoveryOrder, bases: list[int], first: int) -> int:
     """Return the first segment below `first` that does not reach up to the next one, else `first`.
 
-    Below the recovery point nothing was lost, but a truncation may have begun: segments gone, the
-    file before them cut, and the lower recovery point not yet written down.
+    Below the recovery point nothing was lost, but a truncation may have been interrupted: segments
+    are removed, the file before them is truncated, and the lower recovery point is not written yet.
     """
     for at in range(first):
         end_offset = _segment_end(disk, order, bases[at])
@@ -54,8 +54,8 @@ def first_open_seam(disk: Disk, order: RecoveryOrder, bases: list[int], first: i
 def is_untouched(disk: Disk, order: RecoveryOrder, last_base: int) -> bool:
     """Return True if nothing was written since a stop, a roll or a recovery.
 
-    The snapshot at the very end tells: these three write one, when the indexes are complete. Only
-    for a log whose page cache lives: a power cut may have grown an index by what it then lost.
+    These three write a snapshot at the very end, when the indexes are complete. The log must also
+    have its page cache: a power loss may have kept index entries of records that it took.
     """
     if not order.has_page_cache:
         return False
@@ -73,7 +73,7 @@ def is_untouched(disk: Disk, order: RecoveryOrder, last_base: int) -> bool:
 
 
 def _tells_of_aborts_above(disk: Disk, order: RecoveryOrder, path: str) -> bool:
-    """Tell whether a truncation has cut the records, and not come to the index of aborts."""
+    """Tell whether a truncation has cut the records but not yet the transaction index."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def _tells_of_aborts_above(disk: Disk, order: RecoveryOrder, path: str) -> bool:
 
 
 def _segment_end(disk: Disk, order: RecoveryOrder, base: int) -> int | None:
-    """Return the offset behind a segment's last batch, by its index; None if it is damaged."""
+    """Return the offset after a segment's last batch, with its index; None if it is damaged."""
     sizes, is_lost = {}, False
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         try:
@@ -107,7 +107,7 @@ def _segment_end(disk: Disk, order: RecoveryOrder, base: int) -> int | None:
         index_bytes_max=sizes[INDEX_SUFFIX],
     )
     try:
-        # Where they are missing, so may be that of aborts: loading the log derives all of them.
+        # If indexes are missing, the transaction index may be, too: loading derives all of them.
         return segment.next_offset_after(0) if is_lost else segment.end_offset()
     except CorruptSegmentError:
         return None

@@ -1,8 +1,8 @@
-"""`python -m fairlead_broker.log.recovery.worker`: recovers logs that its parent names.
+"""`python -m fairlead_broker.log.recovery.worker`: recovers logs for its parent process.
 
-A line of JSON in is a `RecoveryOrder`; lines of JSON out are `{"progress": bytes}` while it scans
-and then `{"report": …}`, `{"error": …}`, or `{"newer": …}` for a file of a newer release. It ends
-with its input, and dies with its parent, in the middle of an order too.
+Each line of input is a `RecoveryOrder` in JSON. Lines of output in JSON are `{"progress": bytes}`
+during the scan and then `{"report": …}`, `{"error": …}`, or `{"newer": …}` for a file of a newer
+release. The process ends when its input ends, and dies with its parent, even during an order.
 """
 
 import json
