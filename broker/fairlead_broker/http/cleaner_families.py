@@ -1,4 +1,4 @@
-"""What Prometheus is told of log compaction."""
+"""Metrics of log compaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def expose_compaction(out: Exposition, metrics: CleanerMetrics) -> None:
-    """Add what the cleaner did, and what it could not do."""
+    """Add the work of the cleaner, and its failures."""
     for name, meaning, value in (
         ("runs", "Logs compacted.", metrics.runs),
         ("failures", "Compactions that failed; they are tried again.", metrics.failures),

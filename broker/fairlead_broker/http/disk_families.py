@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from fairlead_broker.measures.exposition import Exposition
 
 DISK_WAIT_S: Final = 0.2
-"""How long a scrape waits for the file systems; a disk that hangs must not hide everything else."""
+"""How long a scrape waits for the file systems; a disk that hangs must not hide other metrics."""
 
 
 class DiskMeter:
-    """Asks file systems in threads; each one question at a time, however long it takes."""
+    """Asks file systems in threads; each has one question at a time, however long that takes."""
 
     def __init__(self) -> None:
         self.asked: dict[str, asyncio.Future[tuple[int, int]]] = {}
         """Questions without an answer, by log directory."""
 
     async def measure(self, directories: LogDirectories) -> dict[str, tuple[int, int]]:
-        """Return size and available bytes by log directory, of those that answer in time."""
+        """Return size and available bytes by log directory, for disks that answer in time."""
         loop = asyncio.get_running_loop()
         for directory in directories.live:
             if directory.path not in self.asked:
                 self.asked[directory.path] = loop.run_in_executor(
                     None, measure_disk, directory.path
                 )
-        # Others may ask meanwhile, and have the same answers: whoever comes first clears them away.
+        # Other callers may wait for the same answers meanwhile: the first to wake removes them.
         waiting = dict(self.asked)
         await asyncio.wait(waiting.values(), timeout=DISK_WAIT_S)
         answered = {path: asked for path, asked in waiting.items() if asked.done()}
@@ -50,9 +50,9 @@ class DiskMeter:
 def expose_disks(
     out: Exposition, directories: LogDirectories, capacities: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Add size and free bytes of file systems with logs; nothing while it is not known.
+    """Add size and free bytes of file systems with logs; no samples while they are not known.
 
-    Samples have the label `log_dir` where there are several log directories.
+    Samples have the label `log_dir` if there are several log directories.
     """
     has_several = len(directories.paths) > 1
     for name, meaning, position in (
@@ -103,6 +103,6 @@ def expose_disks(
 
 
 def measure_disk(path: str) -> tuple[int, int]:
-    """Return size and available bytes; for a thread, because a bad disk may keep it waiting."""
+    """Return size and available bytes. For a thread, because a bad disk may block it."""
     found = os.statvfs(path)
     return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail

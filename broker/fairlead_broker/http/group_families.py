@@ -1,4 +1,4 @@
-"""Metrics of the groups that this broker coordinates, in sums: never with a group's id."""
+"""Metrics of the groups that this broker coordinates, as sums: never with a group's id."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead"
 
 @dataclass(slots=True)
 class GroupSums:
-    """What one walk over the groups found."""
+    """The results of one walk over the groups."""
 
     classic: Counter[str] = field(default_factory=Counter)
-    """How many groups of the classic protocol are in which state."""
+    """Number of groups of the classic protocol, by state."""
     consumer: Counter[str] = field(default_factory=Counter)
-    """Likewise of KIP-848's, where members are given their partitions by the broker."""
+    """Number of groups of KIP-848's protocol, by state."""
     offsets: int = 0
     shards: dict[ShardState, int] = field(default_factory=lambda: dict.fromkeys(ShardState, 0))
 
@@ -52,7 +52,7 @@ async def measure_groups(broker: Broker) -> GroupSums:
 
 
 def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
-    """Add Kafka's metrics of a group coordinator, and how its partitions are."""
+    """Add Kafka's metrics of a group coordinator, and the states of its partitions."""
     metrics = broker.group_coordinator.metrics
     counts = {"classic": sums.classic.total(), "consumer": sums.consumer.total()}
     out.one(
@@ -113,7 +113,7 @@ def expose_groups(out: Exposition, broker: Broker, sums: GroupSums) -> None:
 
 
 def _expose_memory(out: Exposition, coordinator: GroupCoordinator) -> None:
-    """Add what groups and their members take of this broker."""
+    """Add the memory of groups and their members, and the requests of members that wait."""
     out.one(
         "fairlead_parked_group_members",
         "gauge",

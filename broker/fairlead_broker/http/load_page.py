@@ -1,7 +1,7 @@
-"""`/load`: what each replica here takes up and how busy it is, for whoever plans where they go.
+"""`/load`: size and traffic of each replica here, for planning where replicas go.
 
-It is made when it is asked for, in slices, as the metrics are. Metrics tell of the first thousand
-partitions; here are all of them, some thirty bytes each.
+The page is made on request, in slices, like the metrics. Metrics have only the first thousand
+partitions; this page has all of them, with some thirty bytes each.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ VERSION: Final = 1
 
 
 async def build_load(broker: Broker, capacity: tuple[int, int] | None) -> str:
-    """Return the page; `capacity` is size and room of the disk, None if that is not known.
+    """Return the page; `capacity` is size and free bytes of the disk, None if unknown.
 
-    A replica is its partition's number and its bytes; where this broker leads, bytes a second from
-    producers and to consumers follow, null if they are not known yet.
+    The row of a replica has the partition's index and its bytes. If this broker leads the
+    partition, bytes a second from producers and to consumers follow, null if not known yet.
     """
     total, free = capacity or (None, None)
     head = {
@@ -44,7 +44,7 @@ async def build_load(broker: Broker, capacity: tuple[int, int] | None) -> str:
             if number % METRIC_PARTITIONS_A_TURN == 0:
                 await asyncio.sleep(0)
             partition = broker.partitions.get(key)
-            if partition is not None:  # It may have gone since the walk began.
+            if partition is not None:  # It may have been removed since the walk began.
                 rows.append(describe_replica(partition))
         topics.append(f"{json.dumps(name)}:{json.dumps(rows, separators=(',', ':'))}")
     return f'{json.dumps(head)[:-1]}, "topics": {{{",".join(topics)}}}}}'

@@ -1,4 +1,4 @@
-"""`/metrics`: everything that a broker tells Prometheus, made when it is asked for."""
+"""`/metrics`: all metrics of a broker for Prometheus, made on request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class MetricsPage:
-    """`broker` and `session` are set once they are there; until then the page is short."""
+    """`broker` and `session` are set once they exist; until then the page is short."""
 
     def __init__(self, readiness: Readiness) -> None:
         self.broker: Broker | None = None
@@ -46,7 +46,7 @@ class MetricsPage:
         self._disks = DiskMeter()
 
     async def text(self) -> str:
-        """Return the page. Between its parts others get their turn of the loop."""
+        """Return the page. Between its parts other tasks run on the loop."""
         out = Exposition()
         broker = self.broker
         if broker is not None:
@@ -75,7 +75,7 @@ class MetricsPage:
         return out.text()
 
     async def capacity(self) -> tuple[int, int] | None:
-        """Return size and room of all disks together; None if one of them is silent."""
+        """Return size and free bytes of all disks together; None if one of them does not answer."""
         if self.broker is None:
             return None
         directories = self.broker.log_directories

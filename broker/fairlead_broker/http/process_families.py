@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairlead_broker.measures.exposition import Exposition
 
     class Session(Protocol):
-        """What is told of the session with the controller."""
+        """The metrics of the session with the controller."""
 
         broker_epoch: int
         controller_epoch: int
@@ -37,11 +37,11 @@ _BROKER_STATES: Final = {
     Phase.SERVING: 3,
     Phase.STOPPING: 6,
 }
-"""As Kafka numbers them: starting, recovery, running, pending controlled shutdown."""
+"""Kafka's numbers of the states: starting, recovery, running, pending controlled shutdown."""
 
 
 def expose_process(out: Exposition, readiness: Readiness) -> None:
-    """Add what is known before there is a broker."""
+    """Add the metrics that are known before there is a broker."""
     out.one(
         "fairlead_ready", "gauge", "1 while the broker serves clients.", int(readiness.is_ready)
     )
@@ -134,7 +134,7 @@ def expose_counters(out: Exposition, metrics: BrokerMetrics) -> None:
 
 
 def expose_certificates(out: Exposition, ends_s: Mapping[str, float]) -> None:
-    """Add when the certificates end that are shown now."""
+    """Add when the current certificates expire."""
     out.family(
         "fairlead_certificate_not_after_timestamp_seconds",
         "gauge",
@@ -144,7 +144,7 @@ def expose_certificates(out: Exposition, ends_s: Mapping[str, float]) -> None:
 
 
 def expose_waiting(out: Exposition, broker: Broker) -> None:
-    """Add the purgatories and fetch sessions: what clients left here to wait."""
+    """Add the purgatories and fetch sessions."""
     fetches, produces = len(broker.fetch_purgatory), len(broker.produce_purgatory)
     out.one("fairlead_parked_fetches", "gauge", "Fetch requests that wait for records.", fetches)
     out.one(
@@ -177,7 +177,7 @@ def expose_waiting(out: Exposition, broker: Broker) -> None:
 
 
 def expose_session(out: Exposition, session: Session | None) -> None:
-    """Add what this broker knows of the controller."""
+    """Add the state of the session with the controller."""
     is_up = session is not None and session.is_connected
     out.one(
         "fairlead_controller_session_up",

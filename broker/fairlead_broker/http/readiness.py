@@ -1,6 +1,6 @@
-"""How far a starting (or stopping) broker is, for probes and for people.
+"""The progress of a starting (or stopping) broker, for probes and for people.
 
-Written by `main`, read by the HTTP handlers.
+`main` writes it, the HTTP handlers read it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Phase(StrEnum):
-    """What the process is busy with."""
+    """What the process is doing."""
 
     LOADING = "loading"
     """Opening logs; after a crash, scanning them."""
@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Readiness:
-    """`progress` says more about the phase: logs and bytes that remain."""
+    """`progress` has details of the phase: logs and bytes that remain."""
 
     phase: Phase = Phase.LOADING
     progress: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Metrics of the replicas on this broker, and of the traffic of their topics.
 
-One walk over all partitions gives the sums, in slices, so that a scrape of a broker with thousands
-of partitions never holds requests up. Single topics and partitions have metrics up to a limit.
+One walk over all partitions computes the sums, in slices, so that a scrape of a broker with
+thousands of partitions never delays requests. Single topics and partitions have metrics up to a
+limit.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 _MANAGER: Final = "kafka_server_replicamanager"
 LATE_TRANSACTION_MS: Final = 300_000
-"""How much longer than any client may ask for a transaction is open before it counts as late."""
+"""A transaction is late once it is open for this time longer than the maximum timeout."""
 _TRAFFIC: Final = "kafka_server_brokertopicmetrics"
 
 
 @dataclass(slots=True)
 class ReplicaSums:
-    """What one walk over the partitions found.
+    """The results of one walk over the partitions.
 
-    A transaction is late whose producer wrote last before `late_before_ms`, in record time.
+    A transaction is late if its producer's last timestamp is before `late_before_ms`.
     """
 
     late_before_ms: int
@@ -51,13 +52,13 @@ class ReplicaSums:
     with_late_transactions: int = 0
     size: int = 0
     lag_max: int = 0
-    """Records by which this broker's followers are behind their leaders' high watermarks."""
+    """The largest lag of this broker's follower replicas behind a leader's high watermark."""
     follower_lags: dict[int, int] = field(default_factory=dict)
-    """By follower: records by which its worst replica is behind its leader here."""
+    """By follower: the largest lag of its replicas behind this broker as leader."""
     topic_sizes: dict[str, int] = field(default_factory=dict)
     topic_offsets: dict[str, int] = field(default_factory=dict)
     logs: list[tuple[str, int, int, int, int]] = field(default_factory=list)
-    """Labels, log start, log end, size, segments of the partitions that are told one by one."""
+    """Labels, log start, log end, size, segments of the partitions with their own metrics."""
 
     def add(self, partition: Partition) -> None:
         """Count one replica."""
@@ -85,7 +86,7 @@ class ReplicaSums:
         in_sync = len(leader.isr_state.isr)
         self.under_replicated += in_sync < len(leader.replicas)
         self.under_min_isr += not leader.has_enough_in_sync_replicas
-        # As in Kafka, records without timestamps say nothing of when they were written.
+        # As in Kafka, records without timestamps are not counted: their age is unknown.
         oldest_ms = partition.log.producers.oldest_open_ms
         self.with_late_transactions += oldest_ms is not None and 0 < oldest_ms < self.late_before_ms
         self.at_min_isr += in_sync == leader.effective_min_insync_replicas
@@ -96,7 +97,7 @@ class ReplicaSums:
             self.follower_lags[follower] = max(self.follower_lags.get(follower, 0), end - known)
 
     def tell(self, partition: Partition) -> None:
-        """Keep what is told of a single log."""
+        """Keep the metrics of a single log."""
         log = partition.log
         self.logs.append(
             (
@@ -110,7 +111,7 @@ class ReplicaSums:
 
 
 async def measure_replicas(broker: Broker) -> ReplicaSums:
-    """Yield over all partitions, letting others run in between."""
+    """Return sums over all partitions; other tasks run in between."""
     longest_ms = broker.settings.transaction_max_timeout_ms + LATE_TRANSACTION_MS
     sums = ReplicaSums(broker.clock.now_ms() - longest_ms)
     keys = sorted(broker.partitions)
@@ -119,11 +120,11 @@ async def measure_replicas(broker: Broker) -> ReplicaSums:
             await asyncio.sleep(0)
         partition = broker.partitions.get(key)
         if partition is None:
-            continue  # Gone since the walk began.
+            continue  # It was removed since the walk began.
         sums.add(partition)
         if number < METRIC_PARTITIONS_MAX:
             sums.tell(partition)
-    # Replicas that could not even be opened.
+    # Add replicas that could not be opened.
     unopened = sum(key not in broker.partitions for key in broker.replicas.failed)
     unmade = len(broker.replicas.without_room)
     sums.partitions += unopened
@@ -134,7 +135,7 @@ async def measure_replicas(broker: Broker) -> ReplicaSums:
 
 
 def expose_replicas(out: Exposition, sums: ReplicaSums, metrics: BrokerMetrics) -> None:
-    """Add the sums: Kafka's `ReplicaManager`, and ours."""
+    """Add the sums: those of Kafka's `ReplicaManager`, and Fairlead's own."""
     for name, meaning, value in (
         ("partitioncount", "Replicas on this broker.", sums.partitions),
         ("leadercount", "Partitions led by this broker.", sums.leaders),
@@ -235,7 +236,7 @@ def expose_logs(out: Exposition, sums: ReplicaSums) -> None:
 
 
 def expose_traffic(out: Exposition, metrics: BrokerMetrics) -> None:
-    """Add Kafka's `BrokerTopicMetrics`: all topics without a label, single ones with it."""
+    """Add Kafka's `BrokerTopicMetrics`: all topics without a label, single topics with one."""
     traffic = metrics.traffic
     shown = sorted(traffic.topics)[:METRIC_TOPICS_MAX]
     rows = [("", traffic.total())]

@@ -1,7 +1,7 @@
 """Metrics of requests: their number, their times, and refusals.
 
-Kafka's `RequestMetrics`, under the names that the usual rules of the JMX exporter give them, and a
-histogram of our own, which unlike quantiles can be added up over brokers.
+They are Kafka's `RequestMetrics`, under the names that the usual rules of the JMX exporter give
+them, and Fairlead's own histogram, which unlike quantiles can be summed over brokers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "kafka_network_requestmetrics"
 _BY_THEMSELVES: Final = ("Produce", "FetchConsumer", "FetchFollower")
-"""Requests with a histogram of their own; the others share one."""
+"""Requests with their own histogram; the others share one."""
 FLUSH: Final = "flush"
 VERIFICATION: Final = "verification"
 
@@ -41,7 +41,7 @@ def _merge(all_times: Iterable[RequestTimes]) -> RequestTimes:
 
 
 def _times_by_request(metrics: BrokerMetrics) -> dict[str, RequestTimes]:
-    """Of every API that was ever asked for, under Kafka's name of the request."""
+    """Return the times of every API that was ever requested, by Kafka's name of the request."""
     found: dict[str, RequestTimes] = {}
     for api_key, count in enumerate(metrics.requests):
         clients, peers = metrics.client_times[api_key], metrics.peer_times[api_key]
@@ -54,7 +54,7 @@ def _times_by_request(metrics: BrokerMetrics) -> dict[str, RequestTimes]:
 
 
 class RequestFamilies:
-    """Lives as long as the process, to know what is recent."""
+    """Lives as long as the process, to know which requests are recent."""
 
     def __init__(self) -> None:
         self._recent = RecentDurations()

@@ -1,4 +1,4 @@
-"""What Prometheus is told of the HTTP API."""
+"""Metrics of the HTTP API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def expose_rest(out: Exposition, metrics: RestMetrics) -> None:
-    """Add answers, their times, and what was produced."""
+    """Add answers, their times, and the records that were produced and read."""
     out.family(
         "fairlead_rest_requests_total",
         "counter",

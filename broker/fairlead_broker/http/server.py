@@ -1,7 +1,8 @@
-"""The broker's HTTP port: probes, metrics and load, and / which lists its paths.
+"""The broker's HTTP port: probes, metrics and load, and `/`, which lists its paths.
 
-It answers from the moment the process has read its settings: while logs are recovered, 503 with the
-progress as JSON, so that a broker in recovery is never taken for a dead one.
+It answers as soon as the process has read its settings. While logs are recovered, `/healthz` and
+`/readyz` answer 503 with the progress as JSON, so that a broker in recovery is never taken for a
+dead one.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class HttpServer:
     def __init__(self, readiness: Readiness) -> None:
         self.metrics = MetricsPage(readiness)
         self.certificates: Callable[[], dict[str, Any]] = dict
-        """What TLS listeners show and trust; none until they listen."""
+        """Certificates that TLS listeners show and trust; empty until they listen."""
         self._readiness = readiness
         self._runner: web.AppRunner | None = None
 
     async def start(self, address: HttpAddress) -> int:
-        """Listen; the port number, which matters where the address has port 0."""
+        """Listen; return the port number, which matters if the address has port 0."""
         application = web.Application(client_max_size=REQUEST_SIZE_MAX)
         application.add_routes(
             [
@@ -75,7 +76,7 @@ class HttpServer:
             await self._runner.cleanup()
 
     async def _index(self, _: web.Request) -> web.Response:
-        """For whoever opens the address that `fairlead up` shows."""
+        """Answer a person who opens the address that `fairlead up` shows."""
         return web.Response(text=INDEX)
 
     async def _certificates(self, _: web.Request) -> web.Response:
@@ -87,13 +88,13 @@ class HttpServer:
         broker = self.metrics.broker
         if broker is not None and broker.log_directories.failures:
             answer["failedLogDirectories"] = dict(broker.log_directories.failures)
-        # Before it serves it has not read what lies in them.
+        # Before it serves, the broker has not loaded the logs of these directories.
         if broker is not None and self._readiness.is_ready and broker.log_directories.cordoned:
             answer["drainedLogDirectories"] = broker.log_directories.drained
         return web.json_response(answer, status=200 if is_healthy else 503)
 
     async def _livez(self, _: web.Request) -> web.Response:
-        """Answer, which proves that the loop turns, however long recovery takes."""
+        """Answer, which proves that the event loop runs, however long recovery takes."""
         return web.json_response(self._readiness.describe())
 
     async def _readyz(self, _: web.Request) -> web.Response:

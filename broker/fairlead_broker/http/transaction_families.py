@@ -1,4 +1,4 @@
-"""Metrics of transactions, as far as brokers send each other requests about them."""
+"""Metrics of the requests about transactions between brokers, and of the memory of transactions."""
 
 from __future__ import annotations
 

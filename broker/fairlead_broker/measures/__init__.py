@@ -1,1 +1,1 @@
-"""What the broker measures of itself, and how figures are told."""
+"""What the broker measures, and the format in which Prometheus reads it."""

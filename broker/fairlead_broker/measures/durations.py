@@ -1,7 +1,7 @@
-"""How long things took: counted by powers of two, so that noting one costs two additions.
+"""Durations, counted by powers of two, so that noting one costs two additions.
 
-A duration falls into the bucket of its bit length in nanoseconds. Sums are exact; quantiles are
-read off the buckets when somebody asks, over the last minutes rather than since the start.
+A duration falls into the bucket of its bit length in nanoseconds. Sums are exact. Quantiles are
+computed from the buckets on request, over the last minutes and not since the start.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BUCKETS: Final = 64
-"""Enough for any time that a process can live."""
+"""Enough for the lifetime of any process."""
 WINDOW_NS: Final = 60_000_000_000
-"""Quantiles look back at least so long, once the process is old enough, and at most twice that
-plus the time between two questions."""
+"""Quantiles cover at least this time, once the process is old enough, and at most twice that plus
+the time between two requests for them."""
 
 
 class Durations:
-    """Durations of one kind since the process started. The hot path adds to both in place."""
+    """Durations of one kind since the process started. The hot path changes both fields itself."""
 
     __slots__ = ("counts", "total_ns")
 
     def __init__(self) -> None:
         self.counts = [0] * BUCKETS
-        """By bit length: `counts[n]` were shorter than 2**n ns, and not shorter than half that."""
+        """By bit length: `counts[n]` durations are below 2**n ns, and not below half of that."""
         self.total_ns = 0
 
     def note(self, duration_ns: int) -> None:
-        """Count one."""
+        """Count one duration."""
         self.counts[duration_ns.bit_length()] += 1
         self.total_ns += duration_ns
 
@@ -39,11 +39,11 @@ class Durations:
 
 
 class RequestTimes(Durations):
-    """Durations of the requests of one API, from the last byte read to the reply in hand.
+    """Durations of the requests of one API, from the last byte read until the reply is ready.
 
-    Requests that were read together are answered together: each of them takes as long as all, and
-    `local_ns` is what the event loop spent on them. Of a request that was parked, `remote_ns` is
-    what came after, until it was answered. What is left of the total, requests waited for others.
+    Requests that were read together are answered together: each of them takes as long as all.
+    `local_ns` is the time that the event loop spent on requests. `remote_ns` is the time from the
+    parking of a request until its answer. In the rest of the total, requests waited for others.
     """
 
     __slots__ = ("local_ns", "remote_ns")
@@ -55,9 +55,9 @@ class RequestTimes(Durations):
 
 
 class RecentDurations:
-    """Remembers earlier counts of named durations, to tell what happened since.
+    """Remembers earlier counts of named durations, to compute recent ones.
 
-    Two generations: the older is the one that is subtracted.
+    There are two generations: the older one is subtracted.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class RecentDurations:
         self._turned_ns = 0
 
     def turn(self, now_ns: int, current: dict[str, list[int]]) -> None:
-        """Begin a new generation if the newest is old enough; `current` are all counts now."""
+        """Begin a new generation if the newer one is old enough; `current` has all counts."""
         if now_ns - self._turned_ns >= WINDOW_NS:
             self._turned_ns = now_ns
             self._older = self._newer
@@ -81,9 +81,9 @@ class RecentDurations:
 
 
 def quantile_ns(counts: Sequence[int], fraction: float) -> float:
-    """Return the duration that `fraction` of them do not exceed.
+    """Return the duration that `fraction` of all durations do not exceed.
 
-    NaN where there are none. The error is less than a factor of two.
+    NaN if there are none. The error is less than a factor of two.
     """
     total = sum(counts)
     if total == 0:

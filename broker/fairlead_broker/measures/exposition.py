@@ -1,7 +1,7 @@
 """Prometheus' text format, one family at a time.
 
-Families are written with their help and type even where they have no sample yet, so that a page
-always names everything that the process can tell.
+Families are written with their help and type even if they have no sample yet, so that a page always
+has all metrics of the process.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 NS: Final = 1_000_000_000
 MS_NS: Final = 1_000_000
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""As Kafka's percentiles are spelled by the usual rules of the JMX exporter."""
+"""Kafka's percentiles, as the usual rules of the JMX exporter write them."""
 HISTOGRAM_BITS: Final = range(14, 36)
 """Bounds of histograms: 2**14 ns is 16 µs, 2**35 ns is 34 s."""
 
 
 def label_set(**labels: str | int) -> str:
-    """Return labels as they stand in front of a value; empty for none."""
+    """Return labels in the format before a value; empty without labels."""
     if not labels:
         return ""
     inside = ",".join(f'{name}="{_escape(str(value))}"' for name, value in labels.items())
@@ -36,7 +36,7 @@ def _escape(value: str) -> str:
 
 
 def _with(labels: str, name: str, value: str) -> str:
-    """`labels` and one more."""
+    """Return `labels` with one more label."""
     return f'{labels[:-1]},{name}="{value}"}}' if labels else f'{{{name}="{value}"}}'
 
 

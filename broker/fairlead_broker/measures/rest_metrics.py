@@ -1,4 +1,4 @@
-"""What the HTTP API counts about itself. Labels are names of operations and statuses: bounded."""
+"""The counters of the HTTP API. Labels are names of operations and statuses: bounded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class RestMetrics:
     """Counters since the process started; gauges say so."""
 
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """By the name of the operation and the status."""
+    """Answers by the name of the operation and the status."""
     times: dict[str, Durations] = field(default_factory=dict)
-    """By the name of the operation: from the head of a request to its answer in hand."""
+    """By the name of the operation: time from the head of a request to its answer."""
     in_flight: int = 0
     """A gauge: requests that are being answered."""
     instances: int = 0
@@ -24,7 +24,7 @@ class RestMetrics:
     records_in: int = 0
     """Records that were produced."""
     records_refused: int = 0
-    """Records that were answered with an error of their own."""
+    """Records that were answered with their own error."""
 
     records_out: int = 0
     """Records that were read."""

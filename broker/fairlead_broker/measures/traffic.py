@@ -1,11 +1,13 @@
-"""What flowed through the topics of this broker: counted per topic, summed when asked.
+"""The traffic of the topics of this broker: counted by topic, summed on request.
 
-Handlers add to the counters of a partition's topic, which the partition knows. When the last
-replica of a topic leaves, its counts go into the sum of those that left, so that totals never fall.
+Handlers add to the counters of a partition's topic, to which the partition has a reference. When
+the last replica of a topic leaves this broker, its counts are added to one sum of all such topics,
+so that totals never fall.
 
-For plans of where partitions go, handlers also add to two integers of the partition; a walk over
-all partitions, some seconds apart, makes averages of them that forget half of what they know in
-five minutes. They begin anew with each leadership, so that a leader that has gone leaves no traces.
+For plans of where partitions go, handlers also add to two integers of the partition. A walk over
+all partitions, every few seconds, computes averages from them, with a half-life of five minutes.
+The averages begin again each time that this broker becomes leader, so they have no traffic of an
+earlier time as leader.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 HALF_LIFE_MS: Final = 300_000
 KNOWN_AFTER_MS: Final = 30_000
-"""An average over less says nothing."""
+"""An average over a shorter time is not used."""
 
 
 class TopicTraffic:
@@ -35,15 +37,15 @@ class TopicTraffic:
 
     def __init__(self) -> None:
         self.batches_in = 0
-        """One for each partition of a produce request that was accepted."""
+        """Accepted partitions of produce requests."""
         self.bytes_in = 0
         self.messages_in = 0
-        """Offsets given to produced records."""
+        """Produced records, counted by their offsets."""
         self.failed_produces = 0
         self.fetches = 0
-        """One for each partition of a fetch of a consumer that was answered."""
+        """Answered partitions of consumers' fetches."""
         self.bytes_out = 0
-        """To consumers; what goes to followers is counted elsewhere."""
+        """Bytes sent to consumers; bytes for followers are counted elsewhere."""
         self.failed_fetches = 0
 
     def add(self, other: TopicTraffic) -> None:
@@ -53,12 +55,12 @@ class TopicTraffic:
 
 
 class Traffic:
-    """All topics that have a replica here. Bounded by the topics that the cluster has."""
+    """All topics that have a replica here. Bounded by the number of topics in the cluster."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
         self.elsewhere = TopicTraffic()
-        """Of topics that are gone from here, and of requests for topics that never were here."""
+        """Traffic of topics that have left this broker, and of requests for topics not here."""
 
     def of(self, topic: str) -> TopicTraffic:
         """Return the counters of a topic, for a replica of it that is opened here."""
@@ -68,11 +70,11 @@ class Traffic:
         return traffic
 
     def find(self, topic: str | None) -> TopicTraffic:
-        """Return the counters for a request that names `topic`, which peers may have made up."""
+        """Return the counters for a request that names `topic`, which may not exist."""
         return self.elsewhere if topic is None else self.topics.get(topic, self.elsewhere)
 
     def keep_only(self, topics: Iterable[str]) -> None:
-        """Forget topics without a replica here, but not what they add to the totals."""
+        """Forget topics without a replica here, but keep their counts in the totals."""
         for gone in self.topics.keys() - set(topics):
             self.elsewhere.add(self.topics.pop(gone))
 
@@ -89,9 +91,9 @@ class FlowRates(NamedTuple):
     """Bytes a second, averaged."""
 
     bytes_in: float
-    """What producers wrote."""
+    """Bytes a second from producers."""
     bytes_out: float
-    """What consumers were sent."""
+    """Bytes a second to consumers."""
 
 
 class PartitionFlow:
@@ -121,7 +123,7 @@ class PartitionFlow:
         self._weight = 0.0
 
     def sample(self, now_ms: int, *, is_leader: bool) -> None:
-        """Take what was counted since the last time into the averages."""
+        """Add the counts since the last call to the averages."""
         if not is_leader:
             self._since_ms = -1
             return
@@ -144,7 +146,7 @@ class PartitionFlow:
 
     @property
     def rates(self) -> FlowRates | None:
-        """The averages; None while they are known for too short a time, or nobody leads here."""
+        """The averages; None while their time is too short, or while this broker does not lead."""
         if self._since_ms < 0 or self._at_ms - self._since_ms < KNOWN_AFTER_MS:
             return None
         return FlowRates(self._average_in / self._weight, self._average_out / self._weight)
