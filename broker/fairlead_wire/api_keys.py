@@ -1,6 +1,6 @@
 """The numbers of Kafka's APIs.
 
-Numbers that Fairlead does not serve are listed too: a log line about a refused request names them.
+APIs that Fairlead does not serve are listed, too: log lines about refused requests name them.
 """
 
 from enum import IntEnum

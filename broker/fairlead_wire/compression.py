@@ -1,13 +1,13 @@
-"""The four codecs of record batches. For tools and lookups: the broker's hot path never unpacks.
+"""The four codecs of record batches. For tools and lookups: the hot path does not decompress.
 
-    gzip     plain, members may follow one another
-    snappy   written in xerial blocks as Java clients do; raw snappy is read too
+    gzip     plain, may have several members
+    snappy   written in xerial blocks as by Java clients; raw snappy is read, too
     lz4      the frame format, independent blocks (Java clients refuse linked ones)
     zstd     plain
 
-Whoever unpacks names a cap. The output grows by steps up to it and never beyond, because a batch
-of 1 MiB may claim 34 GB (zstd), and what it claims is not believed. Nor is time spent on packed
-data that holds next to nothing: members, frames and blocks may be empty.
+Callers that decompress set a limit. The output grows in steps up to it and never beyond, because a
+batch of 1 MiB may claim 34 GB (zstd), and its claim is not trusted. Compressed data with very
+little content is refused early, because members, frames and blocks may be empty.
 """
 
 import struct
@@ -27,12 +27,12 @@ _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 _TINY_BLOCKS_MAX: Final = 16 * 1024
 _BLOCK_SIZE_MIN: Final = 256
-"""What more blocks than that have to hold on average; the smallest of Java clients hold 1 KiB."""
+"""Minimum average content if there are more blocks; the smallest of Java clients have 1 KiB."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_MEMBER_SIZE_MIN: Final = 20
 _GZIP_MEMBERS_MAX: Final = 8 * 1024
-"""A member takes 3 µs at least, also where it holds nothing."""
+"""A member takes at least 3 µs, even if it is empty."""
 
 # Magic; version 1 with independent blocks and no checksums; blocks of 64 KiB; header checksum.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
@@ -42,9 +42,9 @@ _LZ4_UNCOMPRESSED: Final = 0x8000_0000
 _LZ4_END: Final = bytes(4)
 
 _PACKING_OVERHEAD_MAX: Final = 64 * 1024
-"""By how much packed data may be longer than what it holds, besides a quarter of that."""
+"""How much longer than its content compressed data may be, in addition to a quarter of it."""
 _OUTPUT_SIZE_MIN: Final = 64 * 1024
-# What the library says when the output buffer is too small; anything else means bad input.
+# The library's error text if the output buffer is too small; any other error means bad input.
 _OUTPUT_IS_FULL: Final = "whole buffer"
 
 
@@ -62,13 +62,13 @@ _CODECS: Final = frozenset(Codec)
 
 
 class UnpackedSizeError(RemoteProtocolError):
-    """Data unpacks to more than its reader takes."""
+    """Data decompresses to more than its reader accepts."""
 
 
 def compress(data: Buffer, codec: Codec, level: int | None = None) -> bytes:
-    """Packs the records of a batch; with Codec.NONE returns them as they are.
+    """Compress the records of a batch; with Codec.NONE return them unchanged.
 
-    `level` is one of gzip or zstd; the library's own where it is None.
+    `level` is a level of gzip or zstd; None is the library's default.
     """
     match codec:
         case Codec.NONE:
@@ -84,10 +84,10 @@ def compress(data: Buffer, codec: Codec, level: int | None = None) -> bytes:
 
 
 def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
-    """Unpacks the records of a batch, `max_size` bytes at most.
+    """Decompress the records of a batch to at most `max_size` bytes.
 
-    Raises RemoteProtocolError when the data is damaged, and for the codecs 5 to 7, which do not
-    exist; UnpackedSizeError when it unpacks to more.
+    Raises RemoteProtocolError if the data is damaged, and for the codecs 5 to 7, which do not
+    exist; UnpackedSizeError if the data decompresses to more.
     """
     try:
         if codec == Codec.NONE:
@@ -122,7 +122,7 @@ def decompress(data: Buffer, codec: int, *, max_size: int) -> bytes:
 
 
 def _check_gzip_members(data: Buffer) -> None:
-    """Refuse what is made of very many tiny members; each begins with the same three bytes."""
+    """Refuse data of very many tiny members; each begins with the same three bytes."""
     count = bytes(data).count(_GZIP_MAGIC)
     if count > _GZIP_MEMBERS_MAX and len(data) < _BLOCK_SIZE_MIN * count:
         raise RemoteProtocolError(f"damaged GZIP data: {count} members in {len(data)} bytes")
@@ -166,7 +166,7 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
 
 
 def _decompress_snappy_block(block: memoryview, left: int, max_size: int) -> bytes:
-    # Safe before allocating: snappy writes down its unpacked size, and the library holds it to it.
+    # This check before allocating is safe: the data has its size, and the library enforces it.
     if cramjam.snappy.decompress_raw_len(block) > left:
         raise _above_cap(Codec.SNAPPY, max_size)
     return bytes(cramjam.snappy.decompress_raw(block))

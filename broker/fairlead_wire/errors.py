@@ -1,7 +1,7 @@
 """Kafka's error codes, and the exceptions of the wire layer.
 
-A `KafkaError` becomes one slot of a reply. A protocol error never does: whoever catches one closes
-the connection and logs the reason.
+A `KafkaError` fills one slot of a reply. A protocol error never does: the code that catches it
+closes the connection and logs the reason.
 """
 
 from enum import IntEnum
@@ -12,14 +12,14 @@ class ErrorCode(IntEnum):
     """Every error code of Kafka 4.3.
 
     `retriable` is what Java clients do with the code: True means that they try again by
-    themselves, so answering with the wrong kind is a bug that users see.
+    themselves, so an answer with the wrong code is a bug that users see.
     """
 
     retriable: bool
     description: str
 
     def __new__(cls, code: int, retriable: bool = False, description: str = "") -> Self:
-        # The defaults are for the types of `ErrorCode(code)`, which makes nothing: it looks up.
+        # The defaults are for the types of `ErrorCode(code)`, which only looks up a member.
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable
@@ -164,9 +164,9 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """A refusal that the peer is told about: one slot of a reply.
+    """A refusal that is sent to the peer: one slot of a reply.
 
-    `message` goes where the reply has room for text; without one it is the code's description.
+    `message` is sent if the reply has a field for text; its default is the code's description.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -180,4 +180,4 @@ class RemoteProtocolError(Exception):
 
 
 class LocalProtocolError(Exception):
-    """We tried to encode something that the protocol cannot carry: a bug on our side."""
+    """The process tried to encode what the protocol cannot carry: a bug of the process itself."""

@@ -1,6 +1,6 @@
 """Splits a byte stream into frames: an int32 length, then that many bytes.
 
-For tools, tests and clients. The broker's connections read into buffers of their own.
+For tools, tests and clients. The broker's connections read into their own buffers.
 """
 
 import struct
@@ -14,9 +14,9 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class FrameDecoder:
-    """Takes bytes as they come, gives whole frames.
+    """Takes bytes as they come, returns complete frames.
 
-    Nothing is allocated by a claimed length: at most `max_size` bytes and one `feed` are held.
+    A claimed length allocates nothing: at most `max_size` bytes and one `feed` are kept.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -34,8 +34,8 @@ class FrameDecoder:
     def frames(self) -> Iterator[memoryview]:
         """Yield the complete frames, without their lengths.
 
-        Raises RemoteProtocolError at a length that is negative or above `max_size`; the stream
-        can't be followed any further then.
+        Raises RemoteProtocolError for a length that is negative or above `max_size`; the rest of
+        the stream cannot be read then.
         """
         while len(self._received) >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._received)

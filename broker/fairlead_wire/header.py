@@ -1,12 +1,12 @@
-"""Frames and their headers: what stands before every request and response.
+"""Frames and the headers of requests and responses.
 
     request v1    length i32, api_key i16, api_version i16, correlation_id i32, client_id string
     request v2    the same, then a tag section: the flexible versions
     response v0   length i32, correlation_id i32
     response v1   the same, then a tag section: the flexible versions, ApiVersions excepted
 
-client_id is never compact, so that any broker can read the header of any ApiVersions request, of
-versions still unknown too. For the same reason its replies always have header v0.
+client_id is never compact, so that any broker can read the header of any ApiVersions request, even
+of a version that it does not know. For the same reason its replies always have header v0.
 """
 
 import struct
@@ -29,12 +29,12 @@ _VERSION_MAX: Final = 32768
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 
-# Behind the last version: an API that has no flexible versions is never flexible.
+# Above the last version: an API without flexible versions is never flexible.
 _NEVER: Final = _VERSION_MAX
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -47,8 +47,9 @@ def decode_request_header(
 ) -> tuple[RequestHeader, int]:
     """Read a request's header; return it and the position of the body.
 
-    `buffer` is the frame without its length. For an API that `flexible_from` does not know the
-    position is that behind client_id: nobody can tell more. Raises RemoteProtocolError.
+    `buffer` is the frame without its length. For an API that is not in `flexible_from`, the
+    position is the one after client_id: it is unknown whether tags follow. Raises
+    RemoteProtocolError.
     """
     try:
         api_key, api_version, correlation_id, size = _REQUEST.unpack_from(buffer, position)
@@ -71,7 +72,7 @@ def decode_request_header(
 
 
 def has_flexible_response_header(api_key: int, api_version: int) -> bool:
-    """Tell whether the reply's header carries a tag section."""
+    """Tell whether the reply's header has a tag section."""
     return api_version >= FLEXIBLE_FROM.get(api_key, _NEVER) and api_key != _API_VERSIONS
 
 
@@ -112,8 +113,8 @@ def encode_request_frame(
 def decode_response(buffer: memoryview, api_key: int, api_version: int) -> tuple[int, Message]:
     """Decode a reply (a frame without its length); return the correlation id and the message.
 
-    An ApiVersions reply that says UNSUPPORTED_VERSION has the body of version 0 whatever was
-    asked, so it is decoded as that.
+    An ApiVersions reply with UNSUPPORTED_VERSION has the body of version 0, whatever version was
+    requested, so it is decoded as version 0.
     """
     try:
         (correlation_id,) = _LENGTH.unpack_from(buffer, 0)

@@ -1,4 +1,4 @@
-"""What all generated messages share, and the table that imports them when they are needed."""
+"""The base of all generated messages, and the table that imports them when they are needed."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -9,10 +9,10 @@ from fairlead_wire.segments import Segment
 
 
 class WireStruct:
-    """A message or a part of one. Compares by fields; unhashable, because fields may change.
+    """A message or a part of a message. Compares by fields; unhashable, as fields may change.
 
-    The comparison and the text form are written once here, because generating them for each of
-    some 400 dataclasses would cost every process that imports them.
+    The comparison and the text form are only here: if each of some 400 dataclasses had its own,
+    every process that imports them would take longer.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class WireStruct:
 
 
 def _short(value: Any) -> str:
-    """Show payloads, which would fill a log line, by their size."""
+    """Return the repr of a value; for a payload, which would fill a log line, its size."""
     if isinstance(value, bytes | bytearray | memoryview) and len(value) > 16:
         return f"<{len(value)} bytes>"
     return repr(value)
@@ -48,23 +48,23 @@ class Message(WireStruct):
     @classmethod
     @abstractmethod
     def decode(cls, buffer: memoryview, position: int, version: int) -> tuple[Self, int]:
-        """Decode the message at `position`; return it and the position behind it.
+        """Decode the message at `position`; return it and the position after it.
 
         `buffer` ends where the frame ends. `bytes` and `records` fields are slices of it, not
-        copies: who keeps one keeps the whole frame. Raises RemoteProtocolError, nothing else,
-        whatever the bytes are.
+        copies: a reference to one keeps the whole frame in memory. Raises RemoteProtocolError and
+        no other exception, whatever the bytes are.
         """
 
     @abstractmethod
     def encode(self, version: int) -> list[Segment]:
-        """Encode the message. Large records, and those that lie elsewhere, are passed through.
+        """Encode the message. Large records, and records in files, are passed on uncopied.
 
-        Raises LocalProtocolError when the version cannot carry what the message says.
+        Raises LocalProtocolError if the version cannot carry the message's content.
         """
 
 
 class LazyMessages(Mapping[int, type[Message]]):
-    """API key to message class; a module is imported when it is first asked for."""
+    """API key to message class; a module is imported at its first use."""
 
     def __init__(self, modules: Mapping[int, tuple[str, str]], suffix: str) -> None:
         self._modules = modules

@@ -1,4 +1,4 @@
-"""The hash by which Java clients choose a partition for a key."""
+"""The hash with which Java clients choose a partition for a key."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 of 32 bits, unsigned, with Kafka's seed."""
+    """Return the MurmurHash2 of 32 bits, unsigned, with Kafka's seed."""
     hashed = SEED ^ len(data)
     whole = len(data) & ~3
     for position in range(0, whole, 4):

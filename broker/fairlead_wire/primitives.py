@@ -1,7 +1,7 @@
-"""The pieces that generated decoders and encoders call: varints, tag sections, arrays, refusals.
+"""Functions that generated decoders and encoders call: varints, tag sections, arrays, refusals.
 
-A compact length travels as n + 1, with 0 for null. Most lengths fit one byte, which the generated
-code reads by itself; what is here are the longer ones.
+A compact length is sent as n + 1, with 0 for null. Most lengths fit into one byte, which the
+generated code reads itself; this module reads the longer ones.
 """
 
 import struct
@@ -13,12 +13,12 @@ from fairlead_wire.segments import Buffer, Records, Segment
 NULL_UUID: Final = bytes(16)
 STRING_SIZE_MAX: Final = 32767
 ELEMENTS_MAX: Final = 500_000
-"""Array elements and tagged fields of one request, arrays of one element not counted. A frame of
-100 MiB has room for 50 million, which would take gigabytes and stop a broker for half a minute."""
+"""Array elements and tagged fields of one request; arrays of one element are not counted. A frame
+of 100 MiB may have 50 million, which would take gigabytes and block a broker for half a minute."""
 TAGS_MAX: Final = 100
 """Tagged fields of one struct; no message defines as many as ten."""
-# Records above this size stay segments of their own; below it, one more copy is cheaper than one
-# more element in the socket's vector.
+# Records above this size are separate segments; below it, one more copy is cheaper than one more
+# element in the socket's vector.
 JOINED_RECORDS_MAX: Final = 4096
 
 DECODE_ERRORS: Final = (IndexError, struct.error, UnicodeDecodeError)
@@ -31,19 +31,19 @@ unpack_from = struct.unpack_from
 Payloads: TypeAlias = list[tuple[int, int, int]]
 
 _UVARINT_BITS_MAX: Final = 35
-# A process decodes its requests one after the other, on one thread.
+# One counter is enough: a process decodes its requests one after the other, on one thread.
 _elements_left: Final = [ELEMENTS_MAX]
 _INT32_ARRAYS: Final = tuple(struct.Struct(f">i{count}i") for count in range(16))
 _COMPACT_INT32_ARRAYS: Final = tuple(struct.Struct(f">B{count}i") for count in range(16))
 
 
 def begin_elements() -> None:
-    """Begins the count of a request's elements."""
+    """Begin the count of a request's elements."""
     _elements_left[0] = ELEMENTS_MAX
 
 
 def count_elements(count: int) -> None:
-    """Count elements of a request before anything is made for them."""
+    """Count elements of a request before memory is allocated for them."""
     left = _elements_left[0] - count
     if left < 0:
         raise RemoteProtocolError(f"a request of more than {ELEMENTS_MAX} elements")
@@ -51,7 +51,7 @@ def count_elements(count: int) -> None:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most five bytes; return it and the position behind it."""
+    """Read an unsigned varint of at most five bytes; return it and the position after it."""
     value = shift = 0
     while True:
         byte = buffer[position]
@@ -68,7 +68,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_string_size(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read the compact length (n + 1) of a string, which is bounded as the plain one is."""
+    """Read the compact length (n + 1) of a string, which has the limit of a plain one."""
     size, position = read_uvarint(buffer, position)
     if size - 1 > STRING_SIZE_MAX:
         raise RemoteProtocolError(f"a string of {size - 1} bytes")
@@ -76,7 +76,7 @@ def read_string_size(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_tags(buffer: Buffer, position: int) -> tuple[Payloads, int]:
-    """Read a tag section: (tag, start, stop) of each payload, and the position behind all."""
+    """Read a tag section; return (tag, start, stop) of each payload and the position after all."""
     count = buffer[position]
     position += 1
     if count > 127:
@@ -102,7 +102,7 @@ def read_tags(buffer: Buffer, position: int) -> tuple[Payloads, int]:
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:
-    """Read a tag section in which no tag is known; return the position behind it."""
+    """Read a tag section in which no tag is known; return the position after it."""
     return read_tags(buffer, position)[1]
 
 
@@ -140,7 +140,7 @@ def compact_int32_array(values: list[int]) -> bytes:
 
 
 def array(code: str, values: list[int]) -> bytes:
-    """Return an array of fixed-size values, `code` being their letter in the struct module."""
+    """Return an array of fixed-size values; `code` is their letter in the struct module."""
     return struct.pack(f">i{len(values)}{code}", len(values), *values)
 
 
@@ -149,7 +149,7 @@ def compact_array(code: str, values: list[int]) -> bytes:
 
 
 def append_records(records: Records, parts: list[Buffer], segments: list[Segment]) -> None:
-    """Add records to the message: small ones by joining, others as a segment of their own."""
+    """Add records to the message: small ones to `parts`, others as a separate segment."""
     if len(records) <= JOINED_RECORDS_MAX and isinstance(records, bytes | bytearray | memoryview):
         parts.append(records)
         return
@@ -159,7 +159,7 @@ def append_records(records: Records, parts: list[Buffer], segments: list[Segment
 
 
 def append_tags(parts: list[Buffer], payloads: list[tuple[int, list[Buffer]]]) -> None:
-    """Write a tag section; the payloads come in ascending order of their tags."""
+    """Write a tag section; the payloads must be in ascending order of their tags."""
     parts.append(uvarint(len(payloads)))
     for tag, payload in payloads:
         joined = b"".join(payload)

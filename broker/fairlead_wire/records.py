@@ -1,6 +1,6 @@
 """Whole record batches (format v2): for tools, tests and lookups, never for the hot path.
 
-A record, all numbers but attributes as zig-zag varints:
+The layout of a record, with all numbers but attributes as zig-zag varints:
 
     length, attributes i8 (0), timestamp delta, offset delta,
     key length (-1: null), key, value length (-1: null), value,
@@ -47,7 +47,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """One record; timestamp in milliseconds since 1970, -1 when there is none."""
+    """One record; timestamp in milliseconds since 1970, -1 if it has none."""
 
     offset: int
     timestamp: int
@@ -57,7 +57,7 @@ class Record(NamedTuple):
 
 
 class ControlType(IntEnum):
-    """What a control record says about its producer's transaction."""
+    """How a control record ends its producer's transaction."""
 
     ABORT = 0
     COMMIT = 1
@@ -82,9 +82,9 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """Encode one batch; its base offset is that of the first record, producers send 0.
+    """Encode one batch; its base offset is that of the first record (0 from producers).
 
-    Raises LocalProtocolError for no records, or offsets that do not rise.
+    Raises LocalProtocolError if there are no records, or if offsets do not rise.
     """
     if not records:
         raise LocalProtocolError("a batch without records")
@@ -143,7 +143,7 @@ def encode_end_of_transaction(
 
 
 def decode_end_of_transaction(record: Record) -> EndOfTransaction | None:
-    """Read a control record; None when it is of another kind (the control quorum's)."""
+    """Read a control record; None if it is of another kind (that of the controller quorum)."""
     try:
         _, number = _CONTROL_KEY.unpack_from(record.key or b"")
         if number not in tuple(ControlType):
@@ -155,10 +155,10 @@ def decode_end_of_transaction(record: Record) -> EndOfTransaction | None:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the position and header of each whole batch; leave out one that is cut off.
+    """Yield the position and header of each complete batch; leave out a last one that is cut off.
 
-    Only what is needed to step from batch to batch is checked. Raises RemoteProtocolError for
-    another format and for a length that no batch can have.
+    This only checks the fields that are needed to find the next batch. Raises RemoteProtocolError
+    for another format and for a length that no batch can have.
     """
     while len(buffer) - position >= BATCH_HEADER_SIZE:
         header = decode_batch_header(buffer, position)
@@ -181,8 +181,8 @@ def decode_batch(
 ) -> list[Record]:
     """Return the records of the batch at `position`.
 
-    With LogAppendTime all have the batch's timestamp. `decompressed_max` bounds, in bytes, what a
-    compressed batch may unpack to. Raises RemoteProtocolError when the batch is damaged.
+    With LogAppendTime all have the batch's timestamp. A compressed batch may decompress to at most
+    `decompressed_max` bytes. Raises RemoteProtocolError if the batch is damaged.
     """
     return list(
         iter_records(
@@ -204,7 +204,7 @@ def iter_records(
 ) -> Iterator[Record]:
     """Yield the records of the batch at `position` as `decode_batch` does, or from an offset on.
 
-    Each is decoded when it is asked for, so RemoteProtocolError may come behind some of them.
+    Each record is decoded when it is needed, so RemoteProtocolError may come after some of them.
     """
     header = decode_batch_header(buffer, position)
     if is_crc_checked:
@@ -265,7 +265,7 @@ def _decode_record(
     end = position + size
     if not 0 <= size <= len(body) - position:
         raise RemoteProtocolError(f"a record claims {size} bytes, {len(body) - position} are left")
-    position += 1  # Attributes: no bit of a record's own has a meaning.
+    position += 1  # Attributes of a record: no bit has a meaning.
     delta, position = read_varint(body, position, VARLONG_SIZE_MAX)
     offset_delta, position = read_varint(body, position)
     offset = header.base_offset + offset_delta
@@ -301,6 +301,6 @@ def _decode_headers(body: bytes, position: int, count: int, end: int) -> tuple[H
         value, position = _decode_nullable(body, position)
         if key is None:
             raise RemoteProtocolError("a header without a key")
-        # Not every client writes UTF-8; a header that can't be read must not hide its record.
+        # Not every client writes UTF-8; an undecodable header must not hide its record.
         headers.append((key.decode(errors="replace"), value))
     return tuple(headers), position

@@ -1,9 +1,9 @@
-"""Fetch between brokers, version 17, laid out by hand: the request of a follower, and its answer.
+"""Fetch between brokers, version 17, encoded by hand: the request of a follower, and its answer.
 
 Brokers exchange two of each for every record that three replicas acknowledge. The bytes are those
-of the generated messages, which tests hold against each other; making message objects for them
-costs three times as much. An answer that says anything unusual (a divergence, a field that this
-module doesn't know) is left to the generated decoder.
+of the generated messages, which tests compare; message objects for them would take three times as
+long. An answer with anything unusual (a divergence, a field that this module does not know) is
+decoded by the generated code.
 """
 
 import struct
@@ -22,13 +22,13 @@ from fairlead_wire.primitives import (
 
 VERSION: Final = 17
 
-# Key, version, correlation id, size of the client id; the length before all is put in last.
+# Length, key, version, correlation id, size of the client id.
 _HEAD: Final = struct.Struct(">ihhih")
-# No header tags; wait, least and most bytes, isolation level; the session's id and epoch.
+# No header tags; wait, minimum and maximum bytes, isolation level; the session's id and epoch.
 _SESSION: Final = struct.Struct(">BiiiBii")
-# Index, the leader's epoch, offset, last fetched epoch, log start, most bytes, no tags.
+# Index, the leader's epoch, offset, last fetched epoch, log start, maximum bytes, no tags.
 _POSITION: Final = struct.Struct(">iiqiqiB")
-# An empty rack, then one tag: the replica's id and epoch, and that it has no tags.
+# An empty rack, then one tag: the replica's id and epoch, without tags.
 _REPLICA: Final = struct.Struct(">BBBBiqB")
 _REPLICA_TAG: Final = 1
 _REPLICA_SIZE: Final = 13
@@ -46,9 +46,9 @@ _NO_ELEMENTS: Final = 1
 
 
 class FetchedRange(NamedTuple):
-    """What an answer says of one partition, which `key` names by its topic's id and its index.
+    """The answer for one partition; `key` is its topic's id and its index.
 
-    `records` is a view of the frame. The last two say where the logs part, if they do.
+    `records` is a view of the frame. The last two fields say where the logs diverge, if they do.
     """
 
     key: tuple[bytes, int]
@@ -61,10 +61,10 @@ class FetchedRange(NamedTuple):
 
 
 Position: TypeAlias = tuple[int, int, int, int, int, int]
-"""Of a partition: index, leader epoch, fetch offset, last fetched epoch, log start, most bytes."""
+"""For a partition: index, leader epoch, fetch offset, last fetched epoch, log start, max. bytes."""
 
 Reply: TypeAlias = tuple[int, int, list[FetchedRange]]
-"""The error code, the session's id, and what is new."""
+"""The error code, the session's id, and the answers for partitions."""
 
 
 def encode_fetch(
@@ -129,7 +129,7 @@ def decode_reply(frame: memoryview) -> Reply:
 
 
 def _decode_usual(frame: memoryview) -> Reply | None:
-    """None where there is more to it than records, marks and error codes."""
+    """Return the reply; None if it has more than records, offsets and error codes."""
     ranges: list[FetchedRange] = []
     _, tags, _, error_code, session_id = _REPLY.unpack_from(frame, 0)
     if tags:

@@ -1,4 +1,4 @@
-"""The client's side of a login, for those who speak Kafka's protocol without a client library."""
+"""The client's side of a login, for programs that use Kafka's protocol without a client library."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those that need a name and a password."""
+"""Mechanisms that need a name and a password."""
 OAUTHBEARER: Final = "OAUTHBEARER"
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS_MAX: Final = 1 << 20
-"""A broker that asks for more than this would hold its clients up."""
+"""A broker that asks for more would block its clients for long."""
 _NONCE_BYTES: Final = 24
 _HEADER: Final = b"n,,"
 _STATUS_SHOWN: Final = 200
 
 
 class LoginRefusedError(Exception):
-    """The broker does not let us in, or is not the one that knows the password."""
+    """The broker refuses the login, or does not prove that it knows the password."""
 
 
 Login: TypeAlias = "Generator[bytes, bytes, None]"
-"""Gives tokens for the broker, and takes its answer to each."""
+"""Yields tokens for the broker, and takes the broker's answer to each."""
 
 
 def log_in(mechanism: str, user: str, password: str, send: Callable[[bytes], bytes]) -> None:
@@ -52,7 +52,7 @@ def _exchange(login: Login, send: Callable[[bytes], bytes]) -> None:
 
 
 def begin_login(mechanism: str, user: str, password: str) -> Login:
-    """Return the exchange of a login. It raises LoginRefusedError."""
+    """Return the exchange of a login, which may raise LoginRefusedError."""
     if mechanism == "PLAIN":
         yield b"\0".join((b"", user.encode(), password.encode()))
         return
@@ -68,13 +68,13 @@ def _show_token(token: str, extensions: Sequence[tuple[str, str]]) -> Login:
     said = "".join(f"{name}={text}\x01" for name, text in pairs)
     status = yield _HEADER + f"\x01{said}\x01".encode()
     if status:
-        # The broker says why, and fails the login when it is told that this was heard.
+        # The status has the reason. The broker fails the login when the client acknowledges it.
         yield b"\x01"
         raise LoginRefusedError(f"it answers {status[:_STATUS_SHOWN].decode(errors='replace')}")
 
 
 def _prove_by_scram(hash_name: str, user: str, password: str) -> Login:
-    """Prove that we know the password, and have the broker prove that it does (RFC 5802)."""
+    """Prove that the client knows the password, and check that the broker does (RFC 5802)."""
     name = user.replace("=", "=3D").replace(",", "=2C").encode()
     nonce = b64encode(secrets.token_bytes(_NONCE_BYTES))
     bare = b"n=" + name + b",r=" + nonce

@@ -1,7 +1,7 @@
-"""What an encoded message is made of.
+"""The segments of an encoded message.
 
-An encoder returns a list of segments instead of one byte string, so that records travel from the
-file to the socket without passing through Python: bytes are written, sources are sent.
+An encoder returns a list of segments instead of one byte string, so that records go from the file
+to the socket without being copied by Python: bytes are written, sources are sent.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 
 class RecordsSource(Protocol):
-    """Record batches that live elsewhere, in a file for instance. Encoders only ask the length."""
+    """Record batches that are elsewhere, for example in a file. Encoders only need the length."""
 
     def __len__(self) -> int: ...
 
@@ -20,5 +20,5 @@ Records: TypeAlias = bytes | bytearray | memoryview | RecordsSource
 
 
 def segments_size(segments: Iterable[Segment]) -> int:
-    """Return the number of bytes that these segments occupy on the wire."""
+    """Return the number of bytes that these segments take on the wire."""
     return sum(map(len, segments))

@@ -10,9 +10,9 @@ VARLONG_SIZE_MAX: Final = 10
 
 
 def read_varint(buffer: Buffer, position: int, size_max: int = VARINT_SIZE_MAX) -> tuple[int, int]:
-    """Read a varint of at most `size_max` bytes; return it and the position behind it.
+    """Read a varint of at most `size_max` bytes; return it and the position after it.
 
-    Raises IndexError behind the end of the buffer.
+    Raises IndexError at the end of the buffer.
     """
     byte = buffer[position]
     if byte < 128:
