@@ -1,4 +1,4 @@
 """Generates `fairlead_wire.messages` from Kafka's published message definitions.
 
-Development only: brokers and tools import what it wrote, never the generator itself.
+Development only: brokers and tools import the generated modules, never the generator itself.
 """

@@ -13,8 +13,8 @@ from codegen.emit_module import Api, api_module, build_api, index_module
 from codegen.own_fields import with_own_fields
 from codegen.schema import SchemaError, parse_message, read_definitions
 
-# What clients may send to a broker, and what brokers send one another. Left out: the controller
-# quorum, share and streams groups, delegation tokens, telemetry.
+# The requests of clients to brokers, and between brokers. Left out: the controller quorum, share
+# and streams groups, delegation tokens, telemetry.
 APIS: Final = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
     *("FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup"),
@@ -35,7 +35,7 @@ DEFAULT_OUTPUT: Final = Path(__file__).parent.parent / "fairlead_wire" / "messag
 
 
 def build_sources(jar: Path) -> dict[str, str]:
-    """File name to source, for the whole package."""
+    """Return the source of each file of the package, by file name."""
     definitions = read_definitions(jar)
     missing = [each for each in APIS if f"{each}Request" not in definitions]
     if missing:
@@ -54,7 +54,7 @@ def build_sources(jar: Path) -> dict[str, str]:
 
 
 def differences(sources: dict[str, str], folder: Path) -> list[str]:
-    """Unified diffs between the folder and what it should hold."""
+    """Return unified diffs between the files in the folder and the generated ones."""
     lines: list[str] = []
     present = {path.name: path.read_text() for path in sorted(folder.glob("*.py"))}
     for name in sorted({*present, *sources}):

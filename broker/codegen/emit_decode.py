@@ -1,9 +1,10 @@
 """Writes the decoders: one function per struct and encoding (plain or flexible).
 
-Reading past the end needs no test of its own. Fixed values raise IndexError or struct.error; a
-slice that is cut short leaves `position` behind the end, where the next read, or the check at the
-end of the message, finds it. What must be tested at once is what allocates: counts. An element may
-take two bytes of a frame and hundreds of memory, so all elements of a request are counted together.
+Reading past the end needs no separate check. Fixed values raise IndexError or struct.error. A slice
+that is too short leaves `position` after the end, where the next read, or the check at the end of
+the message, detects it. Counts must be checked at once, because they cause allocations. An element
+may take two bytes of a frame and hundreds of bytes of memory, so all elements of a request are
+counted together.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ def emit_decoder(
 
 
 class _DecoderEmitter:
-    """State of one function: the run of adjacent fixed values that is not written yet."""
+    """State of one generated function: adjacent fixed values whose code is not written yet."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class _DecoderEmitter:
             self.writer.line(f"{field.local}{hint} = {default}")
 
     def _hint(self, field: Field) -> str:
-        """Return the type annotation of the field's local, the first time that it is assigned."""
+        """Return the type annotation of the field's local for its first assignment, else ""."""
         if field.name in self.declared:
             return ""
         self.declared.add(field.name)
@@ -129,7 +130,7 @@ class _DecoderEmitter:
         self.writer.line(f"position += {sum(format_size(code) for _, code in run)}")
 
     def _read_size(self, local: str, *, plain_code: str, limit: str = "read_uvarint") -> None:
-        """Read a length; a compact one is left as it is sent: n + 1, 0 for null."""
+        """Write the code that reads a length; a compact one stays as sent: n + 1, 0 for null."""
         if not self.is_flexible:
             self._read(local, plain_code)
             self._flush()
@@ -167,7 +168,7 @@ class _DecoderEmitter:
 
     @contextmanager
     def _unless_null(self, field: Field, null: str, size: str) -> Iterator[None]:
-        """Branches around a value that may be null; only a refusal where it may not."""
+        """Write branches around a value that may be null; only a refusal if it may not."""
         writer = self.writer
         carried = field.versions & self.window
         nullable = field.nullable.condition(carried)
@@ -292,7 +293,7 @@ class _DecoderEmitter:
             writer.line("position = end_of_tags")
 
     def _count_tags(self) -> None:
-        """Write the check of the tag count, whose byte is next or begins one that is refused."""
+        """Write the check of the tag count. Its first byte is enough: larger counts are refused."""
         if self.kind == REQUEST:
             self.writer.line(f"{self.writer.use('count_elements')}(tags)")
 

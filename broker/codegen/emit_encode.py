@@ -1,7 +1,7 @@
 """Writes the encoders: one function per struct and encoding (plain or flexible).
 
-They append to one list of byte strings; records cut it into segments. A field that the version
-does not carry is dropped when it is ignorable, else it must hold its default.
+They append to one list of byte strings; records split it into segments. A field that the version
+does not carry is dropped if it is ignorable, else it must have its default.
 """
 
 from codegen.emit_types import default_value, function_name
@@ -50,7 +50,7 @@ def is_set(field: Field) -> str:
 
 
 class _EncoderEmitter:
-    """State of one function: the run of adjacent fixed values that is not written yet."""
+    """State of one generated function: adjacent fixed values whose code is not written yet."""
 
     def __init__(
         self, writer: SourceWriter, struct: StructSchema, window: VersionRange, is_flexible: bool
@@ -267,7 +267,7 @@ class _EncoderEmitter:
     def emit_tags_body(self) -> None:
         """Write the function that encodes the tagged fields that differ from their defaults.
 
-        Most messages have none to send, so these are in a function of their own.
+        Most messages have none to send, so the fields have their own function.
         """
         writer = self.writer
         self.parts = "payload"

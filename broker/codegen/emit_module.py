@@ -15,7 +15,7 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: its two messages, and the name that its module has."""
+    """One API: its two messages, and the name of its module."""
 
     name: str
     request: MessageSchema
@@ -27,7 +27,7 @@ class Api:
 
 
 def build_api(request: MessageSchema, response: MessageSchema) -> Api:
-    """Pair the messages; structs that share a name get their message's kind before it."""
+    """Pair the messages; structs of both with the same name get the message's kind as prefix."""
     requests = {each.class_name: each for each in request.root.nested()}
     for struct in response.root.nested():
         twin = requests.get(struct.class_name)

@@ -12,7 +12,7 @@ def element_type(field: Field, kind: str) -> str:
     if field.struct is not None:
         return field.struct.class_name
     if field.type == "records":
-        # A request's records were received; a response's may still lie in a file.
+        # A request's records were received; a response's records may still be in a file.
         return "Buffer" if kind == "request" else "Records"
     if field.type == "bytes":
         return "Buffer"

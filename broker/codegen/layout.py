@@ -1,4 +1,4 @@
-"""What decoders and encoders both ask of a struct: sizes, groups of fields, conditions."""
+"""What decoders and encoders both need of a struct: sizes, groups of fields, conditions."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ def format_size(code: str) -> int:
 
 
 def groups(fields: list[Field], window: VersionRange) -> list[tuple[str | None, list[Field]]]:
-    """Adjacent fields that the same versions carry, with the test for these versions."""
+    """Group adjacent fields that the same versions carry, with the test for these versions."""
     found: list[tuple[str | None, list[Field]]] = []
     for field in fields:
         condition = field.versions.condition(window)
@@ -33,7 +33,7 @@ def negated(condition: str) -> str:
 
 
 def is_tag(field: Field, window: VersionRange, *, is_flexible: bool) -> bool:
-    """Tell whether the field travels in the tag section of these versions."""
+    """Tell whether the field is in the tag section in these versions."""
     return is_flexible and not (field.tagged & window).is_empty
 
 

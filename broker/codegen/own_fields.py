@@ -1,7 +1,7 @@
-"""Fields that Fairlead's brokers tell one another besides Kafka's, in requests of Kafka's.
+"""Fields that Fairlead adds to Kafka's requests between brokers.
 
-They are tagged (KIP-482), so whoever does not know them passes them over, and a message without
-them is what Kafka's would be. Kafka gives tags out from 0 on.
+They are tagged (KIP-482), so a receiver that does not know them skips them, and a message without
+them has Kafka's bytes. Kafka numbers its own tags from 0 on.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ OWN_FIELDS: Final[dict[str, dict[str, list[dict[str, Any]]]]] = {
         ]
     },
 }
-"""By message, and by its struct or itself: definitions as in Kafka's files."""
+"""Definitions as in Kafka's files, by message and by struct (or by the message itself)."""
 
 
 def with_own_fields(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a message with the fields that are added to it and its structs."""
+    """Return the definition of a message with Fairlead's fields added to it and its structs."""
     own = OWN_FIELDS.get(definition["name"])
     if own is None:
         return definition

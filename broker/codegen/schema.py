@@ -1,6 +1,6 @@
-"""Reads message definitions: JSON with `//` comments, as kafka-clients carries them.
+"""Reads message definitions: JSON with `//` comments, as in the jar of kafka-clients.
 
-Only facts are taken over (names, types, versions, tags, defaults); the descriptions are not.
+It only takes facts (names, types, versions, tags, defaults), not the descriptions.
 """
 
 import json
@@ -24,7 +24,7 @@ FIXED_FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-# Locals of the generated functions that a field's own local must not hide.
+# Local variables of the generated functions, whose names the local of a field must not have.
 RESERVED_LOCALS: Final = frozenset(
     {"append", "buffer", "count", "end", "message", "parts", "position", "segments", "size"}
     | {"stop", "tag", "tags", "text", "version", "values", "cls", "self", "payloads"}
@@ -33,12 +33,12 @@ DEFINITIONS_FOLDER: Final = "common/message/"
 
 
 class SchemaError(ValueError):
-    """A definition says something that the generator does not know."""
+    """A definition has something that the generator does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `type` is the element's type when `is_array`; `struct` is set for structs."""
+    """One field. `type` is the element's type if `is_array`; `struct` is set for structs."""
 
     name: str
     type: str
@@ -67,20 +67,20 @@ class Field:
 
     @property
     def is_optional_struct(self) -> bool:
-        """A tagged struct is None when it is absent, which means: all defaults."""
+        """Whether this is a tagged struct: it is None if absent, which means all defaults."""
         return self.struct is not None and not self.is_array and self.is_tagged
 
 
 @dataclass(slots=True)
 class StructSchema:
-    """A message or a nested struct. `class_name` is unique in the module it is written to."""
+    """A message or a nested struct. `class_name` is unique in its module."""
 
     class_name: str
     fields: list[Field]
 
     @property
     def has_records(self) -> bool:
-        """Whether encoding this may hand over records uncopied."""
+        """Whether the encoder may pass records on without a copy."""
         return any(
             field.type == "records" or (field.struct is not None and field.struct.has_records)
             for field in self.fields
@@ -139,7 +139,7 @@ def read_definitions(jar: Path) -> dict[str, dict[str, Any]]:
 
 
 def _without_comments(text: str) -> str:
-    # No string of the definitions spans lines, so a quote-aware scan of each line is enough.
+    # No string of the definitions has several lines, so a scan of each line is enough.
     string_or_comment = re.compile(r'("(?:[^"\\]|\\.)*")|//.*$')
     return "\n".join(
         string_or_comment.sub(lambda match: match.group(1) or "", line)
@@ -148,7 +148,7 @@ def _without_comments(text: str) -> str:
 
 
 def parse_message(definition: dict[str, Any]) -> MessageSchema:
-    """Turn one definition into a schema; fields that no valid version carries are left out."""
+    """Convert one definition to a schema; leave out fields that no valid version carries."""
     valid = VersionRange.parse(definition["validVersions"])
     parser = _StructParser(valid, definition.get("commonStructs", []))
     flexible = VersionRange.parse(definition["flexibleVersions"])
@@ -163,7 +163,7 @@ def parse_message(definition: dict[str, Any]) -> MessageSchema:
 
 
 class _StructParser:
-    """Builds structs of one message; a struct that is named again is the same object."""
+    """Builds the structs of one message; the same name always gives the same object."""
 
     def __init__(self, valid: VersionRange, common: list[dict[str, Any]]) -> None:
         self.valid = valid

@@ -1,4 +1,4 @@
-"""Version ranges as the definitions write them: `3`, `0-12`, `9+`, `none`."""
+"""Version ranges in the format of the definitions: `3`, `0-12`, `9+`, `none`."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -8,7 +8,7 @@ VERSION_MAX: Final = 32767
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """Versions `low` to `high`, both inclusive; empty when low > high."""
+    """Versions `low` to `high`, both inclusive; empty if low > high."""
 
     low: int
     high: int
@@ -33,7 +33,7 @@ class VersionRange:
         return self.low <= window.low and window.high <= self.high
 
     def condition(self, window: "VersionRange") -> str | None:
-        """Return the test that picks this range out of `window`: "" for always, None for never."""
+        """Return the test for this range within `window`: "" for always, None for never."""
         inside = self & window
         if inside.is_empty:
             return None

@@ -1,4 +1,4 @@
-"""Source text with indentation, and the packing formats that a module shares."""
+"""Source text with indentation, and the packing formats of a module."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ class SourceWriter:
         self.depth -= 1
 
     def call(self, before: str, arguments: list[str], after: str = ")") -> None:
-        """Write `before` + arguments + `after`, an argument a line where one line is too long."""
+        """Write `before` + arguments + `after`, on one line or with a line for each argument."""
         one_line = f"{before}{', '.join(arguments)}{after}"
         if len(one_line) + 4 * self.depth <= LINE_MAX:
             self.line(one_line)
@@ -67,7 +67,7 @@ class SourceWriter:
 
 
 def _run_names(codes: list[str]) -> list[str]:
-    """I32, I32, I64 → I32X2, I64."""
+    """Return names of codes, with repetitions counted: I32, I32, I64 → I32X2, I64."""
     names: list[str] = []
     counts: list[int] = []
     for code in codes:
