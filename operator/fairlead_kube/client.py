@@ -1,6 +1,6 @@
 """A small asynchronous client of the Kubernetes API.
 
-Reads are tried again, on new connections. Writes never are: the caller of a compare-and-swap must
+Reads are tried again, on new connections. Writes are not: the caller of a compare-and-swap has to
 find out how a write of unknown outcome ended (`ApiUnavailableError.may_have_landed`).
 """
 
@@ -46,7 +46,7 @@ class ObjectList:
 
 
 def jittered(delay_s: float) -> float:
-    """Return a delay that differs by up to a half between callers, so that not all come at once."""
+    """Return a delay, varied by up to a half, so that not all callers come at the same time."""
     return delay_s * (0.5 + random.random())  # noqa: S311
 
 
@@ -83,7 +83,7 @@ class KubeClient:
         return await self._read("get", kind.path(namespace, name))
 
     async def find(self, kind: ResourceKind, namespace: str | None, name: str) -> Manifest | None:
-        """Read an object; None if there is none of that name."""
+        """Read an object; None if it does not exist."""
         try:
             return await self.get(kind, namespace, name)
         except ApiError as error:
@@ -99,7 +99,7 @@ class KubeClient:
         label_selector: str = "",
         limit: int = PAGE_SIZE,
     ) -> ObjectList:
-        """Read a collection, in pages of one and the same version."""
+        """Read a collection, in pages of the same version."""
         path = kind.path(namespace)
         params = {"limit": str(limit)}
         if label_selector:
@@ -111,13 +111,13 @@ class KubeClient:
             except ApiError as error:
                 if not error.is_gone or "continue" not in params:
                     raise
-                # The version of the first page is no longer kept: all at once, then.
+                # The server no longer has the version of the first page: read all in one page.
                 items.clear()
                 params.pop("continue")
                 params.pop("limit")
                 continue
             for item in page.get("items") or ():
-                # Lists leave out what the events of a watch say.
+                # Items of a list lack these two fields, which the objects of watch events have.
                 item["apiVersion"], item["kind"] = kind.api_version, kind.kind
                 items.append(item)
             metadata = page["metadata"]
@@ -126,13 +126,13 @@ class KubeClient:
             params["continue"] = metadata["continue"]
 
     async def check(self, kind: ResourceKind, namespace: str | None = None) -> None:
-        """Prove that a collection can be read: read at most one object, as it is now."""
+        """Prove that a collection can be read: read at most one object, at its present version."""
         await self._read("check", kind.path(namespace), {"limit": "1"}, accept=METADATA_LIST_ONLY)
 
     async def read_text(
         self, path: str, params: Mapping[str, str] | None = None, *, size_max: int = TEXT_BYTES_MAX
     ) -> str:
-        """Read what is not an object, such as a pod's log: its last bytes if it is longer; once."""
+        """Read what is not an object, such as a pod's log, once; the last bytes if it is long."""
         content = bytearray()
         async with self._transport.stream(
             "text", path, params=params or {}, silence_timeout_s=TEXT_SILENCE_S
@@ -151,7 +151,7 @@ class KubeClient:
         *,
         is_dry_run: bool = False,
     ) -> Manifest:
-        """Create an object; a conflict if it exists. A dry run only says what would happen."""
+        """Create an object; a conflict if it exists. A dry run only returns what would happen."""
         params = {"dryRun": "All"} if is_dry_run else None
         return await self._write("create", "POST", kind.path(namespace), body, params=params)
 
@@ -167,7 +167,7 @@ class KubeClient:
     ) -> Manifest:
         """Replace an object; a conflict if its resourceVersion is not the one in the body.
 
-        With `metadata_only` the answer holds the new metadata and not the object.
+        With `metadata_only` the answer has the new metadata and not the object.
         """
         path = kind.path(namespace, name, subresource)
         accept = METADATA_ONLY if metadata_only else JSON
@@ -203,8 +203,8 @@ class KubeClient:
     ) -> Manifest:
         """Change an object by a merge patch or a JSON patch.
 
-        A conflict if the object has another version than a merge patch says, or another uid; the
-        latter only where the patch is one of the object itself.
+        A conflict if a merge patch names another version than the object has, or another uid. The
+        server compares the uid only in a patch of the object itself, not of a subresource.
         """
         path = kind.path(namespace, name, subresource)
         try:
@@ -217,10 +217,9 @@ class KubeClient:
     async def write_status(
         self, kind: ResourceKind, namespace: str, name: str, status: Manifest, *, uid: str
     ) -> Manifest:
-        """Give an object this status instead of its own; a conflict if it was made anew.
+        """Replace the status of an object; a conflict if the object was deleted and created again.
 
-        A merge patch cannot say which object it means: of one for a status the server takes no
-        notice of the uid.
+        This is a JSON patch: in a merge patch of a status the server ignores the uid.
         """
         steps = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
@@ -231,7 +230,7 @@ class KubeClient:
                 kind, namespace, name, steps, subresource="status", content_type=JSON_PATCH
             )
         except ApiError as error:
-            # What is wrong with a status itself has causes; a test that fails has none.
+            # An invalid status is refused with causes; a failed test of the uid has none.
             if error.status != UNPROCESSABLE or error.causes:
                 raise
             message = f"{kind.kind} {namespace}/{name} was made anew"
@@ -250,7 +249,7 @@ class KubeClient:
     ) -> None:
         """Delete an object; a conflict if it has another uid or version than the given one.
 
-        With `keeps_dependents` the objects that it owns stay, as orphans.
+        With `keeps_dependents` the objects that it owns remain, as orphans.
         """
         expected = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {key: value for key, value in expected.items() if value is not None}
@@ -275,7 +274,7 @@ class KubeClient:
         timeout_s: float = WATCH_TIMEOUT_S,
         silence_timeout_s: float | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield what happens after a version, with bookmarks, until the server ends the watch.
+        """Yield the events after a version, with bookmarks, until the server ends the watch.
 
         The server is asked to end it after `timeout_s`, shortly before which it sends a bookmark.
         ApiUnavailableError if the connection breaks or stays silent for `silence_timeout_s`;
@@ -302,7 +301,7 @@ class KubeClient:
     async def _read(
         self, verb: str, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON
     ) -> Manifest:
-        """Read; try again after a failure that may pass."""
+        """Read; try again after a failure that may be temporary."""
         for delay_s in READ_RETRY_DELAYS_S:
             pause_s = jittered(delay_s)
             try:
@@ -335,9 +334,9 @@ class KubeClient:
 
 
 def _means_another(patch: object, error: ApiError) -> bool:
-    """Tell whether a patch was refused because the object is a later one of its name.
+    """Tell whether a patch was refused because the object was deleted and created again.
 
-    To the server its uid is a field that cannot be changed, as any other such field.
+    The server then reports the uid as an immutable field that the patch would change.
     """
     metadata = patch.get("metadata") if isinstance(patch, Mapping) else None
     if error.status != UNPROCESSABLE or not isinstance(metadata, Mapping):

@@ -25,7 +25,7 @@ _UNSUPPORTED_CLUSTER_KEYS: Final = ("proxy-url", "tls-server-name")
 
 
 class TokenFile:
-    """A bearer token in a file that is renewed; CredentialsError if there is none yet."""
+    """A bearer token in a file that is renewed; CredentialsError if the file has none yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,18 +53,19 @@ class TokenFile:
 
 
 class AuthorityFile:
-    """Authorities of the server, in a file to which Kubernetes adds the next one."""
+    """The certificate authorities of the server, in a file to which Kubernetes adds new ones."""
 
     def __init__(self, path: Path, context: ssl.SSLContext) -> None:
-        """`context` trusts what is in the file now."""
+        """`context` already trusts what is in the file now."""
         self._path = path
         self._context = context
         self._seen = _version_of(path)
 
     def follow(self) -> None:
-        """Trust for new connections what was added; what was taken away, until this process ends.
+        """Trust added authorities for new connections.
 
-        A file that cannot be read adds nothing.
+        Removed authorities stay trusted until this process ends. A file that cannot be read adds
+        nothing.
         """
         with suppress(OSError, ValueError):
             seen = _version_of(self._path)
@@ -87,13 +88,13 @@ class Credentials:
     ssl_context: ssl.SSLContext | None
     """None for plain http."""
     namespace: str = "default"
-    """Where the holder lives, or what its kubeconfig names."""
+    """The namespace of the pod, or the one that the kubeconfig names."""
     token: str = ""
     token_file: TokenFile | None = None
     authority_file: AuthorityFile | None = None
 
     def bearer_token(self) -> str:
-        """Return the token to send, empty if there is none, and trust the server of now."""
+        """Return the token to send, empty if there is none; also trust newly added authorities."""
         if self.authority_file is not None:
             self.authority_file.follow()
         return self.token_file.read() if self.token_file is not None else self.token
@@ -142,7 +143,7 @@ def kubeconfig_paths(environment: Mapping[str, str] = os.environ) -> list[Path]:
 def read_kubeconfig(paths: list[Path], *, context_name: str = "") -> Credentials:
     """Return the credentials of a context of kubeconfig files, merged as kubectl does.
 
-    Without a name, those of the current context.
+    Without `context_name`, those of the current context.
     """
     config = _Kubeconfig(paths)
     name = context_name or config.current_context
@@ -177,7 +178,7 @@ def read_kubeconfig(paths: list[Path], *, context_name: str = "") -> Credentials
 
 
 class _Kubeconfig:
-    """Several kubeconfig files as one: of two entries of a name the first counts."""
+    """Several kubeconfig files as one: the first of several entries of the same name counts."""
 
     def __init__(self, paths: list[Path]) -> None:
         import yaml
@@ -197,7 +198,7 @@ class _Kubeconfig:
             self.current_context = self.current_context or document.get("current-context") or ""
 
     def find(self, sort: str, name: str) -> tuple[Mapping[str, Any], Path]:
-        """Return a context, cluster or user, and the folder that its paths are relative to."""
+        """Return a context, cluster or user, and the folder to which its paths are relative."""
         for document, folder in self._documents:
             for entry in document.get(f"{sort}s") or []:
                 if isinstance(entry, dict) and entry.get("name") == name:
@@ -235,7 +236,7 @@ def _build_context(
 def _build_authority(cluster: Mapping[str, Any], folder: Path) -> ssl.SSLContext:
     authority = _content(cluster, "certificate-authority", folder)
     context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    # Python 3.13 turns this on; many clusters' authorities lack the key identifiers that it wants.
+    # Python 3.13 sets this flag; many clusters' authorities lack the key identifiers it requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
@@ -244,7 +245,7 @@ def _build_authority(cluster: Mapping[str, Any], folder: Path) -> ssl.SSLContext
 
 
 def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
-    """Return what is inline under `<key>-data`, else in the file that `<key>` names."""
+    """Return the inline content of `<key>-data`, else that of the file that `<key>` names."""
     inline = entry.get(f"{key}-data")
     if inline:
         return base64.b64decode(inline, validate=True)
@@ -253,7 +254,7 @@ def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
 
 
 def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a certificate and its key, by a short-lived file: Python takes them from files only."""
+    """Load a certificate and its key from a short-lived file: Python loads them from files only."""
     with tempfile.NamedTemporaryFile(prefix="fairlead-", suffix=".pem") as file:
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -7,11 +7,11 @@ from typing import Any, Final
 TOO_MANY_REQUESTS: Final = 429
 
 MESSAGE_LENGTH_MAX: Final = 500
-"""Longer texts of a server are cut, with an ellipsis: they reach logs, conditions and Events."""
+"""A server's longer texts are cut, with an ellipsis: they reach logs, conditions and Events."""
 
 
 class CredentialsError(Exception):
-    """There are no credentials for the API server that can be used; the text says why."""
+    """There are no usable credentials for the API server; the text says why."""
 
 
 class ApiError(Exception):
@@ -31,14 +31,14 @@ class ApiError(Exception):
         """The reason in the API's own words, such as AlreadyExists."""
         self.message = message
         self.retry_after_s = retry_after_s
-        """How long the server asks us to wait."""
+        """How long the server asks the client to wait."""
 
         self.causes = frozenset(causes)
-        """Kinds of what stood in the way, in the API's own words."""
+        """The reasons of the Status' causes, in the API's own words."""
 
     @property
     def is_namespace_going(self) -> bool:
-        """Whether it was refused because its namespace is being deleted."""
+        """Whether the request was refused because its namespace is being deleted."""
         return "NamespaceTerminating" in self.causes
 
     @property
@@ -53,19 +53,19 @@ class ApiError(Exception):
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether we have no right to it."""
+        """Whether this client has no permission for the request."""
         return self.status == 403
 
     @property
     def is_gone(self) -> bool:
-        """Whether the version that was asked for is too old to go on from."""
+        """Whether the requested version is too old to continue from."""
         return self.status == 410
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may succeed later: too many requests, or a server's trouble.
+        """Whether the same request may succeed later: too many requests, or an error of the server.
 
-        A write that got 429 was not carried out; one that got another of these may have been.
+        A write that got 429 was not carried out; a write that got another of these may have been.
         """
         return self.status == TOO_MANY_REQUESTS or self.status >= 500
 
@@ -80,7 +80,7 @@ class ApiUnavailableError(Exception):
 
 
 class HiddenError(ApiUnavailableError):
-    """Objects may not be read, so that nobody can tell whether they are there."""
+    """Objects may not be read, so nobody can tell whether they exist."""
 
     def __init__(self, kinds: str, namespace: str) -> None:
         super().__init__(

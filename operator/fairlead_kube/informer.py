@@ -1,17 +1,17 @@
 """Keeps a copy of a collection in the API server, and reports what changes in it.
 
 It lists, reports the differences, and watches. When the watch breaks, is too old or reports an
-error, it lists again: whatever was missed, deletions too, shows as a difference. It goes on until
-it is cancelled.
+error, it lists again: every missed change, including deletions, shows as a difference. It runs
+until it is cancelled.
 
 A watch can die without notice, and a server that has lost its store keeps watches open and silent.
 So watches are short: the server is asked to end each after `watch_s`, shortly before which it sends
 a bookmark. A longer silence means that the connection is dead. Before the next watch begins, a read
 of one object proves that the server can still read its store.
 
-A collection of several namespaces is followed in each of them apart. One in which this is
-forbidden, because it is gone or has taken its roles back, does not hold up the others. What is not
-known of it must not be taken for absent: `is_hidden` tells.
+A collection of several namespaces is followed in each namespace separately. A namespace in which
+this is forbidden, because it was deleted or its roles were removed, does not delay the others. Its
+objects are unknown and must not be considered absent: `is_hidden` tells.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ logger = logging.getLogger(__name__)
 
 WATCH_S: Final = 10.0
 SILENCE_GRACE_S: Final = 2.0
-"""How much later than asked a server may end its watch before the connection counts as dead."""
+"""By how much a server may exceed `watch_s` before the connection counts as dead."""
 BACKOFF_S_MIN: Final = 0.1
 BACKOFF_S_MAX: Final = 3.0
 
 
 class Informer:
-    """The copy of one collection, or of the part of it that a label selector names."""
+    """The copy of one collection, or of the part of it that a label selector selects."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Informer:
         watch_s: float = WATCH_S,
         silence_grace_s: float = SILENCE_GRACE_S,
     ) -> None:
-        """`namespaces`: none for all of them, or where a kind has none.
+        """`namespaces`: empty for all namespaces, or for a kind without namespaces.
 
-        `closed` are others that are not followed only because they do not let us.
+        `closed` are namespaces that are not followed only because they do not permit it.
         `on_shown` is called when a namespace that was hidden has been listed.
         """
         places: Sequence[str | None] = sorted(set(namespaces)) or [None]
@@ -84,7 +84,7 @@ class Informer:
         self._closed = frozenset(closed)
         self._synced = asyncio.Event()
         self.objects: Mapping[ObjectKey, dict[str, Any]] = MappingProxyType(self._objects)
-        """The known objects, without managedFields, which nobody here reads."""
+        """The known objects, without managedFields, which no caller reads."""
 
     @property
     def is_synced(self) -> bool:
@@ -95,14 +95,14 @@ class Informer:
     def age_s(self) -> float:
         """Seconds since the last proof that nothing is missing; infinite before the first.
 
-        Namespaces in which this is forbidden do not count, unless it is forbidden in all of them.
+        Namespaces in which lists are forbidden do not count, unless they are forbidden in all.
         """
         allowed = [part for part in self._parts if not part.is_forbidden] or self._parts
         return time.monotonic() - min(part.fresh_at for part in allowed)
 
     @property
     def relists(self) -> int:
-        """How often everything was listed, for metrics."""
+        """How many times all objects were listed, for metrics."""
         return sum(part.relists for part in self._parts)
 
     @property
@@ -111,10 +111,10 @@ class Informer:
         return "; ".join(part.problem for part in self._parts if part.problem)
 
     def is_hidden(self, namespace: str) -> bool:
-        """Tell whether the objects of a namespace may not be read, so that more may be there.
+        """Tell whether a namespace may have unknown objects, because they may not be read.
 
-        That is so from a refusal to the next list, and of use once everything is `synced`. Of other
-        namespaces that are not followed there is nothing to wait for, unless they are closed.
+        That holds from a refusal to the next list; ask only once everything is `synced`. Other
+        namespaces that are not followed have nothing to wait for, unless they are `closed`.
         """
         if namespace in self._closed:
             return True
@@ -132,14 +132,14 @@ class Informer:
                 group.create_task(part.run())
 
     def _settle(self) -> None:
-        """Note that a part was listed, or may not be."""
+        """Note that a part was listed, or that its list is forbidden."""
         is_settled = all(part.is_listed or part.is_forbidden for part in self._parts)
         if is_settled and any(part.is_listed for part in self._parts):
             self._synced.set()
 
 
 class _Part:
-    """The objects of one namespace, or of all."""
+    """The objects of one namespace, or of all namespaces."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Part:
         on_settled: Callable[[], None],
         on_shown: Callable[[], None] | None,
     ) -> None:
-        """`shared`: where the objects of all parts are; each adds and removes its own."""
+        """`shared` has the objects of all parts; each part adds and removes its own."""
         self._client = client
         self._kind = kind
         self._shared = shared
@@ -171,9 +171,9 @@ class _Part:
         self.is_listed = False
         """Whether everything has been listed once."""
         self.is_forbidden = False
-        """Whether the server's last answer was that we may not."""
+        """Whether the server's last answer was a refusal for lack of permission."""
         self.is_hidden = False
-        """Whether we might not, and have not been able to since."""
+        """Whether a list was forbidden, and no list has succeeded since."""
         self.fresh_at = -math.inf
         self.relists = 0
         self.problem = ""
@@ -235,7 +235,7 @@ class _Part:
         return version
 
     def _note_failure(self, error: ApiError | ApiUnavailableError) -> None:
-        """Log the first failure in a row; a version too old to watch from is no failure."""
+        """Log the first failure in a row; a version that is too old to watch from is no failure."""
         is_worth_a_warning = not self.problem and not (
             isinstance(error, ApiError) and error.is_gone
         )

@@ -16,7 +16,7 @@ class ResourceKind:
 
     @property
     def api_version(self) -> str:
-        """What a manifest's `apiVersion` says."""
+        """The `apiVersion` of a manifest."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
@@ -25,7 +25,7 @@ class ResourceKind:
         """Return the path of an object or, without a name, of the collection.
 
         Without a namespace, the collection is that of all namespaces. ValueError for an object of a
-        namespaced kind without its namespace, and for a namespace where there is none.
+        namespaced kind without its namespace, and for a namespace of a kind that has none.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace:
@@ -56,9 +56,9 @@ POD_DISRUPTION_BUDGET: Final = ResourceKind(
 )
 ROLE_BINDING: Final = ResourceKind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 CERTIFICATE: Final = ResourceKind("cert-manager.io", "v1", "Certificate", "certificates")
-"""Of cert-manager, where that is installed."""
+"""Of cert-manager, if it is installed."""
 SCALED_OBJECT: Final = ResourceKind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
-"""Of KEDA, where that is installed."""
+"""Of KEDA, if it is installed."""
 NETWORK_POLICY: Final = ResourceKind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 
 GROUP: Final = "fairlead.io"

@@ -1,7 +1,7 @@
-"""The differences between what was known of a collection and a list or a watch event. Pure.
+"""The differences between the known objects of a collection and a list or a watch event. Pure.
 
-An object that was deleted and created again under its name, unnoticed, makes two changes: the old
-one went, the new one came.
+If an object was deleted and created again under its name, unnoticed, there are two changes: the
+deletion of the old object and the creation of the new one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,12 +11,12 @@ from typing import Any
 from fairlead_kube.watch_stream import WatchEvent
 
 ObjectKey = tuple[str, str]
-"""Namespace (empty where there is none) and name."""
+"""Namespace (empty if the kind has none) and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """An object before and after; None if there was, or is, no object."""
+    """An object before and after; None if it did not exist, or no longer exists."""
 
     key: ObjectKey
     old: dict[str, Any] | None
@@ -32,7 +32,7 @@ def object_key(manifest: Mapping[str, Any]) -> ObjectKey:
 def diff_listing(
     known: Mapping[ObjectKey, dict[str, Any]], listed: Iterable[dict[str, Any]]
 ) -> list[ObjectChange]:
-    """Return what has changed since, deletions first."""
+    """Return what differs from `known`, deletions first."""
     current = {object_key(item): item for item in listed}
     changes = [ObjectChange(key, old, None) for key, old in known.items() if key not in current]
     for key, item in current.items():
@@ -41,7 +41,7 @@ def diff_listing(
 
 
 def diff_event(known: Mapping[ObjectKey, dict[str, Any]], event: WatchEvent) -> list[ObjectChange]:
-    """Return what a watch event changes; nothing for a bookmark or for what is known already."""
+    """Return what a watch event changes; nothing for a bookmark or for a known version."""
     if event.type == "BOOKMARK":
         return []
     key = object_key(event.object)

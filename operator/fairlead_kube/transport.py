@@ -1,9 +1,9 @@
 """Requests to the API server: connections, time-outs, errors, counters.
 
-Nothing is tried again here, nor by aiohttp, which by itself would send a PUT twice when a kept
-connection breaks: after two attempts of a compare-and-swap nobody can tell an own success from
-another writer's. After a failure the kept connections are closed, so that the next request opens a
-new one, perhaps to another API server.
+Nothing is tried again here, and aiohttp must not either: by default it sends a PUT twice if a kept
+connection breaks. After two attempts of a compare-and-swap nobody can tell this client's success
+from another writer's. After a failure the kept connections are closed, so that the next request
+opens a new one, perhaps to another API server.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _OUTCOMES: Final = {404: "not_found", 409: "conflict", 410: "gone", TOO_MANY_REQ
 
 
 def describe_failure(error: Exception) -> str:
-    """Return what went wrong with a connection, in words that an operator of it can use."""
+    """Return what went wrong with a connection, in words that help an administrator."""
     if isinstance(error, aiohttp.ClientConnectorError):
         cause = error.os_error
         is_numbered = cause.errno is not None and cause.errno > 0
@@ -58,12 +58,12 @@ class RequestCounters:
         self.requests: Counter[tuple[str, str]] = Counter()
         """(verb, outcome) to number of requests; a watch counts when it begins."""
         self.seconds: dict[str, float] = {}
-        """Verb to the time that its requests took; for a watch until it began."""
+        """Verb to the time that its requests took; a watch counts until it began."""
         self.failing_since: float | None = None
-        """Unix time of the first request without a proper answer after the last one with it."""
+        """Unix time of the first request without a proper answer since the last proper answer."""
 
     def note(self, verb: str, outcome: str, seconds: float, *, is_answered: bool | None) -> None:
-        """Count one request: answered, unanswered (or a server's trouble), or cancelled by us."""
+        """Count a request: answered, unanswered (or an error of the server), or cancelled by us."""
         self.requests[verb, outcome] += 1
         self.seconds[verb] = self.seconds.get(verb, 0.0) + seconds
         if is_answered:
@@ -73,10 +73,10 @@ class RequestCounters:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Ends a connection at once where a request or a watch was left before its answer ended.
+    """Ends a connection at once if a request or a watch was left before its answer ended.
 
-    aiohttp itself says goodbye over TLS and waits up to 30 seconds for the other side's, which
-    `close` of the connector neither knows of nor waits for.
+    aiohttp itself closes a TLS connection with a handshake, and waits up to 30 seconds for the
+    server's part of it; the connector's `close` neither knows of that wait nor awaits it.
     """
 
     def _release(
@@ -131,7 +131,7 @@ class Transport:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Manifest:
-        """Send a request and return its answer; ApiError or ApiUnavailableError otherwise."""
+        """Send a request and return its answer; raise ApiError or ApiUnavailableError otherwise."""
         data = None
         headers = {"Accept": accept}
         if body is not None:
@@ -150,7 +150,7 @@ class Transport:
     async def stream(
         self, verb: str, path: str, *, params: Mapping[str, str], silence_timeout_s: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open an answer without end; close it after so much time without a byte."""
+        """Open an endless answer; close it after `silence_timeout_s` without a byte."""
         limits = aiohttp.ClientTimeout(
             total=None, sock_connect=self._connect_timeout_s, sock_read=silence_timeout_s
         )
@@ -176,7 +176,7 @@ class Transport:
         headers: dict[str, str],
         limits: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request and yield its response, which is a success; count how it ended."""
+        """Send a request and yield its response if it is a success; count how the request ended."""
         token = self._credentials.bearer_token()
         if token:
             headers["Authorization"] = f"Bearer {token}"

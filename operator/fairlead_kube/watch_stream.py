@@ -20,26 +20,26 @@ _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """What happened to an object; a bookmark carries only a resourceVersion to go on from."""
+    """What happened to an object; a bookmark carries only a resourceVersion to continue from."""
 
     type: EventType
     object: dict[str, Any]
 
     @property
     def resource_version(self) -> str:
-        """The version that the event brought about."""
+        """The version that the event created."""
         version: str = self.object["metadata"]["resourceVersion"]
         return version
 
 
 class WatchDecoder:
-    """Gathers pieces of text and returns the events that they complete."""
+    """Collects pieces of text and returns the events that they complete."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[WatchEvent]:
-        """Take a piece; ApiError if the server reports one, ValueError for what is not an event."""
+        """Add a piece; ApiError if the server reports one, ValueError for what is not an event."""
         self._rest += data
         if b"\n" not in data:
             if len(self._rest) > LINE_BYTES_MAX:
