@@ -1,7 +1,7 @@
 """`python -m fairlead_controller`: the controller of a cluster as a process of its own.
 
-Prints one line when it is ready; everything else goes to stderr. Exit codes: 0 stopped on request,
-1 the store or a port is not to be had or another controller took over, 2 wrong usage or manifests.
+Prints one line when it is ready; everything else goes to stderr. Exit codes: 0 stopped on request;
+1 the store or a port is not available, or another controller took over; 2 wrong usage or manifests.
 """
 
 import argparse
@@ -150,7 +150,7 @@ async def _reign(
             for task in running:
                 task.cancel()
     except* (StoreError, RefusedError) as group:
-        # A reign that ends refuses what still waits; the reason is the store's.
+        # The end of a reign refuses the waiting events; the store's error is the reason.
         raise StoreError("; ".join(str(error) for error in group.exceptions)) from group
     except* OSError as group:
         raise OSError(str(group.exceptions[0])) from group
@@ -160,7 +160,7 @@ async def _reign(
 
 
 def _read_certificate(assignments: list[str]) -> FollowedPeer | None:
-    """Return the certificate of the sessions' port, None without TLS; ValueError."""
+    """Return the certificate of the sessions' port, None without TLS; ValueError if it is wrong."""
     settings = read_assignments(assignments)
     for name in settings:
         if name != PROTOCOL_MAP and not name.startswith(("ssl.", "listener.name.controller.ssl.")):

@@ -1,9 +1,9 @@
 """The controller's shell: events in, decisions committed, images and replies out.
 
-Decisions are taken at once, on the pending state, in the order of the events. What they change is
-committed in groups: while one group is being written, the next one gathers. Subscribers hear of
-changes, and callers get their replies, only after the commit; a reply that changes nothing waits
-for the group before it all the same, because it depends on what that group changes.
+Decisions are made at once, on the pending state, in the order of the events. Their changes are
+committed in groups: while one group is being written, the next one collects decisions. Subscribers
+get changes, and callers get replies, only after the commit. A reply without a change also waits for
+the group before it, because it depends on what that group changes.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ a broker: nobody would report it again, and there are never more deaths than bro
 SPREAD_RETRY_S: Final = 1.0
 
 LINES_LOADED_AT_ONCE_MAX: Final = 5_000
-"""Lines of tables that are loaded on the event loop: that takes 0.1 s or so."""
+"""Tables with at most so many lines are loaded on the event loop, which takes some 0.1 s."""
 
 MOVES_LOGGED_MAX: Final = 20
 """Partitions of one decision that the log names; `/explain` shows the others."""
@@ -101,7 +101,7 @@ Reply = Mapping[str, Any]
 
 
 class _Answer(NamedTuple):
-    """The caller that waits for a decision, and what it will be told."""
+    """The caller that waits for a decision, and the answer that it will get."""
 
     future: "asyncio.Future[Reply]"
     decision: Decision
@@ -113,7 +113,7 @@ class _Answer(NamedTuple):
 class _Group:
     """Decisions that will be committed together.
 
-    The plan is made as they are taken, so that the layout is always that of the pending state.
+    The plan grows with each decision, so that the layout is always that of the pending state.
     """
 
     plan: WritePlan
@@ -136,9 +136,9 @@ class Controller:
         metrics: ControllerMetrics,
     ) -> None:
         self.committed = state
-        """What the store holds; the only state that others may see."""
+        """What the store holds; the only state that other modules may see."""
         self.history = history
-        """What the reigns before this one can have told brokers."""
+        """What controllers of earlier reigns may have told brokers."""
         self._pending = state
         self._layout = layout
         self._committer = committer
@@ -147,7 +147,8 @@ class Controller:
         self._mutations = MutationQuotas()
         self._group = _Group(WritePlan(layout))
         self._full: deque[tuple[_Group, list[Stage]]] = deque()
-        """Groups that are full, with what they write; they are written before `_group`."""
+        """Groups that are full, with the stages that write them; they are written before
+        `_group`."""
         self._wake = asyncio.Event()
         self._subscribers: list[Subscriber] = []
         self._waiting = 0
@@ -165,17 +166,17 @@ class Controller:
         """Tell whether a broker of this id has registered in this reign."""
         state = self.committed
         if broker_id in state.departed:
-            return True  # It may have followed this reign before it was unregistered.
+            return True  # The broker may have followed this reign before it was unregistered.
         return broker_id in state.image.brokers and broker_id not in state.unconfirmed
 
     def state_before(self, broker_id: BrokerId) -> ControllerState:
-        """Return a state that holds all that a broker of this id can know.
+        """Return a state that contains all that a broker of this id can know.
 
         A broker that has not registered in this reign is compared with the state as it was loaded.
         Later decisions may have raised epochs, which would hide that the loaded ones were too low.
         """
         if not self.committed.unconfirmed:
-            self._loaded = None  # All have been heard.
+            self._loaded = None  # All brokers have been heard.
         if self._loaded is None or self.has_heard(broker_id):
             return self.committed
         return self._loaded
@@ -188,15 +189,15 @@ class Controller:
 
     @property
     def writes(self) -> int:
-        """How many writes the tables have had; brokers remember it."""
+        """How many times the tables were written; brokers remember this number."""
         return self._committer.writes
 
     async def end_if_deposed(self, seen: HighestSeen) -> None:
         """End the reign because a broker has followed a controller of a higher epoch.
 
-        The tables say why: another controller has sealed them, or an earlier one had sealed tables
-        that are gone. While the store does not answer, the reason cannot be found: the reign goes
-        on, and the broker asks again.
+        The tables show the reason: another controller has sealed them, or an earlier controller had
+        sealed tables that no longer exist. While the store does not answer, the reason cannot be
+        found: the reign goes on, and the broker asks again.
         """
         try:
             reason = await self._committer.explain_epoch(seen)
@@ -212,7 +213,7 @@ class Controller:
     async def submit(self, event: Event) -> Reply:
         """Decide an event; return the reply once it is durable, or raise RefusedError.
 
-        BrokenDecisionError, at once, if the decision is a wrong one.
+        BrokenDecisionError, at once, if the decision would break a rule of the records.
         """
         if self._end is not None:
             raise RefusedError(RefusalCode.NOT_CONTROLLER, "the controller is stopping")
@@ -257,7 +258,7 @@ class Controller:
                 raise
 
     def _maybe_spread(self) -> None:
-        """Go on with a change of min.insync.replicas that concerns very many partitions."""
+        """Continue a change of min.insync.replicas that concerns very many partitions."""
         is_at_it = self._spreading is not None and not self._spreading.done()
         if not self.committed.is_minimum_spread and not is_at_it:
             self._spreading = asyncio.create_task(self._spread())
@@ -271,10 +272,10 @@ class Controller:
                 await asyncio.sleep(SPREAD_RETRY_S)
 
     def _decide(self, event: Event) -> tuple[Decision, ControllerState]:
-        """Give what an event changes, and the state after it.
+        """Return what an event changes, and the state after it.
 
-        BrokenDecisionError if it would break a rule of the records: it is never planned, and the
-        next one is decided on the state as it was.
+        BrokenDecisionError if the decision would break a rule of the records. Such a decision is
+        never planned; the next event is decided on the state before it.
         """
         kind = type(event).__name__
         now_ms = self._now_ms()
@@ -300,7 +301,7 @@ class Controller:
         logger.error("a wrong decision of %s is not carried out: %s", kind, violation)
 
     def _plan(self, decision: Decision) -> None:
-        """Put a decision into the present group, or into the next one if that is full."""
+        """Add a decision to the present group, or to the next one if that is full."""
         try:
             plan = self._group.plan
             if (
@@ -310,7 +311,7 @@ class Controller:
                 self._close_group()
             self._group.plan.add(decision.changes)
         except Exception as error:
-            # Planned in part, it can neither be written nor built on.
+            # A decision that is planned only in part can neither be written nor built upon.
             self.end(StoreError(f"a decision could not be planned: {error!r}"))
             raise
 
@@ -359,7 +360,7 @@ class Controller:
             metrics.unclean_elections += sum(map(_is_doubtful, moves))
 
     def _refuse(self) -> None:
-        """Fail everybody who waits; whether their changes are durable is not known."""
+        """Fail all waiting callers; whether their changes are durable is unknown."""
         groups = [group for group, _ in self._full]
         for answer in [answer for group in [*groups, self._group] for answer in group.replies]:
             if not answer.future.done():
@@ -385,8 +386,8 @@ async def open_controller(
     """Take over a store: raise the epoch, seal every table, load and repair.
 
     The caller then runs the controller and submits `ElectLeaders` first. If tables are older than
-    what was seen of them, this raises StoreRolledBackError and changes nothing except for a note.
-    StoreTooNewError if this release does not support the cluster's feature levels.
+    an earlier controller or a broker has seen them, this raises StoreRolledBackError and only
+    writes a note. StoreTooNewError if this release does not support the cluster's feature levels.
     """
     source = random_source or random.SystemRandom()
     metrics = ControllerMetrics()
@@ -399,7 +400,7 @@ async def open_controller(
         tables = await store.load()
     if problem := rolled_back_tables(tables):
         raise StoreRolledBackError(problem)
-    # Before anything is written: a controller that can read the tables may be at work with them.
+    # Check before the first write: a controller that can read the tables may be active.
     _require_readable(tables[CLUSTER_TABLE])
     epoch = store.next_epoch(tables)
     history = load_history(tables, epoch)
@@ -425,8 +426,8 @@ async def open_controller(
 async def _load(tables: Mapping[str, StoredTable], epoch: ControllerEpoch) -> Loaded:
     """Load tables; many of them in a thread.
 
-    100,000 partitions take seconds, in which the loop has to keep what made this process the
-    controller: a Lease, or the beats that other candidates listen to.
+    Loading 100,000 partitions takes seconds. Meanwhile the loop has to renew what makes this
+    process the controller: a Lease, or the heartbeats that other candidates expect.
     """
     if sum(len(table.lines) for table in tables.values()) <= LINES_LOADED_AT_ONCE_MAX:
         return load_state(tables, controller_epoch=epoch)
@@ -436,8 +437,8 @@ async def _load(tables: Mapping[str, StoredTable], epoch: ControllerEpoch) -> Lo
 def _first_stages(loaded: Loaded, epoch: ControllerEpoch, history: MetadataHistory) -> list[Stage]:
     """Return what a reign writes first, in stages.
 
-    What a crash has left is removed; then the table of the cluster says that it is gone, that every
-    table is sealed, and where the reign before ended.
+    What a crash has left is removed first. Then the cluster's table records that it was removed,
+    that every table is sealed, and where the reign before ended.
     """
     repairs = dict(loaded.repairs)
     last = repairs.pop(CLUSTER_TABLE, {})

@@ -1,8 +1,8 @@
 """What a controller counts in one reign, for Prometheus.
 
-`Controller`, `MeasuredStore` and `SessionServer` add to it on the event loop;
-`metrics/cluster_families.py` reads it. It counts what became durable, not what was attempted, and
-the decisions that were stopped because they must not become so.
+`Controller`, `MeasuredStore` and `SessionServer` add to the counters on the event loop;
+`metrics/cluster_families.py` reads them. They count changes that became durable, not attempts, and
+the decisions that were stopped because they would have broken a rule.
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ class TimeHistogram:
         return sum(self.counts)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return cumulative counts by bound, as Prometheus wants them."""
+        """Return cumulative counts by bound, in Prometheus' form."""
         bounds = [*map(str, BOUNDS_S), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
@@ -45,7 +45,7 @@ class ControllerMetrics:
         self.decisions: Counter[str] = Counter()
         """By the name of the event, such as `AlterPartition`."""
         self.refusals: Counter[str] = Counter()
-        """Decisions that refused what was asked for, by the name of the event."""
+        """Decisions that refused the request, by the name of the event."""
         self.broken_decisions: Counter[str] = Counter()
         """Decisions, or partitions of them, that would have broken a rule of the records and were
         stopped, by the name of the event."""
@@ -58,6 +58,6 @@ class ControllerMetrics:
         self.store_writes = TimeHistogram()
         """Writes of one or more tables at once."""
         self.store_outcomes: Counter[str] = Counter()
-        """Tables written, by `WriteOutcome`; `error` where the store gave none."""
+        """Tables written, by `WriteOutcome`; `error` if the store returned no outcome."""
         self.store_reads = TimeHistogram()
         """Reads of one table or of all."""

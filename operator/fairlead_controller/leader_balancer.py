@@ -1,4 +1,4 @@
-"""Asks from time to time whether preferred leaders should be elected again."""
+"""Has the controller check from time to time whether to elect preferred leaders again."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ class LeaderBalancer:
         self._event = BalanceLeaders(imbalance_percentage_max)
 
     async def run(self) -> None:
-        """Balance for as long as the controller reigns."""
+        """Balance leaders as long as the controller reigns."""
         while True:
             await asyncio.sleep(self._interval_s)
             try:

@@ -13,7 +13,7 @@ from fairlead_model.resources.topic_manifest import (
 
 
 def read_manifests(paths: Iterable[Path]) -> tuple[TopicSpec, ...]:
-    """Read the Topics of manifest files; ManifestError or OSError. Other kinds are passed over."""
+    """Read the Topics of manifest files, skip other kinds; ManifestError or OSError."""
     manifests: list[object] = []
     for path in paths:
         content = path.read_text(encoding="utf-8")

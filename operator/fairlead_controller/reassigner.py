@@ -1,6 +1,7 @@
 """Keeps reassignments going: the shell of `decisions.reassignment.progress`.
 
-It acts when something that moves has changed, and from time to time because brokers come and go.
+It acts when a partition under reassignment has changed, and from time to time, because brokers come
+and go.
 """
 
 import asyncio
@@ -19,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 1.0
 PAUSE_S: Final = 0.1
-"""Changes of so long are taken together."""
+"""Changes within this time are handled together."""
 GIVE_UP_S: Final = 600.0
-"""After so long out of service a broker is not waited for by what is being drained to it."""
+"""A drain no longer waits for a target broker that has been out of service for so long."""
 
 
 class Reassigner:
@@ -35,7 +36,7 @@ class Reassigner:
         controller.subscribe(self._on_changes)
 
     async def run(self) -> None:
-        """Move partitions for as long as the controller reigns."""
+        """Move partitions as long as the controller reigns."""
         while True:
             try:
                 async with asyncio.timeout(INTERVAL_S):

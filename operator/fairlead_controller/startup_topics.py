@@ -1,4 +1,4 @@
-"""Applies the Topic resources given at start: at once what is possible, the rest as brokers come.
+"""Applies the Topic resources given at start: at once if possible, else as brokers register.
 
 New topics wait until the expected brokers have registered, or until no new broker has come for a
 while, so that the first broker of a starting cluster does not get every partition.
@@ -20,12 +20,12 @@ from fairlead_model.cluster import BrokerChanged, Change
 logger = logging.getLogger(__name__)
 
 QUIET_S: Final = 0.5
-"""Without an expected number of brokers: topics are placed so long after the last broker came."""
+"""Without an expected number of brokers: topics are placed so long after the last registration."""
 QUIET_WHEN_EXPECTING_S: Final = 5.0
 """With an expected number: topics are placed without the missing brokers after so long."""
 
 AGAIN_S: Final = 5.0
-"""What waits is asked for again after so long, though no broker has come."""
+"""A topic that still waits is tried again after so long, even if no broker has registered."""
 
 
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
@@ -61,17 +61,18 @@ class Declarations:
         controller.subscribe(self._on_changes)
 
     def status(self) -> dict[str, Any]:
-        """Return what is still open, for the status page."""
+        """Return what still waits, and the problems, for the status page."""
         return {"waiting": list(self.waiting), "problems": list(self.problems)}
 
     async def run(self) -> None:
-        """Apply all resources; return when nothing waits any more."""
+        """Apply all resources; return when none waits any more."""
         await self._declare(may_create=False)
         while self.waiting:
             await self._enough_brokers()
             await self._declare(may_create=True)
             if self.waiting:
-                # For brokers, or until partitions have moved that somebody moves by hand.
+                # They wait for brokers, or until a reassignment that an administrator requested has
+                # ended.
                 self._brokers_changed.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(AGAIN_S):

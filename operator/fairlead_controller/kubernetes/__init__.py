@@ -1,1 +1,1 @@
-"""The controller process on Kubernetes: one of several candidates, of which one holds the Lease."""
+"""The controller process on Kubernetes: one of several candidates; one of them holds the Lease."""

@@ -1,7 +1,7 @@
 """`python -m fairlead_controller.kubernetes`: a controller process on Kubernetes.
 
 Prints one line when it listens; everything else goes to stderr. Exit codes: 0 stopped on request, 1
-a port is taken, 2 wrong usage or no access to the API server, 3 it may not act any more.
+a port is taken, 2 wrong usage or no access to the API server, 3 the process may no longer act.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Whether the kopf process of this pod still acts: a file lock beside the socket.
 
-Both processes run in containers of their own, and the kubelet stops each by itself. The Lease may
-be given back only once neither acts any more. The kernel releases such a lock even when its holder
-is killed.
+Both processes run in separate containers, and the kubelet stops each by itself. The Lease may be
+released only once neither of them acts. The kernel releases this lock even if its holder is killed.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ async def acting(path: Path) -> AsyncIterator[None]:
 
 
 def is_acting(path: Path) -> bool:
-    """Tell whether a process holds the lock; without a file nobody ever did."""
+    """Tell whether a process holds the lock; without the file no process ever did."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -57,7 +56,7 @@ def is_acting(path: Path) -> bool:
 
 
 async def wait_until_idle(path: Path, *, timeout_s: float) -> bool:
-    """Wait until nobody acts; return False if somebody still does after the timeout."""
+    """Wait until no process acts; return False if one still does after the timeout."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while is_acting(path):
         if asyncio.get_running_loop().time() >= deadline:

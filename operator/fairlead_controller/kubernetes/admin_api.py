@@ -1,4 +1,4 @@
-"""What the other process of this pod asks, and people with `ask`: HTTP and JSON on a unix socket.
+"""The API for the pod's other process, and for people with `ask`: HTTP, JSON, a unix socket.
 
 | request | answer |
 |---|---|
@@ -20,8 +20,9 @@
 | GET …/loss?brokers=1,2 | what the loss of these brokers would do now |
 | GET …/explain/TOPIC/PARTITION, …/moves?since_ms=N | the journal of decisions |
 
-A standby answers 503 with `{"role": "standby"}` to all but the first; a cluster that has not been
-taken over yet is 503 with its problem, an unknown one 404, what is refused 409, nonsense 400.
+A standby answers 503 with `{"role": "standby"}` to all but the first request. The answer is 503
+with the problem for a cluster that has not been taken over yet, 404 for an unknown cluster, 409 for
+a refusal, 400 for a malformed request.
 """
 
 import asyncio
@@ -77,7 +78,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CandidateView(Protocol):
-    """What the API needs of the process."""
+    """The parts of the process that the API needs."""
 
     def describe(self) -> dict[str, Any]:
         """Return role, identity and reigns."""
@@ -94,7 +95,7 @@ class CandidateView(Protocol):
 
 
 class AdminApi:
-    """The socket of one process."""
+    """Serves the socket of one process."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class AdminApi:
         self._runner = runner
         _clear_the_way(path)
         await web.UnixSite(runner, str(path)).start()
-        # Other processes of this user only: whoever gets in here rules the cluster.
+        # Only for processes of this user: whoever may use the socket controls the cluster.
         os.chmod(path, 0o600)  # noqa: PTH101
 
     async def stop(self) -> None:
@@ -261,7 +262,7 @@ class AdminApi:
         return web.json_response({})
 
     async def _own_fault(self, request: web.Request) -> web.Response:
-        """Kill or stop this very process, by its supervisor, which also wakes it again."""
+        """Kill or stop this process, by its supervisor, which also resumes it."""
         fault, duration_ms = _read_fault(await _body(request), FAULTS)
         if not self._candidate.is_active:
             raise _AnswerError(503, role="standby", message="another candidate is active")

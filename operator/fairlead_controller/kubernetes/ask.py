@@ -1,8 +1,8 @@
 """`python -m fairlead_controller.kubernetes.ask`: ask the controller of this pod, and print JSON.
 
-For people who may run something in the operator's pod, such as
+For people who may run a command in the operator's pod, such as
 `kubectl exec fairlead-0 -- python -m fairlead_controller.kubernetes.ask explain NS/CLUSTER T 0`.
-Exit codes: 0 answered, 1 nobody answers or the controller refuses, 2 wrong usage.
+Exit codes: 0 answered, 1 no answer or the controller refuses, 2 wrong usage.
 """
 
 import argparse

@@ -1,11 +1,11 @@
 """Whether new topics wait because brokers of a starting cluster are still expected.
 
-A topic that is placed while a cluster starts would get the brokers that happen to be up first. So
-it waits until every broker of the cluster's pools has registered once, or until no new broker has
-come for a while. In a cluster whose brokers have all registered before, nothing waits, whichever of
-them are down.
+A topic that is placed while a cluster starts would get the brokers that register first. So it waits
+until every broker of the cluster's pools has registered once, or until no new broker has registered
+for a while. In a cluster whose brokers have all registered before, no topic waits, even if some
+brokers are down.
 
-Where pools may not be read it is not known who is expected; then only the time tells.
+If pools may not be read, the expected brokers are unknown; then only the time decides.
 """
 
 import time
@@ -18,14 +18,15 @@ from fairlead_model.cluster import BrokerChanged, Change
 from fairlead_model.ids import BrokerId
 
 QUIET_S: Final = 5.0
-"""New topics are placed without the missing brokers so long after the last new broker came."""
+"""New topics are placed without the missing brokers so long after the last new broker
+registered."""
 NAMED_MAX: Final = 5
 
 Manifest = Mapping[str, Any]
 
 
 def expected_brokers(pools: Iterable[Manifest], cluster: str) -> frozenset[BrokerId]:
-    """Return the broker ids of a cluster's BrokerPools; malformed pools have none."""
+    """Return the broker ids of a cluster's BrokerPools; a malformed pool has none."""
     ids: set[BrokerId] = set()
     for pool in pools:
         spec = pool.get("spec") or {}
@@ -38,10 +39,10 @@ def expected_brokers(pools: Iterable[Manifest], cluster: str) -> frozenset[Broke
 
 
 def describe_wait(expected: Set[BrokerId] | None, registered: Set[BrokerId], quiet_s: float) -> str:
-    """Say what new topics wait for; empty if they need not.
+    """Return what new topics wait for; empty if they need not wait.
 
-    `registered` are the brokers that ever have, `quiet_s` is the time since the last new one came,
-    `expected` is None while that is not known.
+    `registered` are the brokers that have ever registered, `quiet_s` is the time since the last new
+    one did, `expected` is None while it is unknown.
     """
     if quiet_s >= QUIET_S:
         return ""
@@ -63,7 +64,7 @@ def describe_wait(expected: Set[BrokerId] | None, registered: Set[BrokerId], qui
 
 
 class BrokerArrivals:
-    """Follows the brokers of one controller, for one reign."""
+    """Follows the brokers of one controller during one reign."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class BrokerArrivals:
         controller.subscribe(self._on_changes)
 
     def wait(self) -> str:
-        """Say what new topics wait for now; empty if they need not."""
+        """Return what new topics wait for now; empty if they need not wait."""
         quiet_s = self._now() - self._last_came_at
         return describe_wait(self._find_expected(), self._known, quiet_s)
 

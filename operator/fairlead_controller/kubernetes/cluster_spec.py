@@ -1,6 +1,7 @@
 """What the controller reads of a LogCluster. Pure; an invalid field counts as its default.
 
-The operator's other process refuses such a resource with a reason; elections go on meanwhile.
+If a field is invalid, the operator's other process refuses the resource with a reason; elections go
+on meanwhile.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ class ClusterSpec:
     uid: str
     is_being_deleted: bool = False
     deletes_tables: bool = False
-    """Whether the metadata goes with the resource."""
+    """Whether the metadata is deleted with the resource."""
     default_partitions: int = 1
     default_replication_factor: int = 3
     balances_leaders: bool = True
@@ -41,7 +42,7 @@ class ClusterSpec:
     timing: SessionTiming = DEFAULT_TIMING
     config: Mapping[str, str] = field(default_factory=dict)
     is_down: bool = False
-    """Whether its brokers have been stopped to sleep."""
+    """Whether its brokers are stopped because the cluster hibernates."""
 
 
 def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
@@ -72,13 +73,13 @@ def read_cluster_spec(manifest: Mapping[str, Any]) -> ClusterSpec:
 
 
 def _is_left_alone(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether the resource was given up: its brokers run on, and need their metadata."""
+    """Tell whether the operator no longer manages the resource: its brokers need their metadata."""
     annotations = manifest["metadata"].get("annotations") or {}
     return bool(annotations.get(MANAGED_ANNOTATION) == "false")
 
 
 def _sleep_reason(manifest: Mapping[str, Any]) -> str:
-    """Return what the operator's other process says of the cluster's sleep; empty if nothing."""
+    """Return the reason of the Hibernated condition that the other process wrote; empty if none."""
     conditions = (manifest.get("status") or {}).get("conditions") or ()
     reasons = (each.get("reason") for each in conditions if each.get("type") == HIBERNATED)
     return str(next(reasons, ""))

@@ -1,8 +1,8 @@
-"""TLS of the sessions of many LogClusters on one port: a certificate for each, out of its Secret.
+"""TLS of the sessions of many LogClusters on one port: a certificate for each, from its Secret.
 
-A broker says by SNI which cluster it means, and gets that cluster's certificate; its own is judged
-by the authorities of that cluster, and has to name a broker of it. Secrets are looked at in each
-handshake, in its thread, so a new certificate serves whoever comes next.
+A broker names its cluster by SNI, and gets that cluster's certificate. The broker's own certificate
+is checked against the authorities of that cluster, and has to name a broker of it. Secrets are read
+in each handshake, in its thread, so the next handshake uses a new certificate.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ SECRET_SUFFIX: Final = "controller-tls"  # noqa: S105 (a name)
 ALLOW_PLAINTEXT: Final = "fairlead.io/allow-plaintext"
 
 FindSecret = Callable[[ClusterKey], Mapping[str, Any] | None]
-"""Gives the Secret with a cluster's certificate, as the API server has it."""
+"""Returns the Secret with a cluster's certificate, as the API server has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a Secret says, and what was made of it; none if nothing usable was ever in it."""
+    """The data of a Secret and the identity made from it; None if no usable data was ever in it."""
 
     data: Mapping[str, str]
     identity: PeerIdentity | None
 
 
 class ClusterTls:
-    """The TLS of a candidate's door."""
+    """The TLS of a candidate's sessions' port."""
 
     allows_plaintext = True
-    """Here, because clusters without TLS share the port; `problem_of` judges once it is known
-    which cluster a broker means."""
+    """True because clusters without TLS share the port; `problem_of` checks once the broker's
+    cluster is known."""
 
     def __init__(self, find: FindSecret) -> None:
         self._find = find
@@ -65,11 +65,11 @@ class ClusterTls:
         self._context = self._build_context()
 
     def open_context(self) -> ssl.SSLContext:
-        """Return a context that has no certificate until SNI tells which one it shall have."""
+        """Return a context that has no certificate until SNI names the cluster."""
         return self._context
 
     def identify(self, tls: ssl.SSLObject) -> PeerName:
-        """Return who has shown the certificate, of the cluster that it said by SNI."""
+        """Return the peer that the shown certificate names, of the cluster that SNI named."""
         cluster = self._clusters.get(tls.context)
         if cluster is None:
             raise TlsRefusedError("it does not say by SNI which cluster it means")
@@ -90,15 +90,15 @@ class ClusterTls:
         )
 
     def find_end(self, key: ClusterKey) -> float | None:
-        """Return when a cluster's certificate ends, in Unix time; None where it has none.
+        """Return when a cluster's certificate ends, in Unix time; None if it has none.
 
-        It may take the Secret's certificate anew, as a handshake does: not on the loop.
+        Call this in a thread: like a handshake, it may have to load the Secret's certificate again.
         """
         identity = self._identity_of(key)
         return None if identity is None else identity.ends_s
 
     def _build_context(self) -> ssl.SSLContext:
-        # What `_choose` sets later has no say in these.
+        # `_choose` cannot set these later.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
@@ -110,7 +110,7 @@ class ClusterTls:
     def _choose(
         self, tls: ssl.SSLSocket | ssl.SSLObject, name: str | None, first: ssl.SSLContext
     ) -> int | None:
-        """Give a connection the certificate of the cluster that it means; called by OpenSSL."""
+        """Give a connection the certificate of the cluster that SNI names; OpenSSL calls this."""
         cluster, _, namespace = (name or "").rpartition(".")
         key = (namespace, cluster)
         identity = self._identity_of(key)
@@ -143,7 +143,7 @@ class ClusterTls:
     def _take(
         self, key: ClusterKey, data: Mapping[str, str], before: PeerIdentity | None
     ) -> PeerIdentity | None:
-        """Make what connections need of new data; what cannot serve leaves what was there."""
+        """Build what connections need from new data; unusable data leaves the previous result."""
         cluster = "/".join(key)
         try:
             settings = _settings_of(key, data)

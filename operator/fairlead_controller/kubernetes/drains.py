@@ -1,8 +1,9 @@
 """Tells the controller which brokers are to lead nothing; one for each reign.
 
 It is level-triggered: it compares what Pods, Nodes and people say now with what the controller was
-told. It asks again while leaders remain, because another replica may have come in sync, and after
-each registration, because a new pod is not the pod that was being deleted.
+told last. It calls the controller again while leaders remain, because another replica may have
+joined the ISR, and after each registration, because a new pod is not the pod that was being
+deleted.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ class Drains:
     async def set_by_hand(self, broker_id: BrokerId, *, is_draining: bool) -> int:
         """Drain a broker, or let it lead again; return how many partitions it still leads.
 
-        It stays drained while its pod or its node is a reason, too.
+        It stays drained while its pod or its node is also a reason.
         """
         if is_draining:
             self._by_hand.add(broker_id)
@@ -54,7 +55,7 @@ class Drains:
         return self._remaining.get(broker_id, 0)
 
     async def run(self) -> None:
-        """Drain brokers for as long as the controller reigns."""
+        """Drain brokers as long as the controller reigns."""
         pause_s = ASK_AGAIN_S
         while True:
             self._wake.clear()
@@ -83,7 +84,7 @@ class Drains:
     def _on_changes(self, changes: tuple[Change, ...], state: ControllerState) -> None:
         for change in changes:
             if isinstance(change, BrokerRemoved):
-                # Whoever comes under its id is another broker, and nobody has asked for that one.
+                # A later broker of this id is another broker, and nobody has asked to drain it.
                 self._by_hand.discard(change.broker_id)
         if any(isinstance(change, BrokerChanged) for change in changes):
             self._wake.set()

@@ -1,6 +1,6 @@
 """Carries out what `lease` decides, with the Lease object in the API server.
 
-It uses a clock that goes on while the machine is suspended, and that nobody can set.
+It uses a clock that also runs while the machine is suspended, and that nobody can set.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def boot_ms() -> int:
 
 
 class Elector:
-    """One process's contest for the Lease, its renewals and its release."""
+    """Competes for the Lease for one process, renews it and releases it."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str, identity: str) -> None:
         self.identity = identity
@@ -50,7 +50,7 @@ class Elector:
         self._asking = asyncio.Lock()
         self._is_given_back = False
         self._renewed = asyncio.Event()
-        """Set with the next renewal, which begins with another one."""
+        """Set by the next renewal; each renewal makes a new event."""
 
     @property
     def is_holder(self) -> bool:
@@ -81,7 +81,7 @@ class Elector:
             await self._step()
 
     async def keep(self) -> str:
-        """Renew the Lease for as long as possible; return why it is over."""
+        """Renew the Lease as long as possible; return why it is lost."""
         while True:
             reason = await self._step()
             if reason:
@@ -90,9 +90,9 @@ class Elector:
                 return "the Lease was given back"
 
     async def release(self) -> None:
-        """Give the Lease back, so that another candidate need not wait. Failure only costs time."""
+        """Release the Lease, so that another candidate need not wait. A failure only costs time."""
         try:
-            # A renewal that is under way moves the version: after it, not beside it.
+            # A renewal under way changes the version, so the release has to come after it.
             async with asyncio.timeout(RELEASE_TIMEOUT_S), self._asking:
                 if not self.is_held() or self._manifest is None:
                     return
@@ -105,7 +105,7 @@ class Elector:
             logger.warning("the Lease could not be given back: %s", error)
 
     async def _step(self) -> str:
-        """Do one step; return why the Lease is lost, if it is."""
+        """Do one step; return why the Lease is lost, if that is so."""
         step = self._claim.next_step(boot_ms())
         match step:
             case GiveUp():
@@ -178,7 +178,7 @@ class Elector:
 
 
 def read_record(manifest: dict[str, Any]) -> LeaseRecord:
-    """Read the fields of a Lease object that the contest needs."""
+    """Read the fields of a Lease object that `lease` needs."""
     spec = manifest.get("spec") or {}
     renewal = f"{spec.get('renewTime')} {spec.get('acquireTime')} {spec.get('leaseTransitions')}"
     return LeaseRecord(

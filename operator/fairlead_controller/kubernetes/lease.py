@@ -1,16 +1,16 @@
-"""Which candidate may act: one candidate's part in the contest for the Lease. Pure.
+"""Which candidate may act: how one candidate competes for the Lease. Pure.
 
-The record in the API server names a holder, and the holder renews it. Everybody uses their own
-clock: a candidate takes over when it has *seen* no change of the record for the lease's duration; a
-holder gives up when its last successful renewal was *asked for* longer ago than the deadline, which
-is shorter. A renewal lands after it was asked for and is seen after it has landed. So the deadline
-has passed before anybody else takes over, whatever the clocks show; the difference is the margin
-for clocks of different speed.
+The record in the API server names a holder, and the holder renews it. Every candidate uses its own
+clock: it takes over when it has *seen* no change of the record for the lease's duration. A holder
+gives up when its last successful renewal was *requested* longer ago than the deadline, which is
+shorter. A renewal lands after it was requested, and is seen after it has landed. So the deadline
+has passed before another candidate takes over, whatever the clocks show; the difference is the
+margin for clocks of different speed.
 
 A write of unknown outcome changes nothing by itself: the record is read again, and only a write
-that was answered makes or keeps a holder. A process that was paused finds its deadline passed. A
-claim that was lost stays lost: the process has to end, because it cannot know which of its requests
-are still under way.
+that was answered makes or keeps a holder. A process that was paused finds that its deadline has
+passed. A lost claim stays lost: the process has to end, because it cannot know which of its
+requests are still under way.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ DURATION_MS: Final = 3000
 RENEW_DEADLINE_MS: Final = 2000
 RETRY_MS: Final = 500
 LOOK_MS: Final = 250
-"""How often a standby reads the record: what it sees late, it takes over late."""
+"""How often a standby reads the record: a change that it sees late delays its takeover."""
 DOUBT_RETRY_MS: Final = 100
-"""How soon a holder reads the record again when it does not know how its renewal ended."""
+"""How soon a holder reads the record again if it does not know how its renewal ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +32,22 @@ class LeaseRecord:
 
     version: str
     holder: str
-    """Empty when it was given back."""
+    """Empty if the Lease was released."""
     renewal: str
-    """Changes with every renewal; compared, never read."""
+    """Changes with every renewal; only compared, not parsed."""
     duration_ms: int = DURATION_MS
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLease:
-    """Look at the record."""
+    """Read the record."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteLease:
     """Write this candidate's name into the record, if it still has this version.
 
-    None as version: if there is no record.
+    None as version: if the record does not exist.
     """
 
     version: str | None
@@ -56,14 +56,14 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
-    """Do nothing before this moment."""
+    """Do nothing before this time."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The Lease is lost, or may be: end at once."""
+    """The Lease is lost, or may be: end the process at once."""
 
     reason: str
 
@@ -85,19 +85,19 @@ class LeaseClaim:
         self._role = _Role.STANDBY
         self._record: LeaseRecord | None = None
         self._seen_ms = 0
-        """When the record was seen to change last."""
+        """When a change of the record was last seen."""
         self._held_until_ms = 0
         self._next_ms = 0
         self._must_read = True
         self._lost_because = ""
 
     def is_held(self, now_ms: int) -> bool:
-        """Tell whether this candidate may act now; ask before every act."""
+        """Tell whether this candidate may act now; the caller asks before every action."""
         return self._role is _Role.HOLDER and now_ms < self._held_until_ms
 
     @property
     def is_holder(self) -> bool:
-        """Whether it has become the holder and has not noticed yet that it no longer is."""
+        """Whether this candidate became the holder and has not noticed a loss of the Lease."""
         return self._role is _Role.HOLDER
 
     @property
@@ -125,7 +125,7 @@ class LeaseClaim:
         return WriteLease(version, is_takeover=self._role is _Role.STANDBY)
 
     def on_read(self, record: LeaseRecord | None, now_ms: int) -> None:
-        """Take a record that was read; `now_ms` is when the answer arrived, never earlier."""
+        """Apply a record that was read; `now_ms` is when the answer arrived, never earlier."""
         if record is None or self._record is None or _is_changed(self._record, record):
             self._seen_ms = now_ms
         self._record = record
@@ -134,7 +134,8 @@ class LeaseClaim:
                 holder = "nobody" if record is None else record.holder or "nobody"
                 self._lose(f"the Lease is held by {holder}")
                 return
-            # A renewal whose answer was lost, or somebody labelled the object: go on from there.
+            # The answer to a renewal was lost, or somebody labelled the object: continue from this
+            # version.
             self._must_read = False
             self._next_ms = now_ms
             return
@@ -145,7 +146,7 @@ class LeaseClaim:
         self._next_ms = min(now_ms + LOOK_MS, max(expires_ms, now_ms))
 
     def on_written(self, record: LeaseRecord, asked_ms: int) -> None:
-        """Take the success of a write that began at `asked_ms`: this candidate is in the record."""
+        """Note that a write that began at `asked_ms` succeeded: this candidate is in the record."""
         if self._role is _Role.LOST:
             return
         self._role = _Role.HOLDER
@@ -155,7 +156,7 @@ class LeaseClaim:
         self._next_ms = asked_ms + RETRY_MS
 
     def on_failed(self, now_ms: int) -> None:
-        """Take a failed read or write: another was quicker, or its outcome is unknown."""
+        """Note a failed read or write: another candidate was faster, or the outcome is unknown."""
         self._must_read = True
         delay_ms = DOUBT_RETRY_MS if self._role is _Role.HOLDER else RETRY_MS
         self._next_ms = now_ms + delay_ms
@@ -166,5 +167,5 @@ class LeaseClaim:
 
 
 def _is_changed(before: LeaseRecord, after: LeaseRecord) -> bool:
-    # Not the version: that moves with labels too.
+    # The version is not compared: a label changes it, too.
     return (before.holder, before.renewal) != (after.holder, after.renewal)

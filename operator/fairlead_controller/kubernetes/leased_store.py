@@ -1,7 +1,7 @@
 """A metadata store that only the holder of the Lease may write to.
 
-The check costs nothing and comes before every write. The seal, not this check, is what protects
-from a deposed controller (I11). The check makes a process that was paused end before it acts.
+The check costs nothing and comes before every write. It is the seal, not this check, that protects
+the tables from a deposed controller (I11). The check ends a process that was paused before it acts.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from fairlead_controller.stores.metadata_store import MetadataStore, TableWrite,
 
 
 class LeasedStore(MetadataStore):
-    """Passes calls on; `check_lease` does not return if the Lease is not held."""
+    """Passes calls on; `check_lease` does not return if this process does not hold the Lease."""
 
     def __init__(self, store: KubernetesStore, check_lease: Callable[[], None]) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class LeasedStore(MetadataStore):
         return await self._store.read(table)
 
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Write tables, if this process may."""
+        """Write tables, if this process may act."""
         self._check_lease()
         return await self._store.write(writes)
 

@@ -1,7 +1,7 @@
 """Tables whose LogCluster was deleted while no controller was there to delete them.
 
-Before a LogCluster with `reclaimPolicy: Delete` may go, its ClusterState is marked with its uid.
-That object is deleted last, so the next controller finds the mark after any interruption.
+Before a LogCluster with `reclaimPolicy: Delete` is removed, its ClusterState is marked with its
+uid. That object is deleted last, so the next controller finds the mark after any interruption.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,8 +19,8 @@ async def find_marked_tables(
 ) -> dict[ClusterKey, str]:
     """Return the clusters whose tables are marked, with the uid of the LogCluster.
 
-    `namespaces`: none for all. One of several in which this is forbidden is left to the next
-    controller. ApiError or ApiUnavailableError if it has to be tried again.
+    `namespaces`: empty for all. If one of several namespaces forbids the list, its tables are left
+    to the next controller. ApiError or ApiUnavailableError if the caller has to try again.
     """
     marks: dict[ClusterKey, str] = {}
     refusals: list[ApiError] = []

@@ -1,7 +1,7 @@
 """What Pods and Nodes say about brokers: which ones will stop, and where they run. Pure.
 
-A registration names its pod by uid and its node by name. So nothing is guessed from the names of
-pods: a pod that replaces another has another uid.
+A registration names its pod by uid and its node by name, so pods' names are not interpreted: a pod
+that replaces another pod has another uid.
 """
 
 from collections.abc import Iterable, Mapping

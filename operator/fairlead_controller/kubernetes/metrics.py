@@ -1,6 +1,6 @@
-"""The metrics of a candidate. Counters of a reign begin anew with it.
+"""The metrics of a candidate. Counters of a reign start at 0 with each reign.
 
-Every page covers all clusters, and counts only those topics again that have changed since the last
+Every page covers all clusters, and counts again only the topics that have changed since the last
 page. `cluster_families` adds the metrics of their controllers.
 """
 
@@ -30,7 +30,7 @@ from fairlead_kube.request_families import ApiRequests
 
 
 class CandidateMetrics(Collector):
-    """Reads the process when it is scraped; nothing is stored twice."""
+    """Reads the process' state when it is scraped; nothing is stored twice."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class CandidateMetrics(Collector):
         self._summaries = {}
         for key, reign in list(self.reigns.items()):
             if reign.parts is not None:
-                # In a thread: the first look at a large cluster takes a while.
+                # In a thread: the first summary of a large cluster takes a while.
                 state = reign.parts.controller.committed
                 look = self._looks[key].look
                 self._summaries[key] = await asyncio.to_thread(look, state)

@@ -1,8 +1,8 @@
 """The port for probes and Prometheus: `/healthz`, `/readyz` and `/metrics`.
 
-Everybody who reaches the port may ask, so it shows little, at low cost. The state of a cluster, and
-the reasons for it, are shown on the socket of the pod alone (`admin_api`): that costs this process
-time, which it needs to elect leaders, and belongs to one namespace.
+Everybody who reaches the port may read it, so it shows little, at low cost. Only the socket of the
+pod (`admin_api`) shows the state of a cluster and the reasons for it: that takes time of this
+process, which it needs to elect leaders, and the state belongs to one namespace.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +14,7 @@ METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Pages:
-    """What the port answers; the process says what is true."""
+    """What the port answers; the process supplies the facts."""
 
     def __init__(
         self,

@@ -1,9 +1,10 @@
 """The life of a candidate: watch, stand by, win the Lease, reign, end.
 
 A process that has held the Lease never becomes a standby again: it ends, and its supervisor starts
-another one. It ends at once when it loses the Lease or is in doubt, whatever it is doing. While the
-API server is away, metadata is frozen and the Lease cannot be renewed. Then the process ends, by
-its own clock, before another could hold the Lease, and brokers go on serving.
+another process. It ends at once when it loses the Lease or is in doubt, whatever it is doing. While
+the API server is not reachable, metadata is frozen and the Lease cannot be renewed. Then the
+process ends, by its own clock, before another process can hold the Lease, and brokers go on
+serving.
 """
 
 import asyncio
@@ -41,13 +42,13 @@ logger = logging.getLogger(__name__)
 
 EXIT_DEPOSED: Final = 3
 INFORMER_AGE_S_MAX: Final = 180.0
-"""If an informer is older than this while the API server answers, something is stuck."""
+"""If an informer is older than this although the API server answers, something is stuck."""
 ACTING_S_MAX: Final = 5.0
-"""How long the kopf process of this pod may take to end; longer than its supervisor lets it."""
+"""How long the pod's kopf process may take to end; its supervisor allows it less."""
 
 
 def end_at_once(reason: str) -> NoReturn:
-    """End the process immediately: nothing that is under way continues, all sockets close."""
+    """End the process immediately: no work under way continues, and all sockets close."""
     logger.critical("this process must not act any more: %s", reason)
     for handler in logging.getLogger().handlers:
         with suppress(OSError, ValueError):
@@ -56,12 +57,12 @@ def end_at_once(reason: str) -> NoReturn:
 
 
 class Candidate:
-    """Made in a running loop."""
+    """One candidate's process; made in a running loop."""
 
     def __init__(self, settings: CandidateSettings, credentials: Credentials) -> None:
         self._settings = settings
         self._client = KubeClient(credentials)
-        # Of its own: renewals wait behind nothing.
+        # A separate client, so that renewals never wait for other requests.
         self._lease_client = KubeClient(credentials, request_timeout_s=1.0)
         self._elector = Elector(
             self._lease_client, settings.namespace, settings.lease, settings.identity
@@ -119,7 +120,7 @@ class Candidate:
         """The role of the process: standby, active or stopping."""
         if not self.is_active:
             return "standby"
-        # While it stops, the kopf process ends, and may still ask meanwhile.
+        # While this process stops, the kopf process ends, and may still ask meanwhile.
         return "stopping" if self._stopping.is_set() else "active"
 
     def find_reign(self, key: ClusterKey) -> Reign | None:
@@ -127,7 +128,7 @@ class Candidate:
         return self._reigns.by_key.get(key)
 
     def describe(self) -> dict[str, Any]:
-        """Return role, identity and reigns, for those who are in this pod."""
+        """Return role, identity and reigns, for processes and people in this pod."""
         return {
             "role": self.role,
             "identity": self._settings.identity,
@@ -179,7 +180,7 @@ class Candidate:
             logger.warning("the kopf process of this pod still acts: the Lease has to run out")
 
     async def _unless_stopping(self, work: Coroutine[Any, Any, object]) -> bool:
-        """Wait for work or a signal to stop; tell whether the work is done."""
+        """Wait for work or a signal to stop; tell whether the work has finished."""
         working = self._begin(work)
         stopping = self._begin(self._stopping.wait())
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -273,7 +274,7 @@ class Candidate:
 
 
 def _on_ended(task: "asyncio.Task[Any]") -> None:
-    """End the process if one of its tasks has failed: without it, it would do half its work."""
+    """End the process if one of its tasks has failed, because it would do only half its work."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         logger.error("a part of this process failed", exc_info=error)

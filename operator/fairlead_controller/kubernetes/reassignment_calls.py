@@ -1,12 +1,12 @@
-"""Reassignments that the operator's process asks for, as Kafka clients do over the session.
+"""Reassignments that the operator's process requests, as Kafka clients do over the session.
 
     POST …/assignment     {"topics": ["orders"] or null}
     POST …/reassignments  {"partitions": [{"topic", "partition", "replicas": [2, 1] or null}]}
     POST …/elections      {"partitions": [{"topic", "partition"}]}
 
-The first answers with where partitions are (`fairlead_controller.views.assignment`), the others
-with what was refused, partition by partition: `refused`, a list of topic, partition, reason and
-message. Replicas of null call a reassignment back; elections are of preferred leaders.
+The first request is answered with where partitions are (`fairlead_controller.views.assignment`),
+the others with the refused partitions: `refused`, a list of topic, partition, reason and message.
+Replicas of null cancel a reassignment; elections are of preferred leaders.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from fairlead_model.session.calls import (
 from fairlead_model.session.refusals import RefusalCode
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""As many as Kafka takes at once."""
+"""As many as Kafka accepts in one request."""
 
 
 class ReassignmentRequestError(ValueError):
@@ -34,7 +34,7 @@ class ReassignmentRequestError(ValueError):
 
 
 async def tell_assignment(controller: Controller, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Say where partitions are; in a thread, because it may visit all of them."""
+    """Return where partitions are; in a thread, because it may visit all of them."""
     topics = request.get("topics")
     if topics is not None and not _is_list_of(topics, str):
         raise ReassignmentRequestError('"topics" has to be a list of names, or null')
@@ -42,7 +42,7 @@ async def tell_assignment(controller: Controller, request: Mapping[str, Any]) ->
 
 
 async def alter_reassignments(controller: Controller, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Begin reassignments, or call them back; return what is refused."""
+    """Begin reassignments, or cancel them; return the refusals."""
     partitions = [
         ReassignablePartition(topic=topic, index=index, replicas=_replicas(item))
         for topic, index, item in _partitions(request)
@@ -53,7 +53,7 @@ async def alter_reassignments(controller: Controller, request: Mapping[str, Any]
 
 
 async def elect_preferred(controller: Controller, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Let preferred leaders lead; return those that cannot."""
+    """Elect preferred leaders; return the partitions for which that is impossible."""
     partitions = [
         ElectablePartition(topic=topic, index=index) for topic, index, _ in _partitions(request)
     ]

@@ -1,9 +1,9 @@
 """One cluster's controller in this process: from taking over its tables to the end.
 
-If the tables of a cluster cannot be taken over, the reign tries again and says why; other clusters
-are not affected. If somebody else has sealed or changed the tables, only this reign ends and begins
-again: a label on one object must not cost others their controller. Only the Lease says whether this
-process has been deposed, so it is renewed first.
+If the tables of a cluster cannot be taken over, the reign tries again and shows the reason; other
+clusters are not affected. If somebody else has sealed or changed the tables, only this reign ends
+and begins again: a label on one object must not cost other clusters their controller. Only the
+Lease tells whether this process has been deposed, so it is renewed first.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ SECRET_RETRY_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a reign needs of the process that it runs in."""
+    """What a reign needs from its process."""
 
     client: KubeClient
     gate: SessionGate[ClusterKey]
@@ -57,12 +57,12 @@ class Surroundings:
     locate: Locate
     plan_drains: Callable[[ClusterKey], PlanDrains]
     expected_brokers: Callable[[ClusterKey], Set[BrokerId] | None]
-    """Ids of the brokers that a cluster's pools ask for; None while that is not known."""
+    """Ids of the brokers that a cluster's pools want; None while they are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReignParts:
-    """The parts that act for a cluster during its reign; made anew for each attempt."""
+    """The parts that act for a cluster during its reign; each attempt makes new ones."""
 
     controller: Controller
     store: LeasedStore
@@ -84,7 +84,8 @@ class Reign:
         self.takeover_s = 0.0
         """How long it took until leaders were elected, for metrics."""
         self.is_rolled_back = False
-        """Whether it waits because its tables are older than what was seen of them."""
+        """Whether the reign waits because its tables are older than an earlier state that was
+        seen."""
         self.interruptions = 0
         """How often somebody else has changed or sealed the tables during the reign …"""
         self.last_interruption = ""
@@ -95,7 +96,7 @@ class Reign:
 
     @property
     def controller_epoch(self) -> int:
-        """The epoch of this reign; 0 before it has one."""
+        """The epoch of this reign; 0 before it has an epoch."""
         return self.parts.controller.committed.controller_epoch if self.parts else 0
 
     @property
@@ -104,7 +105,7 @@ class Reign:
         return self.parts is not None and self.parts.store.is_available
 
     def update(self, spec: ClusterSpec) -> None:
-        """Take the changed LogCluster."""
+        """Apply the changed LogCluster."""
         is_other = spec != self.spec
         self.spec = spec
         if is_other and self.parts is not None:
@@ -113,14 +114,14 @@ class Reign:
             self._spec_changed.set()
 
     async def run(self) -> None:
-        """Reign; begin again after an interruption that another attempt may end."""
+        """Reign; begin again after an interruption if another attempt may succeed."""
         retry_s = RETRY_S_MIN
         while True:
             began_at = time.monotonic()
             try:
                 await self._reign()
             except* (StoreError, RefusedError) as group:
-                # A reign that ends refuses what still waits; the reason is the store's.
+                # The end of a reign refuses the waiting events; the store's error is the reason.
                 reasons = [each for each in _leaves(group) if isinstance(each, StoreError)]
                 await self._on_ended((reasons or _leaves(group))[0])
             except* Exception as group:
@@ -186,7 +187,7 @@ class Reign:
                 self._spec_changed.set()
 
     async def _take_over(self, store: LeasedStore) -> Controller:
-        """Seal and load; a failure that may pass does not prove that the Lease is lost."""
+        """Seal and load; a temporary failure does not prove that the Lease is lost."""
         try:
             return await open_controller(store, now_ms=lambda: time.time_ns() // 1_000_000)
         except SealedError as error:
@@ -209,7 +210,7 @@ class Reign:
         await store.close()
 
     def _balance(self, controller: Controller) -> None:
-        """Start the timer of preferred leaders as the LogCluster's config says."""
+        """Start the timer of preferred-leader elections, as the LogCluster's config says."""
         if self._balancing is not None:
             self._balancing.cancel()
             self._balancing = None
@@ -223,7 +224,7 @@ class Reign:
 
     async def _on_ended(self, error: BaseException) -> None:
         if self.spec.is_being_deleted:
-            # Its namespace takes the tables away; that is no other controller.
+            # The deletion of its namespace removes the tables; there is no other controller.
             self._note_problem(f"the LogCluster is being deleted: {error}")
             return
         self._note_problem(str(error))
@@ -240,9 +241,9 @@ class Reign:
 
 
 def _end_if_cancelled() -> None:
-    """Obey a cancellation that came while the tasks of a failed reign ended.
+    """Raise a cancellation that came while the tasks of a failed reign ended.
 
-    A TaskGroup before Python 3.13 then raises their errors alone.
+    Before Python 3.13, a TaskGroup raises only the errors of its tasks in this case.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

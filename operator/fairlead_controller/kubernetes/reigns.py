@@ -1,9 +1,9 @@
 """The reigns of this process, one for each LogCluster. Level-triggered.
 
-When a LogCluster is gone, its reign ends. Its tables are deleted only if it said `reclaimPolicy:
-Delete`, and only once the API server confirms that this LogCluster, by its uid, no longer exists.
-The tables of a LogCluster that was removed while no controller ran are deleted if they were marked
-before; otherwise they stay, because nobody knows its `reclaimPolicy`.
+When a LogCluster has been removed, its reign ends. Its tables are deleted only if it had
+`reclaimPolicy: Delete`, and only once the API server confirms that this LogCluster, by its uid, no
+longer exists. The tables of a LogCluster that was removed while no controller ran are deleted if
+they were marked before; otherwise they stay, because its `reclaimPolicy` is unknown.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ class Reigns:
         *,
         namespaces: Collection[str] = (),
     ) -> None:
-        """`clusters` are the LogClusters' manifests, valid once `is_known` says so.
+        """`clusters` are the LogClusters' manifests, valid once `is_known` returns True.
 
-        `namespaces` are those that are served, none for all.
+        `namespaces` are those that are served, empty for all.
         """
         self.by_key: dict[ClusterKey, Reign] = {}
         self._clusters = clusters
@@ -51,11 +51,11 @@ class Reigns:
         self._wake.set()
 
     def look_again(self) -> None:
-        """Look again, because LogClusters have changed."""
+        """Compare again, because LogClusters have changed."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Bring reigns in line with LogClusters until cancelled, then end them all."""
+        """Adapt the reigns to the LogClusters until cancelled, then end all reigns."""
         try:
             await self._begin_deletions()
             while True:
@@ -69,13 +69,13 @@ class Reigns:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _begin_deletions(self) -> None:
-        """Start the deletions that an earlier process left, before any reign of that name."""
+        """Start the deletions that an earlier process left, before any reign of the same name."""
         client = self._surroundings.client
         while True:
             try:
                 marked = await find_marked_tables(client, self._namespaces)
             except (ApiError, ApiUnavailableError) as error:
-                # No tables could be taken over now either.
+                # The API server fails, so no tables could be taken over now either.
                 logger.warning("marked tables cannot be listed yet: %s", error)
                 await asyncio.sleep(LIST_RETRY_S)
                 continue
@@ -115,7 +115,7 @@ class Reigns:
         self._tasks[key] = asyncio.create_task(reign.run(), name=f"reign {key}")
 
     def _finish(self, key: ClusterKey, reign: Reign) -> None:
-        """End a reign; only then may another of the same name begin."""
+        """End a reign; only then may another reign of the same name begin."""
         logger.info("%s/%s: the LogCluster is gone", *key)
         del self.by_key[key]
         self._tasks[key] = asyncio.create_task(self._end_reign(key, reign, self._tasks[key]))
@@ -132,7 +132,7 @@ class Reigns:
         self._wake.set()
 
     async def _delete_tables(self, key: ClusterKey, uid: str) -> bool:
-        """Delete the tables of a LogCluster; False if it is still there."""
+        """Delete the tables of a LogCluster; return False if it still exists."""
         client = self._surroundings.client
         while True:
             self._surroundings.check_lease()

@@ -16,7 +16,7 @@ def build_gate(
     find_secret: Callable[[ClusterKey], bytes | None],
     problem_of: Callable[[ClusterKey, PeerName | None], str | None] = lambda key, peer: None,
 ) -> SessionGate[ClusterKey]:
-    """Return the entrance of brokers for all LogClusters.
+    """Return the gate for the brokers of all LogClusters.
 
     `problem_of` tells why a peer with this certificate, or none, may not speak for a cluster.
     """

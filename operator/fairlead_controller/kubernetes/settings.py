@@ -17,7 +17,7 @@ LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class SettingsError(ValueError):
-    """Something is missing; the text says what."""
+    """A setting is missing; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class CandidateSettings:
     """Settings of one process."""
 
     identity: str
-    """Never used by another process: the pod's name and something random."""
+    """Unique to this process: the pod's name and a random suffix."""
     namespace: str
     """The operator's own namespace, which also has its Lease."""
     watch_namespaces: tuple[str, ...]
-    """Namespaces whose LogClusters are served, none for all."""
+    """Namespaces whose LogClusters are served, empty for all."""
     lease: str
     host: str
     """Address to listen on, empty for all."""
@@ -42,12 +42,12 @@ class CandidateSettings:
 
 
 def lease_name(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the name of the Lease: two installations in one namespace need two."""
+    """Return the name of the Lease: two installations in one namespace need two names."""
     return environment.get(LEASE_VARIABLE) or DEFAULT_LEASE
 
 
 def split_namespaces(text: str) -> tuple[str, ...]:
-    """Return the namespaces that are served, in order; none means all."""
+    """Return the namespaces that are served, in order; empty means all."""
     return tuple(sorted({name.strip() for name in text.split(",")} - {""}))
 
 
@@ -85,7 +85,7 @@ def build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 def read_settings(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ
 ) -> CandidateSettings:
-    """Read settings; SettingsError names what is missing. Exits for wrong flags."""
+    """Read settings; SettingsError names a missing one. Exits for wrong flags."""
     chosen = build_parser(environment).parse_args(arguments)
     missing = [
         name

@@ -1,4 +1,4 @@
-"""Has a large request decided in slices, so that the sessions of brokers are served in between."""
+"""Submits a large request in slices, so that the sessions of brokers are served in between."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from fairlead_controller.decisions.events import Event
 async def submit_slices(controller: Controller, events: Iterable[Event]) -> dict[str, Any]:
     """Submit events in order; return the results of all once they are durable.
 
-    RefusedError when the controller is overloaded or ends: some may have been carried out then.
+    RefusedError if the controller is overloaded or ends: some events may have been carried out.
     """
     waits: list[asyncio.Task[Mapping[str, Any]]] = []
     results: dict[str, Any] = {}
@@ -19,7 +19,7 @@ async def submit_slices(controller: Controller, events: Iterable[Event]) -> dict
         for event in events:
             waits.append(asyncio.create_task(controller.submit(event)))
             await asyncio.sleep(0)  # the slice is decided now; the loop turns before the next
-        # Not a TaskGroup, which would put a refusal into a group that no caller takes for one.
+        # Not a TaskGroup: it would wrap a refusal in a group, which no caller catches as a refusal.
         for reply in await asyncio.gather(*waits):
             results.update(reply["results"])
     finally:

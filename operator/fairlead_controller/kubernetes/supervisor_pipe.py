@@ -1,6 +1,6 @@
 """The pipe to process 1 of this container, which injects a drill's faults.
 
-A process cannot stop itself and wake again. `fairlead_pod.child` describes the lines.
+A process cannot stop itself and resume later. `fairlead_pod.child` describes the lines.
 """
 
 import os
@@ -11,10 +11,10 @@ VARIABLE: Final = "FAIRLEAD_SUPERVISOR_FD"
 
 
 class SupervisorPipe:
-    """Writes lines; the descriptor belongs to this process alone from here on."""
+    """Writes lines; from here on only this process uses the descriptor."""
 
     def __init__(self, descriptor: int) -> None:
-        """Raise OSError if nothing is open under that number."""
+        """Raise OSError if no file is open under that number."""
         os.set_inheritable(descriptor, False)
         self._descriptor = descriptor
 
@@ -25,7 +25,7 @@ class SupervisorPipe:
 
 
 def find_supervisor(environment: Mapping[str, str]) -> SupervisorPipe | None:
-    """Return the pipe that the environment names, if it is there."""
+    """Return the pipe that the environment names, if it is open."""
     text = environment.get(VARIABLE, "")
     if not text.isdecimal():
         return None

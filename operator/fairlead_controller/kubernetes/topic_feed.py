@@ -1,8 +1,8 @@
 """The topics of a cluster as a stream of changes.
 
 Each change of a topic's header or partitions moves the topic to the end of the order. A reader
-names the position that it has reached and gets what came after it. A reader without a position, or
-with one of another reign or too long ago, gets everything.
+names the position that it has reached, and gets the later changes. A reader without a position, or
+with a position of another reign or from too long ago, gets everything.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from fairlead_model.cluster import (
 
 REMOVALS_KEPT_MAX: Final = 10_000
 PROBLEMS_SHOWN_MAX: Final = 5
-"""Partitions of one topic that are named because something is wrong with them."""
+"""How many faulty partitions of a topic are named."""
 
 
 class TopicFeed:
@@ -43,7 +43,7 @@ class TopicFeed:
         controller.subscribe(self._on_changes)
 
     async def changes(self, since: str, wait_s: float) -> dict[str, Any]:
-        """Return what has changed since a position; wait for a change if nothing has."""
+        """Return the changes since a position; wait for a change if there is none."""
         start = self._read_position(since)
         if start is None:
             return await self._everything()
@@ -68,7 +68,7 @@ class TopicFeed:
     async def _answer(
         self, topics: list[TopicImage], removed: list[str], *, is_full: bool
     ) -> dict[str, Any]:
-        """Return an answer as of now; built in a thread, because it may visit all partitions."""
+        """Return the present answer; called in a thread, because it may visit all partitions."""
         position = f"{self._controller.committed.controller_epoch}.{self._sequence}"
         entries = await asyncio.to_thread(lambda: list(map(build_topic_entry, topics)))
         return {
@@ -79,7 +79,7 @@ class TopicFeed:
         }
 
     def _read_position(self, since: str) -> int | None:
-        """Return the number of a position of this reign, None for any other."""
+        """Return the number of a position of this reign, None for any other position."""
         epoch, _, sequence = since.partition(".")
         if not sequence.isdecimal() or epoch != str(self._controller.committed.controller_epoch):
             return None
@@ -118,7 +118,7 @@ class TopicFeed:
 
 
 def build_topic_entry(topic: TopicImage) -> dict[str, Any]:
-    """Return one topic: its status, who leads how much, and what is wrong with which partitions."""
+    """Return one topic: its status, its leaders by broker, and which partitions have a problem."""
     leaders = Counter(part.leader for part in topic.partitions if part.has_leader)
     problems = [
         {
@@ -144,7 +144,7 @@ def build_topic_entry(topic: TopicImage) -> dict[str, Any]:
 
 
 def _newer(numbers: "OrderedDict[Any, int]", start: int) -> list[Any]:
-    """Return the keys after a number; the cost depends on how many there are."""
+    """Return the keys after a number; the cost depends on their number."""
     newer = []
     for key in reversed(numbers):
         if numbers[key] <= start:

@@ -1,19 +1,19 @@
-"""Carries Topic resources from the operator's process to the controller, some at a time.
+"""Carries Topic resources from the operator's process to the controller, some per request.
 
 A request holds manifests to apply and names to forget:
 
     {"apply": [manifest, …], "isComplete": false, "keep": [resource, …],
      "forget": [{"resource": "orders", "deleteTopic": true, "topicName": "…"}, …]}
 
-Resources go by their references (`fairlead_model.resources.topic_claims`). Beside its own fields a
-manifest has its `reference`, and `mayAdopt` says whether it may take up a topic that nobody
-declares.
+Resources are identified by their references (`fairlead_model.resources.topic_claims`). Beside its
+own fields a manifest has its `reference`, and `mayAdopt` says whether it may adopt a topic that no
+resource declares.
 
-With `isComplete` the manifests and the names in `keep` (resources that are left alone) are all that
-there are: topics that other resources declared are released, never deleted. The reply has, for each
-resource, `state` (ok, waiting, refused), `reason`, `message` and `topicId`. What is *waiting* (for
-brokers) is not kept here: the caller asks again. A forgotten resource needs `topicName` only where
-it showed a topic that was made over Kafka.
+With `isComplete`, the manifests and the names in `keep` (resources that are left alone) are all
+existing resources: topics that other resources declared are released, never deleted. The reply has,
+for each resource, `state` (ok, waiting, refused), `reason`, `message` and `topicId`. The controller
+does not keep a *waiting* resource (which waits for brokers): the caller asks again. A forgotten
+resource needs `topicName` only if it showed a topic that was created over Kafka.
 
 Large requests are decided in slices, so that the sessions of brokers are served in between.
 """
@@ -31,7 +31,7 @@ from fairlead_model.resources.topic_claims import Claimant, oldest, read_claiman
 from fairlead_model.resources.topic_manifest import ManifestError, TopicSpec, parse_topic_manifest
 
 SLICE_TOPICS: Final = 50
-"""Resources decided at once: some 20 ms of the controller's loop."""
+"""Resources decided in one slice: some 20 ms of the controller's loop."""
 RESOURCES_PER_REQUEST_MAX: Final = 100_000
 _BESIDE: Final = ("reference", "mayAdopt")
 
@@ -50,7 +50,7 @@ class TopicDefaults:
 
 @dataclass(frozen=True, slots=True)
 class TopicRequest:
-    """A request that was read; `results` has the resources that were refused already."""
+    """A parsed request; `results` has the resources that were already refused."""
 
     apply: tuple[TopicSpec, ...]
     forget: tuple[ForgetTopic, ...]
@@ -66,8 +66,8 @@ async def apply_topics(
 ) -> dict[str, Any]:
     """Apply a request; return the results once they are durable.
 
-    With `waits_for`, which is the message that says why, no new partitions are placed yet.
-    TopicRequestError if the request is malformed; RefusedError when the controller is overloaded or
+    With `waits_for`, which is the message with the reason, no new partitions are placed yet.
+    TopicRequestError if the request is malformed; RefusedError if the controller is overloaded or
     ends.
     """
     # In a thread: a request with all resources may have very many manifests.
@@ -110,7 +110,7 @@ def read_topic_request(request: Mapping[str, Any]) -> TopicRequest:
 def _settle_claims(
     readable: Iterable[tuple[Claimant, TopicSpec]],
 ) -> tuple[tuple[TopicSpec, ...], dict[str, Result]]:
-    """Choose the oldest of resources with one topicName; refuse the others."""
+    """Choose the oldest of the resources with the same topicName; refuse the others."""
     claimants: dict[str, list[Claimant]] = {}
     specs = sorted(readable, key=lambda each: each[0])
     for claimant, spec in specs:

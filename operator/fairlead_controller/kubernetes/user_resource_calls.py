@@ -1,17 +1,18 @@
-"""Carries User resources from the operator's process to the controller, some at a time.
+"""Carries User resources from the operator's process to the controller, some per request.
 
 A request holds declarations to apply and names to forget:
 
     {"apply": [declaration, …], "forget": ["orders-app", …],
      "isComplete": false, "keep": [resource, …]}
 
-Declarations are in the plain form of `fairlead_model.resources.user_declaration`. With `isComplete`
-they and the names in `keep` are all that there are: what other resources declared is revoked. The
-reply has, for each resource, `state` (ok, waiting, refused), `reason` and `message`.
+Declarations are in the plain form of `fairlead_model.resources.user_declaration`. With
+`isComplete`, they and the names in `keep` are all existing resources: what other resources declared
+is revoked. The reply has, for each resource, `state` (ok, waiting, refused), `reason` and
+`message`.
 
-A resource is forgotten once all brokers in service go by that: its state is *waiting* until then,
-and the caller asks again. A broker that was fenced may not hear of it: without a controller the
-last known rules hold.
+A resource is forgotten once all brokers in service have applied that. Until then its state is
+*waiting*, and the caller asks again. A fenced broker may not get the change: without a controller
+the last known rules hold.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,10 +28,10 @@ from fairlead_model.codec import CodecError
 from fairlead_model.resources.user_declaration import UserDeclaration, decode_declaration
 
 SLICE_USERS: Final = 50
-"""Resources decided at once: a slice passes over all rules of the cluster once."""
+"""Resources decided in one slice: a slice passes over all rules of the cluster once."""
 USERS_PER_REQUEST_MAX: Final = 100_000
 HEARD_S: Final = 2.0
-"""How long a request waits for brokers to go by what was forgotten; they tell it by heartbeats."""
+"""How long a request waits until brokers have applied the revocations, by their heartbeats."""
 
 
 class UserRequestError(ValueError):
@@ -39,7 +40,7 @@ class UserRequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UserRequest:
-    """A request that was read."""
+    """A parsed request."""
 
     apply: tuple[UserDeclaration, ...]
     forget: tuple[str, ...]
@@ -49,9 +50,9 @@ class UserRequest:
 async def apply_users(
     controller: Controller, sessions: SessionServer, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Apply a request; return the results once they are durable, and brokers go by revocations.
+    """Apply a request; return the results once durable, and once brokers apply revocations.
 
-    UserRequestError if the request is malformed; RefusedError when the controller is overloaded or
+    UserRequestError if the request is malformed; RefusedError if the controller is overloaded or
     ends.
     """
     wanted = read_user_request(request)

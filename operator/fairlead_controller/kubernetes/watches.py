@@ -1,6 +1,6 @@
 """What a candidate knows of Kubernetes: LogClusters and their pools, Secrets, Pods and Nodes.
 
-It is kept up to date before the Lease is held, too, so that a winner can act at once.
+The informers also run before this process holds the Lease, so that it can act at once when it does.
 """
 
 import base64
@@ -39,9 +39,9 @@ class Watches:
         on_clusters: Callable[[], None],
         on_machines: Callable[[], None],
     ) -> None:
-        """`namespaces`: where LogClusters are, none for all.
+        """`namespaces`: where LogClusters are, empty for all.
 
-        `on_machines`: a pod has begun to go, or a node has been cordoned or uncordoned.
+        `on_machines`: called when a pod is being deleted, or a node was cordoned or uncordoned.
         """
         self._on_clusters = on_clusters
         self._on_machines = on_machines
@@ -76,9 +76,10 @@ class Watches:
         return {kind: each for kind, each in self.by_kind.items() if kind != "Node"}
 
     def find_secret(self, key: ClusterKey) -> bytes | None:
-        """Return the session secret of a cluster, if there is one that can be used.
+        """Return the session secret of a cluster, if there is a usable one.
 
-        A Secret of an earlier LogCluster of this name cannot: Kubernetes is about to delete it.
+        A Secret of an earlier LogCluster of this name is not usable: Kubernetes is about to delete
+        it.
         """
         manifest = self._find_own(key, "session")
         encoded = None if manifest is None else (manifest.get("data") or {}).get(SECRET_KEY)
@@ -91,7 +92,7 @@ class Watches:
             return None
 
     def find_tls(self, key: ClusterKey) -> Mapping[str, Any] | None:
-        """Return the Secret with the certificate that brokers of a cluster are shown."""
+        """Return the Secret with the certificate that a cluster's brokers are shown."""
         return self._find_own(key, SECRET_SUFFIX)
 
     def _find_own(self, key: ClusterKey, suffix: str) -> Mapping[str, Any] | None:
@@ -102,13 +103,13 @@ class Watches:
         return manifest
 
     def locate(self, asking: BrokerRegistration) -> BrokerRegistration:
-        """Add the zone of its node to a registration."""
+        """Return a registration with the zone of the broker's node."""
         return located(asking, self.nodes.objects.get(("", asking.host_name)))
 
     def expected_brokers(self, key: ClusterKey) -> frozenset[BrokerId] | None:
-        """Return the ids of the brokers that a cluster's pools ask for; None if that is not known.
+        """Return the ids of the brokers that a cluster's pools want; None if they are unknown.
 
-        A pool that has not been listed, or may not be, is not one that is not there.
+        A pool that has not been listed, or may not be, must not be considered absent.
         """
         if not self.pools.is_synced or self.pools.is_hidden(key[0]):
             return None
@@ -116,7 +117,7 @@ class Watches:
         return expected_brokers(pools, key[1])
 
     def drains_of(self, key: ClusterKey) -> PlanDrains:
-        """Return the function that tells which brokers of a cluster have to be drained now."""
+        """Return a function that returns the brokers of a cluster that have to be drained now."""
 
         def plan(brokers: Iterable[BrokerRegistration]) -> Mapping[BrokerId, str]:
             leaving = {

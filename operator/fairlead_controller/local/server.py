@@ -1,6 +1,6 @@
 """The controller's ports: sessions of brokers on one, HTTP for people and tools on the other.
 
-`/session` is authenticated by the cluster's secret; the others only show (`controller_pages`).
+The cluster's secret protects `/session`; the other paths only show state (`controller_pages`).
 """
 
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ class ControllerServer:
         timing: SessionTiming = DEFAULT_TIMING,
         certificate: FollowedPeer | None = None,
     ) -> None:
-        """With a `certificate` sessions are over TLS."""
+        """With a `certificate`, sessions use TLS."""
         self._certificate = certificate
         self.declarations = declarations
         self.sessions = SessionServer(controller, secret, timing=timing)
@@ -49,7 +49,7 @@ class ControllerServer:
         self._metrics_page: LocalMetrics | None = None
 
     async def start(self, *, host: str, session_port: int, http_port: int) -> None:
-        """Listen; port 0 takes a free one. OSError if a port is taken."""
+        """Listen; port 0 takes a free port. OSError if a port is taken."""
         sessions = web.Application()
         sessions.router.add_get(SESSION_PATH, self.sessions.serve)
         own = self._certificate

@@ -3,8 +3,8 @@
 `/healthz`, `/readyz` and `/metrics` answer everybody who reaches the port. `/status`,
 `/status/topics/TOPIC` (every partition), `/explain` (the newest decisions) and
 `/explain/TOPIC/PARTITION` (why it has this leader) show what a cluster holds and cost the
-controller time, so they answer only this machine. `/` lists them all. A process that does not reign
-says so.
+controller time, so they answer only this machine. `/` lists all pages. A process that is not the
+controller says so.
 """
 
 import asyncio
@@ -65,9 +65,9 @@ class ControllerPages:
         metrics: Callable[[], Awaitable[bytes]],
         describe: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        """`find_reign` gives the reign of this moment, if there is one.
+        """`find_reign` returns the present reign, or None.
 
-        `describe` says what else there is to say about the process, on `/healthz` and `/status`.
+        `describe` returns more facts about the process, for `/healthz` and `/status`.
         """
         self._find_reign = find_reign
         self._metrics = metrics
@@ -101,7 +101,7 @@ class ControllerPages:
         return web.Response(text=INDEX)
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        """Answer both probes: a process that stands by is well, too."""
+        """Answer both probes: a standby is healthy, too."""
         reign = self._find_reign()
         epoch = 0 if reign is None else reign.controller.committed.controller_epoch
         answer = {"status": "ok", "controllerEpoch": epoch}
@@ -148,7 +148,7 @@ class ControllerPages:
 
 
 def _for_this_machine(handler: Handler) -> Handler:
-    """Answer only clients that have connected to a loopback address, as only this machine can."""
+    """Answer only clients that connected to a loopback address, which only this machine can do."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         transport = request.transport

@@ -1,4 +1,4 @@
-"""Calls of brokers as events: the form of every field is checked before anything is decided."""
+"""Parses calls of brokers into events, and checks the form of every field before any decision."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -176,7 +176,7 @@ def _parse_create_partitions(body: Body) -> Event:
 
 
 def _asker(body: Body) -> MutationAsker | None:
-    """Read who is held back by a quota; brokers of older releases say nothing."""
+    """Read the client that a quota limits; brokers of older releases do not send it."""
     asker = body.get("asker")
     if asker is None:
         return None
@@ -333,7 +333,7 @@ def _parse_alter_client_quotas(body: Body) -> Event:
 
 
 def _quota_value(value: object) -> float | None:
-    """Check that a value is a number; whether it is a quota is the decision's to say."""
+    """Check that a value is a number; the decision checks whether it is a valid quota."""
     if value is not None and type(value) not in (int, float):
         raise CodecError("the value of a quota is not a number")
     return value  # type: ignore[return-value]

@@ -1,10 +1,10 @@
-"""The listening socket of sessions, and limits for peers that have not proved themselves yet.
+"""The listening socket of sessions, and limits for peers that have not authenticated yet.
 
-A connection counts from its accept on, whether it sends something or nothing. The limits are
+A connection counts from its accept on, whether or not it sends anything. The limits are
 `UNPROVED_BYTES_MAX` in all, `UNPROVED_S` of time, `UNPROVED_MAX` at once and
-`UNPROVED_PER_ADDRESS_MAX` of one address. One more ends the oldest, so that a flood does not lock
-brokers out. The HTTP server sees a connection only once the head of a request has come over it.
-`on_proved` removes the limits.
+`UNPROVED_PER_ADDRESS_MAX` of one address. A further connection ends the oldest one, so that a flood
+does not lock brokers out. The HTTP server gets a connection only once the head of a request has
+come over it. `on_proved` removes the limits.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ UNPROVED_S: Final = 5.0
 UNPROVED_MAX: Final = 1024
 UNPROVED_PER_ADDRESS_MAX: Final = 512
 ACCEPTS_PER_TURN: Final = 8
-"""Small, so that a broker has many turns of the loop before a flood of connections ends it."""
+"""Small, so that brokers get many turns of the loop before a flood ends their connections."""
 BACKLOG: Final = 1024
 
 HEAD_END: Final = b"\r\n\r\n"
@@ -44,7 +44,7 @@ class SessionDoor:
     """The listening socket of one port. Made in a running loop."""
 
     def __init__(self, tls: SessionTls | None = None) -> None:
-        """With `tls` peers show certificates before anything else is read of them."""
+        """With `tls`, peers show certificates before anything else of them is read."""
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._handshakes = HandshakePool(self._loop, self._on_room)
@@ -60,7 +60,7 @@ class SessionDoor:
 
     @property
     def strangers(self) -> int:
-        """Number of connections that have not proved themselves."""
+        """Number of connections that have not authenticated."""
         return len(self._strangers)
 
     async def listen(self, runner: web.AppRunner, host: str, port: int) -> tuple[str, int]:
@@ -98,7 +98,7 @@ class SessionDoor:
         )
 
     async def close(self) -> None:
-        """Stop listening, and end the connections that have not proved themselves."""
+        """Stop listening, and end the connections that have not authenticated."""
         self._is_closed = True
         if self._acceptor is not None:
             await self._acceptor.close()
@@ -129,7 +129,7 @@ class SessionDoor:
         self._note(f"more than {UNPROVED_BYTES_MAX} bytes came")
 
     def refuse_tls(self, stranger: "_Stranger") -> None:
-        """Abort a connection that speaks TLS where none is spoken."""
+        """Abort a connection that uses TLS on a port without TLS."""
         self._strangers.discard(stranger)
         stranger.abort()
         self._note(
@@ -148,7 +148,7 @@ class SessionDoor:
 
 
 class _Stranger(asyncio.Protocol):
-    """Stands before the HTTP server's protocol until the peer has proved itself."""
+    """Stands before the HTTP server's protocol until the peer has authenticated."""
 
     def __init__(self, door: SessionDoor, serve: MakeProtocol) -> None:
         self._door = door

@@ -1,6 +1,6 @@
 """The start of a broker's session: broker and controller both prove that they know the secret.
 
-An active controller and a standby do the same; only their introductions differ.
+An active controller and a standby do this in the same way; only their introductions differ.
 """
 
 import logging
@@ -36,7 +36,7 @@ _log = RareLog(logging.getLogger(__name__))
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a candidate tells a broker that has proved itself."""
+    """What a candidate tells a broker that has authenticated."""
 
     cluster_id: str
     controller_epoch: ControllerEpoch
@@ -52,7 +52,10 @@ async def authenticate(
     secret: bytes,
     introduction: Introduction,
 ) -> None:
-    """Let a broker prove itself, then do the same; RefusedError or SessionProtocolError."""
+    """Authenticate a broker, then prove that this controller knows the secret, too.
+
+    RefusedError or SessionProtocolError if that fails.
+    """
     ours = secrets.token_bytes(NONCE_SIZE)
     await socket.send_bytes(pack_message(MessageType.CHALLENGE, versions=VERSIONS, nonce=ours))
     message = await receive(socket, MessageType.AUTHENTICATE)

@@ -1,7 +1,7 @@
 """A new controller hears all known brokers before it lets any of them register.
 
-This is the shell of `regressions`: if a broker has seen what the tables do not know, the reign
-ends.
+This is the shell of `regressions`: if a broker has seen a state that the tables do not have, the
+reign ends.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ HEARING_S: Final = 1.0
 """How long a new controller waits for the brokers that its tables name. It is less than a session
 timeout, after which the controller decides who is dead."""
 NEWCOMERS_S: Final = 0.25
-"""How long brokers that did not come are left alone. Those that live ask for a controller five
-times a second (`REFUSED_DELAY_MAX_S` of the broker's session)."""
+"""A new controller does not probe missing brokers before so long. Live brokers look for a
+controller five times a second (`REFUSED_DELAY_MAX_S` of the broker's session)."""
 PROBE_INTERVAL_S: Final = 0.05
 
 
@@ -32,8 +32,8 @@ class Hearing:
         self._controller = controller
         state = controller.committed
         self._unheard = {each for each in state.unconfirmed if not state.image.brokers[each].fenced}
-        """Brokers that the tables show in service and that have not connected yet. A fenced broker
-        may never come back, so it is not waited for."""
+        """Brokers that are in service by the tables and have not connected yet. A fenced broker may
+        never come back, so nobody waits for it."""
         self._expected = len(self._unheard)
         self._all_heard = asyncio.Event()
         self._until_s = asyncio.get_running_loop().time() + HEARING_S
@@ -60,10 +60,10 @@ class Hearing:
         )
 
     async def excuse_dead(self) -> None:
-        """Wait no longer for a broker whose port refuses a connection; return when all is heard.
+        """Stop waiting for brokers whose ports refuse connections; return when the hearing is over.
 
-        It has no process that could say anything. As long as most are missing, it is rather this
-        controller that is cut off, and nobody is excused.
+        Such a broker has no process that could contradict the tables. While most brokers are
+        missing, it is more likely that this controller has no network, so no broker is excused.
         """
         await asyncio.sleep(NEWCOMERS_S)
         with suppress(TimeoutError):

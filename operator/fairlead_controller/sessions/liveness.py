@@ -1,17 +1,17 @@
-"""Which brokers are dead: facts and time in, verdicts out. Pure.
+"""Which brokers are dead: takes facts and the time, returns verdicts. Pure.
 
 * A broker is dead when its session has been silent for the session timeout.
 * A closed session makes it suspect: dead at once if its port refuses a connection, else after a
   short grace in which it may come back.
-* A refusal that turned out false (the same incarnation came back) is not believed again: that
-  broker gets the grace only. Firewalls refuse too.
+* If a refusal was misleading (the same incarnation came back), later refusals of that broker are
+  ignored, and it gets only the grace: a firewall may refuse, too.
 * If more than half of the brokers would be dead at once, or the controller itself did not run, the
-  cause is more likely on this side: nothing is declared dead for one session timeout. That time is
-  not extended; it can begin again only after a time without suspects.
-* The last brokers are never declared dead for their silence. Nobody would be left to lead, and if
-  the controller's own network is down, they go on serving. Once any broker is heard again, all have
-  one session timeout to come back: a network that heals delivers the ends of their old connections
-  first. A port that refuses a connection still means that the broker is dead.
+  cause is more likely here: nobody is declared dead for one session timeout. That time is not
+  extended; it can begin again only after a time without suspects.
+* Silence alone never makes the last brokers dead. No broker would be left to lead, and if the
+  controller's own network is down, they still serve clients. Once any broker is heard again, all
+  have one session timeout to come back: a network that recovers first delivers the ends of their
+  old connections. A port that refuses a connection still means that the broker is dead.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class _HoldOff(Enum):
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of one broker that counts as alive."""
+    """What is known of a broker that counts as alive."""
 
     broker_epoch: BrokerEpoch
     timeout_ms: int
@@ -76,9 +76,9 @@ class Liveness:
         return watched is not None and not watched.is_connected
 
     def absent(self) -> list[tuple[BrokerId, BrokerEpoch]] | None:
-        """Return those without a session; None while that is more than half of all.
+        """Return the brokers without a session; None while that is more than half of all.
 
-        Then they rather have not found this controller yet, and no verdict would follow.
+        In that case they probably have not found this controller yet, and no verdict would follow.
         """
         found = [
             (broker_id, watched.broker_epoch)
@@ -133,11 +133,11 @@ class Liveness:
         self._begin_hold_off(now_ms)
 
     def forget(self, broker_id: BrokerId) -> None:
-        """Forget a broker that was fenced, or that said that it stops."""
+        """Forget a broker that was fenced, or that announced its shutdown."""
         self._watched.pop(broker_id, None)
 
     def tick(self, now_ms: int) -> list[Verdict]:
-        """Return the brokers that are dead now; they are forgotten."""
+        """Return the brokers that are dead now, and forget them."""
         if self._hold_off is _HoldOff.HOLDING:
             if now_ms < self._hold_off_until_ms:
                 return []
@@ -158,8 +158,8 @@ class Liveness:
             if not suspects:
                 self._hold_off = _HoldOff.READY
             return []
-        # Silent for half the timeout is three heartbeats: those fall due one after another, but
-        # went together.
+        # A broker that was silent for half the timeout has missed three heartbeats. Such brokers
+        # reach their deadlines one after another, although they were lost at the same time.
         silent = sum(
             watched.is_connected and 2 * (watched.deadline_ms - now_ms) <= watched.timeout_ms
             for watched in self._watched.values()

@@ -48,7 +48,7 @@ def read_replicas(value: object) -> tuple[tuple[str, int], ...]:
 async def receive(
     socket: web.WebSocketResponse, expected: MessageType, *, size_max: int = HANDSHAKE_SIZE_MAX
 ) -> dict[str, Any]:
-    """Wait for a message of one type; raise SessionProtocolError for any other, or for none."""
+    """Wait for a message of type `expected`; SessionProtocolError for any other, or for none."""
     message = await receive_any(socket, size_max=size_max)
     if message is None:
         raise SessionProtocolError(f"closed before {expected}")

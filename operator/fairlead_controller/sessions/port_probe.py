@@ -15,7 +15,7 @@ PROBE_TIMEOUT_S: Final = 0.1
 async def is_refused(endpoints: Sequence[Endpoint]) -> bool:
     """Tell whether the process behind these endpoints is certainly gone.
 
-    Only a refused connection counts: silence may mean a broken network or a full queue.
+    Only a refused connection proves it: silence may mean a broken network or a full queue.
     """
     internal = [endpoint for endpoint in endpoints if endpoint.is_internal]
     for endpoint in internal or list(endpoints)[:1]:
@@ -29,7 +29,7 @@ async def is_refused(endpoints: Sequence[Endpoint]) -> bool:
 
 
 async def _refuses(endpoint: Endpoint) -> bool:
-    """Tell whether each address of a host refuses: a name may have some of both families."""
+    """Tell whether every address of a host refuses: a name may have IPv4 and IPv6 addresses."""
     loop = asyncio.get_running_loop()
     addresses = ipv4_first(await look_up(endpoint.host, endpoint.port))
     for family, where in addresses:

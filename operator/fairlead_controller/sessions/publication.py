@@ -1,4 +1,4 @@
-"""Images and deltas as messages, each encoded once for all brokers; recent deltas are kept.
+"""Images and deltas as messages, each encoded once for all brokers; new deltas are kept a while.
 
 Positions are [controller epoch, sequence]; see `fairlead_model.session.session_protocol`.
 """
@@ -60,7 +60,7 @@ class DeltaLog:
         ]
 
     def image_messages(self, image: ClusterImage) -> Iterator[bytes]:
-        """Encode an image at the present position, piece by piece as it is asked for."""
+        """Encode an image at the present position, one message at a time as the caller takes it."""
         changes = image.changes_from_nothing()
         return _messages(changes, self.controller_epoch, self.sequence, is_image=True)
 

@@ -10,7 +10,7 @@ WINDOW_S: Final = 10.0
 
 
 class RareLog:
-    """A number of lines of each kind per window; the next window says how many were left out."""
+    """Logs some lines of each kind per window; the next window logs how many were left out."""
 
     def __init__(
         self, logger: logging.Logger, *, clock: Callable[[], float] = time.monotonic

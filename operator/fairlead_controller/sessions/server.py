@@ -1,10 +1,10 @@
 """The sessions of all brokers: handshake, registration, deltas, calls, and who is dead.
 
 It runs on the controller's event loop. A broker's registration, its position in the stream of
-deltas and its image are taken in one step without waiting, so that no delta is missed or sent
+deltas and its image are taken in one step without an await, so that no delta is missed or sent
 twice.
 
-Parts of the class: opening a session, running it, and the timers that judge who is dead.
+Parts of the class: opening a session, running it, and the timers that find dead brokers.
 """
 
 import asyncio
@@ -75,9 +75,9 @@ TICK_S: Final = 0.02
 PROBE_INTERVAL_S: Final = 0.01
 PROBE_INTERVAL_MAX_S: Final = 1.0
 REFUSED_MAX: Final = 1000
-"""Brokers that are remembered as refused; of more, the one that asked first is forgotten."""
+"""How many refused brokers are remembered; the one that was refused longest ago is forgotten."""
 SLEPT_MS: Final = 300
-"""A tick that is so late means that the controller itself did not run."""
+"""A tick that is so late means that the controller process itself did not run."""
 
 Locate = Callable[[BrokerRegistration], BrokerRegistration]
 
@@ -104,15 +104,15 @@ class SessionServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._hearing = Hearing(controller)
         self._registering: dict[BrokerId, str] = {}
-        """Start ids of those whose registration is being decided."""
+        """Start ids of the brokers whose registration is being decided."""
         self._heartbeat = asyncio.Event()
-        """Is set by each heartbeat, for those who wait for one."""
+        """Set by each heartbeat, for callers that wait for one."""
         self.refused: dict[BrokerId, str] = {}
         """Brokers that were refused when they last asked, and why."""
         self.fencings: Counter[str] = Counter()
-        """Brokers taken out of service, by the name of the reason."""
+        """Brokers that were fenced, by the name of the reason."""
         self.fencing_seconds = 0.0
-        """Time from the verdicts until the new leaders were durable and published, summed up."""
+        """Total time from the verdicts until the new leaders were durable and published."""
         controller.subscribe(self._on_changes)
         for broker in controller.committed.image.brokers.values():
             if not broker.fenced:
@@ -124,7 +124,7 @@ class SessionServer:
         try:
             await socket.prepare(request)
         except ConnectionError:
-            # Gone before it was answered; others push out who proves nothing.
+            # The peer left first, or newer connections displaced it before it had authenticated.
             return web.Response()
         try:
             session = await self._open(socket, request)
@@ -160,7 +160,7 @@ class SessionServer:
     async def inject_fault(
         self, broker_id: BrokerId, fault: str, duration_ms: int, turns: tuple[int, int] = (0, 0)
     ) -> None:
-        """Inject a drill's fault into a broker; RefusedError if it cannot be, or is not allowed.
+        """Inject a drill's fault into a broker; RefusedError if that is impossible or not allowed.
 
         If the connection ends before the answer, the fault most likely ended it.
         """
@@ -172,12 +172,12 @@ class SessionServer:
         await session.inject_fault(fault, duration_ms, turns)
 
     async def unregister(self, broker_id: BrokerId) -> None:
-        """Forget a broker that is gone for good; RefusedError while anything speaks against it."""
+        """Unregister a broker for good; RefusedError while anything prevents that."""
         is_alive = self._liveness.is_alive(broker_id)
         await self._controller.submit(UnregisterBroker(broker_id, has_session=is_alive))
 
     async def watch(self) -> None:
-        """Judge who is dead, for as long as the controller lives."""
+        """Find dead brokers, as long as the controller lives."""
         self._begin(self._hearing.excuse_dead())
         last_ms = _monotonic_ms()
         looks_at_ms: int | None = last_ms + int(NEWCOMERS_S * 1000)
@@ -231,10 +231,10 @@ class SessionServer:
         )
         position = read_position(message.get("position"))
         if registration_problem(self._controller.committed, event) is None:
-            # What a broker of another cluster has seen says nothing of these tables.
+            # What a broker of another cluster has seen does not contradict these tables.
             await self._hearing.hear(asking, testimony)
         if _is_closed(socket, request):
-            # Its process is gone, and another one may have been let in meanwhile.
+            # The broker's process is gone, and another one may have been admitted meanwhile.
             raise SessionProtocolError("the connection closed before the registration")
         answer = await self._submit_registration(event)
         self.refused.pop(asking.broker_id, None)
@@ -245,10 +245,10 @@ class SessionServer:
         return self._admit(socket, request, asking.broker_id, answer["broker_epoch"], position)
 
     async def _submit_registration(self, event: RegisterBroker) -> Mapping[str, Any]:
-        """Have a registration decided; RefusedError.
+        """Have a registration decided; RefusedError if the controller refuses it.
 
-        All are let in at the same moment after the hearing: another process of this id may have
-        been before this one, and have no session yet.
+        All brokers register at the same moment after the hearing: another process of this id may
+        have registered just before, and have no session yet.
         """
         broker_id, start_id = event.registration.broker_id, event.registration.start_id
         first = self._registering.setdefault(broker_id, start_id)
@@ -263,7 +263,7 @@ class SessionServer:
                 self._registering.pop(broker_id, None)
 
     def _note_refused(self, broker_id: BrokerId, why: str) -> None:
-        """Remember why a broker was refused; who knows the secret may ask under any id."""
+        """Remember why a broker was refused; a peer that knows the secret may use any id."""
         self.refused.pop(broker_id, None)
         if len(self.refused) >= REFUSED_MAX:
             del self.refused[next(iter(self.refused))]
@@ -277,7 +277,7 @@ class SessionServer:
         broker_epoch: BrokerEpoch,
         position: tuple[int, int] | None,
     ) -> BrokerSession:
-        """Make the session, without waiting, so that its deltas begin where its image ends."""
+        """Make the session, without an await, so that its deltas begin where its image ends."""
         state = self._controller.committed
         start = (self._deltas.controller_epoch, self._deltas.sequence)
         session = BrokerSession(socket, request, broker_id, broker_epoch, start)
@@ -309,7 +309,7 @@ class SessionServer:
         try:
             while (message := await receive_any(socket)) is not None:
                 if self._sessions.get(session.broker_id) is not session:
-                    break  # What it says late is no word of the session that took its place.
+                    break  # A late message; another session has replaced this one.
                 self._liveness.on_heard(session.broker_id, _monotonic_ms())
                 self._on_message(session, message)
         except (SessionProtocolError, CodecError) as error:
@@ -357,9 +357,9 @@ class SessionServer:
                 raise SessionProtocolError(f"unexpected message {unexpected[:40]!r}")
 
     async def until_heard(self, timeout_s: float) -> set[BrokerId]:
-        """Wait until all brokers in service go by what is durable now; return those that do not.
+        """Wait until all brokers in service have applied what is durable now.
 
-        They tell it by their heartbeats.
+        Return those that have not. Brokers report it in their heartbeats.
         """
         position = (self._deltas.controller_epoch, self._deltas.sequence)
         with suppress(TimeoutError):
@@ -379,7 +379,7 @@ class SessionServer:
         return behind
 
     def _maybe_unfence(self, session: BrokerSession, message: dict[str, Any]) -> None:
-        """Unfence a broker when it says that it is ready and has caught up."""
+        """Unfence a broker when it reports that it is ready and has caught up."""
         broker = self._controller.committed.image.brokers.get(session.broker_id)
         if broker is None or not broker.fenced or broker.broker_epoch != session.broker_epoch:
             return
@@ -390,9 +390,9 @@ class SessionServer:
             self._begin(self._unfence(session))
 
     def _maybe_cordon(self, session: BrokerSession, message: dict[str, Any]) -> None:
-        """Take note of whether a broker's log directories take nothing new.
+        """Note whether a broker's log directories accept new replicas.
 
-        Before it has caught up it does not know what was set while it was away.
+        Before it has caught up, it does not know what was set while it was away.
         """
         broker = self._controller.committed.image.brokers.get(session.broker_id)
         is_cordoned = flag(message.get("is_cordoned", False))
@@ -426,7 +426,7 @@ class SessionServer:
         broker_epoch: BrokerEpoch,
         reason: FenceReason = FenceReason.STOPPED,
     ) -> None:
-        """Fence a broker, which `liveness` has forgotten: it may be back and watched by now."""
+        """Fence a broker that `liveness` has forgotten: it may be back and watched by now."""
         started = time.monotonic()
         with suppress(RefusedError):
             await self._controller.submit(FenceBroker(broker_id, broker_epoch, reason))
@@ -477,13 +477,14 @@ class SessionServer:
             if isinstance(change, BrokerChanged) and change.registration.fenced:
                 fenced = self._sessions.get(change.registration.broker_id)
                 if fenced is not None and change.registration.broker_epoch != fenced.broker_epoch:
-                    # Another start was registered. If its process is gone, this one asks again.
+                    # Another start of the broker was registered. If that process is gone, this one
+                    # asks again.
                     fenced.abort()
                 elif fenced is not None and not state.image.is_live(fenced.broker_id):
-                    # It has to have seen that it was fenced before it serves again.
+                    # The broker has to see that it was fenced before it serves again.
                     fenced.start_position = position
             elif isinstance(change, BrokerRemoved) and change.broker_id in self._sessions:
-                # It came back just then, and registers anew.
+                # The broker came back just now, and has to register again.
                 self._sessions[change.broker_id].abort()
 
     def _on_closed(self, session: BrokerSession) -> None:
@@ -497,9 +498,10 @@ class SessionServer:
         self._begin(self._probe(session.broker_id, session.broker_epoch))
 
     def _probe_absent(self) -> bool:
-        """Ask the ports of those that did not come to this controller; tell whether it is time.
+        """Probe the ports of brokers that have not connected; tell whether that is possible yet.
 
-        Whoever died together with the controller before has no session here that could close.
+        A broker that died together with the earlier controller has no session here that could
+        close.
         """
         absent = self._liveness.absent()
         for broker_id, broker_epoch in absent or ():
@@ -507,11 +509,11 @@ class SessionServer:
         return absent is not None
 
     async def _probe(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
-        """Ask the port of a broker that has no session whether its process is gone.
+        """Probe the port of a broker without a session, to find out whether its process is gone.
 
-        It asks again and again during the grace, because a dying process closes its sockets one by
-        one. After the grace it asks less and less often, while all brokers are missing and nobody
-        is judged.
+        The probe is repeated during the grace, because a dying process closes its sockets one by
+        one. After the grace it is repeated less and less often, while all brokers are missing and
+        none is declared dead.
         """
         interval_s = PROBE_INTERVAL_S
         until_s = time.monotonic() + RECONNECT_GRACE_MS / 1000
@@ -545,7 +547,7 @@ class SessionServer:
 
 
 def _is_closed(socket: web.WebSocketResponse, request: web.Request) -> bool:
-    """Tell whether the peer is known to have ended the connection, read or not."""
+    """Tell whether the peer has closed the connection, as far as known, even if still unread."""
     transport = request.transport
     return socket.closed or transport is None or transport.is_closing()
 

@@ -14,8 +14,8 @@ from fairlead_model.session.session_messages import pack_message
 from fairlead_model.session.session_protocol import MessageType
 
 OUTBOUND_BYTES_MAX: Final = 64 << 20
-"""Bytes of messages that may wait for a broker that does not read. With more, its session is
-dropped, and the broker starts over from the image."""
+"""Bytes of messages that may wait for a broker that does not read. Beyond that its session ends,
+and the broker starts again from the image."""
 CALLS_IN_FLIGHT_MAX: Final = 1000
 FAULT_TIMEOUT_S: Final = 2
 
@@ -34,9 +34,9 @@ class BrokerSession:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.start_position = start_position
-        """The broker may serve once its image has come this far."""
+        """The broker may serve once its image has reached this position."""
         self.position: tuple[int, int] | None = None
-        """How far the broker's image had come at its last heartbeat."""
+        """The position of the broker's image at its last heartbeat."""
         self.has_said_goodbye = False
         self.is_unfencing = False
         self.is_cordoning = False
@@ -87,7 +87,7 @@ class BrokerSession:
             answer.set_result(problem)
 
     def on_closed(self) -> None:
-        """Note that the connection is over; nobody answers any more."""
+        """Note that the connection is over: the broker answers no waiting call any more."""
         for answer in self._faults.values():
             if not answer.done():
                 answer.set_result("")
@@ -101,7 +101,7 @@ class BrokerSession:
             self.abort()
 
     def send_all(self, messages: Iterator[bytes]) -> None:
-        """Queue messages that are made only as they can be sent, ahead of all queued later."""
+        """Queue messages, each made only when it can be sent, before all queued later."""
         self._outbound.append(messages)
         self._wake.set()
 
@@ -124,5 +124,5 @@ class BrokerSession:
                     continue
                 for message in item:
                     await self._socket.send_bytes(message)
-                    # A long image must not keep the loop from the other sessions.
+                    # A long image must not block the other sessions on the loop.
                     await asyncio.sleep(0)

@@ -1,10 +1,10 @@
-"""Where brokers connect to a process that may be a standby, and may act for several clusters.
+"""Where brokers connect to a process that may be a standby, and may serve several clusters.
 
 A broker keeps a connection to every candidate. While this candidate is a standby, or has not yet
-taken over the broker's cluster, the broker proves itself, is told so, and waits on its connection.
-As soon as the cluster is taken over the broker is told that, too, and registers over that
-connection. If the cluster or its secret is not known here, the answer is 503, and the broker tries
-again.
+taken over the broker's cluster, the broker authenticates, is told that it has to wait, and waits on
+its connection. When the cluster has been taken over, the broker is told that, too, and registers
+over that connection. If this process does not know the cluster or its secret, it answers 503, and
+the broker tries again.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ from fairlead_tls.peer_names import PeerName
 _log = RareLog(logging.getLogger(__name__))
 
 K = TypeVar("K", bound=tuple[str, ...])
-"""What names a cluster: the variable parts of its path."""
+"""The key of a cluster: the variable parts of its path."""
 
 WAITING_MAX: Final = 5000
 """Brokers that may wait for this candidate to take over; more are refused."""
 
 
 def _find_no_problem(key: tuple[str, ...], peer: PeerName | None) -> str | None:
-    """Let in whoever got past the door."""
+    """Find no problem: any peer that `SessionDoor` has accepted may authenticate."""
     return None
 
 
 class SessionGate(Generic[K]):
-    """The entrance of brokers for one process."""
+    """Admits brokers to the clusters of one process."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SessionGate(Generic[K]):
         key_of: Callable[[web.Request], K],
         problem_of: Callable[[K, PeerName | None], str | None] = _find_no_problem,
     ) -> None:
-        """`path` is the route of a cluster; `key_of` tells which cluster a request of it means.
+        """`path` is the route of a cluster; `key_of` tells which cluster a request names.
 
         `problem_of` tells why a peer with this certificate, or none, may not speak for a cluster.
         """
@@ -77,12 +77,12 @@ class SessionGate(Generic[K]):
         return application
 
     def open(self, key: K, server: SessionServer) -> None:
-        """Let the brokers of a cluster register: those that wait, and all that come."""
+        """Let the brokers of a cluster register: those that wait, and those that connect later."""
         self._servers[key] = server
         self._opened.pop(key, asyncio.Event()).set()
 
     def close(self, key: K) -> None:
-        """Let new brokers of a cluster wait again; sessions that exist belong to their server."""
+        """Let new brokers of a cluster wait again; their server keeps the existing sessions."""
         self._servers.pop(key, None)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -105,7 +105,7 @@ class SessionGate(Generic[K]):
         try:
             await socket.prepare(request)
         except ConnectionError:
-            # Gone before it was answered; others push out who proves nothing.
+            # The peer left first, or newer connections displaced it before it had authenticated.
             return web.Response()
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
@@ -121,7 +121,7 @@ class SessionGate(Generic[K]):
         return socket
 
     async def _wait_open(self, key: K, socket: web.WebSocketResponse) -> SessionServer | None:
-        """Wait with a broker; None if it disconnects, or breaks the protocol."""
+        """Let a broker wait; return None if it disconnects or breaks the protocol."""
         self.waiting += 1
         reading = asyncio.create_task(socket.receive())
         try:

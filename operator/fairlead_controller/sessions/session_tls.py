@@ -1,4 +1,4 @@
-"""TLS of the sessions' port: which certificate a connection gets, and who its peer is by it."""
+"""TLS of the sessions' port: its certificate, and the peer that a certificate names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from fairlead_tls.followed_certificate import FollowedPeer
 
 SessionTls: TypeAlias = Terms[PeerName]
-"""What the door asks."""
+"""The TLS interface that `SessionDoor` uses."""
 
 
 class OwnSessionTls:
-    """Of a controller with one cluster, whose certificate says which."""
+    """TLS of a controller with one cluster, which its certificate names."""
 
     allows_plaintext = False
 
@@ -28,16 +28,16 @@ class OwnSessionTls:
         self._own = own
 
     def open_context(self) -> ssl.SSLContext:
-        """Return the context of the certificate of this moment."""
+        """Return the context with the present certificate."""
         return self._own.current.context
 
     def identify(self, tls: ssl.SSLObject) -> PeerName:
-        """Return who has shown the certificate; TlsRefusedError."""
+        """Return the peer that the shown certificate names; TlsRefusedError if it is refused."""
         return check_caller(tls.getpeercert(binary_form=True), self._own.current.name.cluster)
 
 
 def peer_of(request: web.BaseRequest) -> PeerName | None:
-    """Return who sends a request, by its certificate; None if it came without TLS."""
+    """Return the peer that a request's certificate names; None if it came without TLS."""
     transport = request.transport
     name = None if transport is None else transport.get_extra_info(PEER)
     return name if isinstance(name, PeerName) else None

@@ -1,4 +1,4 @@
-"""Whether a store that is elsewhere can be read and written, as its requests show."""
+"""Whether a remote store can be read and written, as its requests show."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ class Availability:
         self.problem = ""
         """Why the store is not available; empty while it is."""
         self._failing_since: dict[Sort, float] = {}
-        """What fails, with the Unix time of the first failure."""
+        """The sort of requests that fails, with the Unix time of the first failure."""
 
     @property
     def is_available(self) -> bool:
@@ -30,12 +30,12 @@ class Availability:
         """Unix time of the first failure of requests that still fail; None while available.
 
         A server whose disk is full still answers reads: only a write that was carried out proves
-        that writes work again.
+        that writes succeed again.
         """
         return min(self._failing_since.values(), default=None)
 
     def note_answer(self, *, is_write: bool = False) -> None:
-        """Note that a request was answered; a write that was carried out proves both."""
+        """Note that a request was answered; a carried-out write proves reads and writes."""
         since = self.unavailable_since
         if since is None:
             return
@@ -55,7 +55,7 @@ class Availability:
 
 
 class RemoteStore(MetadataStore):
-    """A store that is elsewhere, and may be away."""
+    """A store in another process, which may be unavailable."""
 
     def __init__(self) -> None:
         self._availability = Availability()

@@ -1,8 +1,8 @@
 """Makes batches of changes durable: stage by stage, table by table, settling unknown outcomes.
 
-It knows the versions of all tables, because no other process writes them. After a conflict it reads
-the table and finds the cause: another controller that has sealed it, somebody who has restored an
-older copy, or somebody who has changed the object otherwise, for example by a label.
+The committer knows the versions of all tables, because no other process writes them. After a
+conflict it reads the table and finds the cause: another controller has sealed the table, somebody
+has restored an older copy, or somebody has changed the object otherwise, for example by a label.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SETTLE_DELAY_S: Final = 0.1
 
 
 class Committer:
-    """Commits one batch at a time: the caller awaits it before the next."""
+    """Commits one batch at a time: the caller awaits it before the next batch."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Committer:
         }
         self._counts = {name: table.write_count for name, table in tables.items()}
         self.writes = sum(self._counts.values())
-        """How many writes all tables have had that are durable."""
+        """How many durable writes all tables have had."""
 
     async def commit(self, stages: list[Stage]) -> None:
         """Write stages in order.
@@ -63,7 +63,7 @@ class Committer:
             await self._write_stage(stage)
 
     async def explain_epoch(self, seen: HighestSeen) -> StoreError:
-        """Say why somebody has seen a higher controller epoch than this controller's."""
+        """Return why a broker has seen a higher controller epoch than this controller's."""
         table = await self._store.read(CLUSTER_TABLE)
         if table is None or table.controller_epoch > self._epoch:
             return self._other_hand(CLUSTER_TABLE, table)
@@ -74,15 +74,16 @@ class Committer:
         )
 
     async def note_rollback(self, rolled_back: StoreRolledBackError) -> None:
-        """Write a note into the table of the cluster that stops all controllers from reigning.
+        """Write a note into the cluster's table that stops all controllers from reigning.
 
-        Without it the next one would find the same problem, but only after it has raised the epoch.
+        Without the note, the next controller would find the same problem only after it has raised
+        the epoch.
         """
         try:
             for _ in range(NOTE_ATTEMPTS):
                 table = await self._store.read(CLUSTER_TABLE)
                 if table is None or table.controller_epoch > self._epoch:
-                    return  # Another one decides.
+                    return  # Another controller decides now.
                 line = lines.rolled_back_line(rolled_back.finding, rolled_back.seen)
                 write = TableWrite(
                     CLUSTER_TABLE, table.version, self._epoch, {lines.ROLLED_BACK_KEY: line}
@@ -117,7 +118,7 @@ class Committer:
         self._counts[name] = count
 
     def _other_hand(self, name: str, table: StoredTable | None) -> StoreError:
-        """Say who has changed a table that is not as this controller left it."""
+        """Return the error for a table that is not as this controller left it."""
         if table is None:
             return TableTouchedError(f"table {name} is gone")
         if table.controller_epoch > self._epoch:
@@ -131,7 +132,7 @@ class Committer:
         return TableTouchedError(f"table {name} was changed by somebody else")
 
     async def _settle(self, write: TableWrite) -> None:
-        """Find out how a write ended, or write a newer version; decide nothing later meanwhile."""
+        """Find out how a write ended, or write a newer version; commit nothing else meanwhile."""
         number = write.write_number
         while True:
             logger.warning("the outcome of a write of table %s is unknown", write.table)
@@ -142,8 +143,8 @@ class Committer:
             if table is not None and table.version != write.version:
                 is_older = table.write_count < self._counts.get(write.table, 0)
                 if is_older or not _holds(table, write):
-                    # Somebody else has touched it, if only with a label: our write, which is
-                    # based on the version before, can never land.
+                    # Somebody else has changed the table, perhaps only by a label. Our write is
+                    # based on the version before, so it can never land.
                     raise self._other_hand(write.table, table)
                 self._versions[write.table] = table.version
                 self._note_count(write.table, table.write_count)
@@ -156,10 +157,10 @@ class Committer:
             if result.outcome is WriteOutcome.WRITTEN:
                 self._note_written(write.table, result.version)
                 return
-            # The stuck write has landed in between, or this one is in doubt too: look again.
+            # The stuck write landed in between, or the newer one is in doubt, too: read again.
             await asyncio.sleep(SETTLE_DELAY_S)
 
 
 def _holds(table: StoredTable, write: TableWrite) -> bool:
-    """Tell whether a table is as a write would make it."""
+    """Tell whether a table has the lines that a write gives it."""
     return all(table.lines.get(key) == line for key, line in write.lines.items())

@@ -1,10 +1,10 @@
 """The embedded metadata store of a local cluster: one journal file in one folder.
 
-All work with files happens in a thread of the store's own, in order; the event loop never waits for
-a disk. A failed write or sync is never tried again: the content of the file is then unknown. So the
-store refuses all later requests, and the controller ends and starts again from what can be read,
-which each start writes to a new file. Only such a rewrite of the journal may fail for lack of
-space: the file that it leaves is not the journal yet.
+All work with files happens in a thread of the store, in order; the event loop never waits for a
+disk. A failed write or sync is never tried again, because the content of the file is then unknown.
+The store refuses all later requests, and the controller ends and starts again from what can be
+read; each start writes that to a new file. Only a rewrite of the journal may fail for lack of
+space: its file is not the journal yet.
 
 Methods that begin with an underscore run in the store's thread.
 """
@@ -46,9 +46,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ROTATION_BYTES_MIN: Final = 1 << 20
-"""A journal is not rewritten before the writes after its snapshot have this size …"""
+"""The journal is rewritten only once the writes after its snapshot have this size …"""
 ROTATION_FACTOR: Final = 4
-"""… and so many times that of its snapshot."""
+"""… and so many times the size of its snapshot."""
 
 READ_ATTEMPTS: Final = 10
 
@@ -132,12 +132,12 @@ class FileStore(MetadataStore):
             self._rewrite()
 
     def _rewrite(self) -> None:
-        """Begin the next generation, if there is room for it."""
+        """Begin the next generation if the disk has room for it."""
         generation = self._generation + 1
         try:
             written = self._write_snapshot(generation)
         except OSError as error:
-            # No room, it may be. The journal in use is whole all the same, and grows on.
+            # The disk may be full. The journal in use is still whole, and continues to grow.
             self._rotation_put_off_to = self._journal_size + ROTATION_BYTES_MIN
             logger.warning("metadata in %s is not rewritten yet: %s", self._directory, error)
             return
@@ -166,7 +166,7 @@ class FileStore(MetadataStore):
         return descriptor, len(content)
 
     def _move_on(self, generation: int, written: tuple[int, int]) -> None:
-        """Make the file that was written the journal."""
+        """Make the new file the journal."""
         descriptor, size = written
         self._temporary(generation).rename(self._path(generation))
         _sync_directory(self._directory)
@@ -236,8 +236,8 @@ class FileStore(MetadataStore):
             os.fsync(self._journal)
         self._journal_size = size
         self._snapshot_size = len(encode_snapshot(self._tables, self._generation))
-        # If a sync failed in the process before this one, what was read is in the page cache alone,
-        # and never written to the disk again. In a new file all of it is.
+        # If a sync failed in the process before this one, what was just read may be only in the
+        # page cache, and is never written to the disk again. A new file gets all of it.
         self._rewrite()
 
     def _close_files(self) -> None:
@@ -251,8 +251,8 @@ class FileStore(MetadataStore):
 async def open_file_store(directory: Path) -> FileStore:
     """Open the store in a folder, and create it if necessary.
 
-    StoreHeldError if another process has it, StoreCorruptError if it is damaged, StoreError if the
-    disk refuses.
+    StoreHeldError if another process has it open, StoreCorruptError if it is damaged, StoreError if
+    the disk fails.
     """
     store = FileStore(directory)
     try:

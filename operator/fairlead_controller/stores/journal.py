@@ -3,14 +3,14 @@
     metadata-<generation>.journal, one record a line:
         <CRC-32 of the JSON, 8 hex digits> <space> <JSON> <newline>
     line 1     {"format": "fairlead-metadata", "version": 1, "generation": G, "tables": N,
-               "release": the one that wrote it}
+               "release": the release that wrote it}
     lines 2…   N tables as they were: {"table", "version", "epoch", "write", "lines"}
     then       {"writes": [{"table", "version", "epoch", "write", "set", "remove"}, …]}
 
-One record is one group commit. A record is synced before the next one is begun, so after a crash
-only the last line can be torn: it was never acknowledged and is cut off. A broken line with a
-whole one behind it is damage, and is reported rather than repaired. A new generation is written
-beside the old one, synced and renamed; the old one is removed afterwards.
+One record is one group commit. A record is synced before the next record is begun, so after a crash
+only the last line can be torn: it was never acknowledged, and is cut off. A broken line before a
+whole one is damage, and is reported rather than repaired. A new generation is written to a file
+beside the old one, synced and renamed; then the old file is removed.
 """
 
 import json
@@ -90,10 +90,10 @@ def apply_write(table: StoredTable | None, write: TableWrite, version: str) -> S
 
 
 def decode_journal(content: bytes, name: str) -> tuple[Tables, int]:
-    """Read a journal: its tables, and the size of what is whole (a torn last line is left out).
+    """Read a journal: its tables, and the size of what is whole (without a torn last line).
 
-    StoreCorruptError if the journal is damaged or of another format, StoreTooNewError if that is a
-    newer one.
+    StoreCorruptError if the journal is damaged or has another format, StoreTooNewError if it has a
+    newer format.
     """
     records, size = _whole_records(content, name)
     if not records:
@@ -119,7 +119,7 @@ def decode_journal(content: bytes, name: str) -> tuple[Tables, int]:
                 record["epoch"],
                 record["write"],
                 record["lines"],
-                # Each write makes the next version.
+                # Each write of a table makes its next version.
                 write_count=int(record["version"]),
             )
         for record in rest[count:]:

@@ -3,14 +3,14 @@
 A table is an object, its version is the object's resourceVersion, and a write is a replacement that
 names the version it is based on.
 
-What a failed request means is the heart of this module. A request that got no answer, or an answer
-of a server in trouble, may still be carried out. Then it is safe to send the same write again,
-because it is based on the same version and at most one can land. But if the second is answered with
-a conflict, the first may be the cause: the outcome is unknown, not a conflict, and the caller
-settles it.
+This module's main task is to interpret failed requests. A request that got no answer, or an error
+of the server, may still be carried out. Then it is safe to send the same write again: it is based
+on the same version, so at most one of the two can land. But if the second request is answered with
+a conflict, the first may be the cause: the outcome is unknown rather than a conflict, and the
+caller settles it.
 
-While the server is away, `read` waits and writes end as unknown: metadata is frozen, and no process
-needs to end for it. `is_available` shows that, also when nothing has to be written.
+While the server is not reachable, `read` waits and writes end as unknown: metadata is frozen, and
+no process has to end. `is_available` shows that, even if nothing has to be written.
 """
 
 import asyncio
@@ -50,18 +50,18 @@ logger = logging.getLogger(__name__)
 
 WRITES_IN_FLIGHT_MAX: Final = 16
 PAGE_SIZE: Final = 50
-"""Tables per request: a full one has some 50 KB, and reading a page blocks the loop."""
+"""Tables per request: a full table has some 50 KB, and parsing a page blocks the loop."""
 WRITE_RETRY_DELAYS_S: Final = (0.05, 0.1, 0.2, 0.4)
 WRITE_RETRY_S_MAX: Final = 5.0
 """No attempt begins later than this after the first."""
 READ_PAUSE_S_MIN: Final = 0.1
 READ_PAUSE_S_MAX: Final = 1.0
 CHECK_INTERVAL_S: Final = 5.0
-"""How often the server is asked whether it is there, when there are no other requests."""
+"""How often the server is probed while there are no other requests."""
 
 _REFUSED_FOR_NOW: Final = frozenset({401, 403, TOO_MANY_REQUESTS})
-"""Answers which say that the request was not carried out, and may be later. A token or a permission
-that is being renewed is an outage, too, and no reason to end."""
+"""Statuses which mean that the request was not carried out, and may succeed later. A token or a
+permission that is being renewed counts as an outage, and is no reason to end."""
 
 
 class KubernetesStore(RemoteStore):
@@ -86,10 +86,11 @@ class KubernetesStore(RemoteStore):
         self._checks = asyncio.create_task(self._keep_checking(), name=f"check store {cluster}")
 
     async def load(self) -> dict[str, StoredTable]:
-        """Return all tables; StoreUnavailableError if the server is away."""
+        """Return all tables; StoreUnavailableError if the server is not reachable."""
         known: dict[str, KnownTable] = {}
         try:
-            # The table of the cluster last: whoever adds a numbered one names it there first.
+            # The cluster's table is read last: a controller names a new table there before adding
+            # it.
             listing = await self._client.list(
                 PARTITION_TABLE,
                 self._namespace,
@@ -119,7 +120,7 @@ class KubernetesStore(RemoteStore):
         return listing.items
 
     async def read(self, table: str) -> StoredTable | None:
-        """Return one table; wait while the server is away."""
+        """Return one table; wait while the server is not reachable."""
         pause_s = READ_PAUSE_S_MIN
         while True:
             try:
@@ -133,7 +134,7 @@ class KubernetesStore(RemoteStore):
             pause_s = min(2 * pause_s, READ_PAUSE_S_MAX)
 
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Write tables, several at a time, beginning in the order given."""
+        """Write tables, several at a time, in the order given."""
         results = await asyncio.gather(
             *(self._write_in_turn(write) for write in writes), return_exceptions=True
         )
@@ -171,7 +172,7 @@ class KubernetesStore(RemoteStore):
             return await self._send(write, manifest, content)
 
     async def _base_of(self, write: TableWrite) -> KnownTable | None:
-        """Return the table in the version that a write is based on, or as it is now."""
+        """Return the table in the version on which a write is based, or as it is now."""
         if write.version is None:
             return None
         known = self._known.get(write.table)
@@ -232,7 +233,7 @@ class KubernetesStore(RemoteStore):
             return None
         _, known = read_table(manifest, self._cluster)
         before = self._known.get(table)
-        # Another version than the known one: the write that was in doubt has been carried out.
+        # The version differs from the known one: the write that was in doubt has been carried out.
         self._note_answer(is_write=before is None or before.version != known.version)
         self._known[table] = known
         return known
@@ -262,7 +263,7 @@ class KubernetesStore(RemoteStore):
         error: ApiError | ApiUnavailableError,
         sort: Sort = "read",
     ) -> StoreError:
-        """Return the error for a failed request; note whether the server can be asked at all."""
+        """Return the error for a failed request; note whether the server can be reached at all."""
         text = f"{what}: {error}"
         if isinstance(error, ApiError) and not (
             error.is_passing or error.status in _REFUSED_FOR_NOW
@@ -282,7 +283,7 @@ async def open_kubernetes_store(
 ) -> KubernetesStore:
     """Open the store of a cluster; StoreError if the API server does not have its kinds.
 
-    StoreUnavailableError if the server is away.
+    StoreUnavailableError if the server is not reachable.
     """
     store = KubernetesStore(client, namespace, cluster, check_interval_s=check_interval_s)
     try:
@@ -296,11 +297,11 @@ async def open_kubernetes_store(
 
 
 async def delete_tables(client: KubeClient, namespace: str, cluster: str) -> int:
-    """Delete the tables of a cluster that is gone; return how many there were. Idempotent.
+    """Delete the tables of a cluster that was deleted; return how many there were. Idempotent.
 
-    Only for a LogCluster with `reclaimPolicy: Delete`, whose controller has ended. The table of the
-    cluster goes last, so that an interrupted deletion is seen as unfinished. ApiError or
-    ApiUnavailableError if it has to be tried again.
+    Only for a LogCluster with `reclaimPolicy: Delete`, whose controller has ended. The cluster's
+    table is deleted last, so that an interrupted deletion is recognised. ApiError or
+    ApiUnavailableError if the caller has to try again.
     """
     slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
 
@@ -322,7 +323,7 @@ async def delete_tables(client: KubeClient, namespace: str, cluster: str) -> int
 async def _ensure_deleted(
     client: KubeClient, namespace: str, kind: ResourceKind, found: Manifest
 ) -> bool:
-    """Delete an object, and none that has its name since: a deletion may land late."""
+    """Delete this object, but no later object of its name: a deletion may land late."""
     metadata = found["metadata"]
     try:
         await client.delete(kind, namespace, metadata["name"], uid=metadata["uid"])

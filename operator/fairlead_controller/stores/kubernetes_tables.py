@@ -7,11 +7,11 @@
 | any other | PartitionTable `<cluster>-<table>` |
 
 The lines of a table are one text (`table_text`). The object's resourceVersion is the table's
-version. It moves only if the object differs, so `spec.writeNumber` counts all writes of the object:
-one that changes nothing else outdates a stuck one too. The number that the writer gives its write,
-which tells a repeated one, is an annotation.
+version. It changes only if the object differs, so `spec.writeNumber` counts all writes of the
+object: even a write without another change outdates a stuck one. An annotation holds the number
+that the writer gives its write, by which a repeated write is recognised.
 
-What others have added to an object's metadata is kept.
+Metadata that others have added to an object is kept.
 """
 
 import base64
@@ -33,17 +33,17 @@ from fairlead_kube.kinds import CLUSTER_STATE, PARTITION_TABLE, SECRET, Resource
 
 CLUSTER_LABEL: Final = "fairlead.io/cluster"
 SECURITY_LABEL: Final = "fairlead.io/security-of"
-"""On a Secret with rules and credentials: the cluster. It has not the label above, by which the
-operator watches Secrets: nobody keeps copies of verifiers who does not need them."""
+"""On a Secret with rules and credentials: the cluster. Such a Secret does not have the label above,
+by which the operator watches Secrets: only processes that need verifiers keep copies of them."""
 DELETE_WITH_LABEL: Final = "fairlead.io/delete-with"
-"""On a ClusterState: uid of the LogCluster with which the tables have to be deleted."""
+"""On a ClusterState: the uid of the LogCluster with which the tables have to be deleted."""
 ATTEMPT_ANNOTATION: Final = "fairlead.io/attempt"
 SECURITY_TYPE: Final = "fairlead.io/security"
 """The type of these Secrets."""
 
 OBJECT_BYTES_MAX: Final = 1_200_000
 """The largest object that is sent. etcd refuses requests of more than 1.5 MiB, the API server adds
-to what it stores, and the schema allows a text of this length."""
+fields to what it stores, and the schema allows a text of this length."""
 
 Manifest = dict[str, Any]
 
@@ -64,7 +64,7 @@ class KnownTable:
         return version
 
     def stored(self) -> StoredTable:
-        """Return the table; StoreCorruptError if a store would not write such a text."""
+        """Return the table; StoreCorruptError if no store would write such a text."""
         lines = decode_lines(self.text, self.metadata["name"])
         attempt = (self.metadata.get("annotations") or {}).get(ATTEMPT_ANNOTATION, "0")
         number = int(attempt) if attempt.isdecimal() else 0
@@ -103,7 +103,7 @@ def read_table(manifest: Mapping[str, Any], cluster: str) -> tuple[str, KnownTab
 def build_table(
     write: TableWrite, known: KnownTable | None, *, namespace: str, cluster: str
 ) -> tuple[Manifest, KnownTable]:
-    """Return the object that a write makes of a known table (None: a new one), and its content.
+    """Return the object that a write makes of a table (None: a new one), and its content.
 
     StoreError if the lines cannot be stored, or not in one object.
     """
@@ -143,7 +143,7 @@ def build_table(
         manifest |= {"type": SECURITY_TYPE, "data": _encoded(spec)}
     else:
         manifest["spec"] = spec
-    # In JSON, a character has at most six bytes: measuring small tables would be a waste.
+    # In JSON, a character has at most six bytes: small tables need not be measured.
     if len(text) * 6 > OBJECT_BYTES_MAX // 2:
         size = len(json.dumps(manifest, ensure_ascii=False).encode())
         if size > OBJECT_BYTES_MAX:
@@ -155,7 +155,7 @@ def build_table(
 
 
 def adopt_answer(sent: KnownTable, answer: Mapping[str, Any]) -> KnownTable:
-    """Return what is known once the server has answered with the new metadata."""
+    """Return the known table once the server has answered with the new metadata."""
     metadata = _kept(answer["metadata"])
     return KnownTable(metadata, sent.controller_epoch, sent.write_count, sent.text)
 

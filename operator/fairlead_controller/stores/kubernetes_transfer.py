@@ -1,7 +1,7 @@
-"""Metadata out of the Kubernetes API, and back into it: `kubectl fairlead metadata`.
+"""Exports metadata from the Kubernetes API and imports it there: `kubectl fairlead metadata`.
 
-It is done while controllers run. Who writes here acts as one for a moment: the tables are sealed,
-so the controller that reigns ends with its next write, and takes over from what is there then.
+This works while controllers run. A writer acts as the controller for a moment: it seals the tables,
+so the reigning controller ends with its next write, and the next one takes over the new tables.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ READ_PAUSE_S: Final = 0.2
 async def export_from_kubernetes(
     client: KubeClient, namespace: str, cluster: str
 ) -> dict[str, Any]:
-    """Return the document of a cluster's metadata, also while a controller writes; StoreError.
+    """Return the document of a cluster's metadata, even while a controller writes; StoreError.
 
-    Objects cannot be read at one instant, so they are read until twice the same was there.
+    Objects cannot be read at one instant, so they are read until two reads agree.
     """
     async with _opened(client, namespace, cluster) as store:
         tables = await store.load()
@@ -56,10 +56,10 @@ async def export_from_kubernetes(
 async def import_into_kubernetes(
     client: KubeClient, namespace: str, cluster: str, document: object
 ) -> RestoredMetadata:
-    """Put a document in the place of all metadata that a cluster has.
+    """Replace all metadata of a cluster by a document.
 
-    DocumentError for a wrong document, before anything is written; StoreError if the metadata that
-    is there belongs to another cluster with brokers; SealedError if somebody else writes.
+    DocumentError for a wrong document, before anything is written; StoreError if the present
+    metadata belongs to another cluster with brokers; SealedError if somebody else writes.
     """
     async with _opened(client, namespace, cluster) as store:
         tables = await store.load()
@@ -80,7 +80,7 @@ async def confirm_in_kubernetes(
 ) -> Confirmed:
     """Make the metadata of a cluster safe; StoreError, or SealedError if somebody else writes.
 
-    NothingFoundError if nobody has found anything wrong with it, unless `force` is set.
+    NothingFoundError if no problem of the metadata is recorded or found, unless `force` is set.
     """
     async with _opened(client, namespace, cluster) as store:
         tables = await store.load()

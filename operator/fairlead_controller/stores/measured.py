@@ -12,7 +12,7 @@ FAILED = "error"
 
 
 class MeasuredStore(MetadataStore):
-    """Passes every call on and measures it."""
+    """Passes every call on to a store and measures it."""
 
     def __init__(self, store: MetadataStore, metrics: ControllerMetrics) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class MeasuredStore(MetadataStore):
         return results
 
     def next_epoch(self, tables: Mapping[str, StoredTable]) -> ControllerEpoch:
-        """Return the epoch that the store says."""
+        """Return the epoch that the store gives."""
         return self._store.next_epoch(tables)
 
     async def close(self) -> None:

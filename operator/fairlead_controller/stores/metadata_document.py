@@ -1,12 +1,12 @@
-"""The whole metadata of a cluster as one document, and back into a store that has lost it. Pure.
+"""The whole metadata of a cluster as a document, which restores it into an empty store. Pure.
 
-The document holds plain values (for YAML or JSON): brokers, configs, topics with the
-record of every partition, counters. It says what was true when it was made, so what comes back from
-it is made safe (`new_beginning`).
+The document holds plain values (for YAML or JSON): brokers, configs, topics with the record of
+every partition, counters. It describes an earlier state, so restored metadata is made safe
+(`new_beginning`).
 
-Access rules and client quotas are part of it. SCRAM credentials are not: a document is copied and
-mailed, and whoever has a verifier can try passwords, or pose as the server. It names the users who
-had one, so that they can be given another after a restore.
+Access rules and client quotas are part of it. SCRAM credentials are not: documents are copied and
+mailed, and with a verifier one can try passwords, or impersonate the server. The document names the
+users who had a credential, so that they can get a new one after a restore.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -70,7 +70,7 @@ FORMAT_VERSION: Final = 1
 
 
 class DocumentError(ValueError):
-    """A document cannot be restored; the text says which part of it."""
+    """A document cannot be restored; the text names the wrong part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class RestoredMetadata:
     controller_epoch: ControllerEpoch
     counters: CountersChanged
     changes: tuple[Change, ...]
-    """The changes that build the image from an empty one."""
+    """The changes that build the image from an empty image."""
     users: tuple[UserDeclared, ...] = ()
-    """What User resources declare."""
+    """The contents of User resources."""
 
 
 def build_document(tables: Mapping[str, StoredTable]) -> dict[str, Any]:
@@ -147,8 +147,8 @@ def read_document(
 ) -> RestoredMetadata:
     """Read a document; DocumentError if any part of it is wrong.
 
-    The epochs that come of it are above those of the document, those that somebody has `seen`, and
-    `epoch_above` in the case of the controller's.
+    The resulting epochs are above those of the document and those in `seen`; the controller's is
+    also above `epoch_above`.
     """
     root = _part("document", document, dict)
     version, release = root.get("version"), root.get("release")
@@ -195,21 +195,21 @@ def _changes(root: Mapping[str, Any], seen: HighestSeen) -> Iterator[Change]:
             raise DocumentError(f"{place}: {name[:40]!r} is no id of a broker")
         checked = _part(place, values, dict)
         yield BrokerConfigsChanged(name, _configs(place, checked, broker_config_key))
-    # Exports of releases before there were configs of groups have no such part.
+    # Exports of releases without configs of groups lack this part.
     for group_id, values in _part("groupConfigs", root.get("groupConfigs", {}), dict).items():
         place = f"groupConfigs.{group_id}"
         checked = _part(place, values, dict)
         yield GroupConfigsChanged(str(group_id), _configs(place, checked, group_config_key))
-    # Exports of releases before there were feature levels have no such part.
+    # Exports of releases without feature levels lack this part.
     if (given := root.get("features")) is not None:
         yield _restored_features(_built("features", given, lines.build_features))
-    # Nor have those of releases before there were access rules.
+    # Exports of releases without access rules lack this part.
     for rule in _part("acls", root.get("acls", []), list):
         try:
             yield AclChanged(parse_acl_key(f"{ACL_PREFIX}{rule}"))
         except StoreCorruptError as error:
             raise DocumentError(f"acls: {error}") from error
-    # Nor have older ones client quotas.
+    # Exports of releases without client quotas lack this part.
     for key, values in _part("clientQuotas", root.get("clientQuotas", {}), dict).items():
         try:
             entity = parse_quota_key(f"{QUOTA_PREFIX}{key}")
@@ -217,7 +217,7 @@ def _changes(root: Mapping[str, Any], seen: HighestSeen) -> Iterator[Change]:
         except (StoreCorruptError, CodecError) as error:
             raise DocumentError(f"clientQuotas.{key}: {error}") from error
     topics = _part("topics", root.get("topics"), list)
-    # Deleted topics first: they have given up their names.
+    # Deleted topics first, because live topics may have their names again.
     numbered = [(f"topics[{number}]", topic) for number, topic in enumerate(topics)]
     named = [topic.get("topicId") for topic in topics if isinstance(topic, dict)]
     if len(set(map(str, named))) != len(named):
@@ -227,10 +227,10 @@ def _changes(root: Mapping[str, Any], seen: HighestSeen) -> Iterator[Change]:
 
 
 def _declarations(root: Mapping[str, Any]) -> Iterator[UserDeclared]:
-    """Yield what User resources declared; exports of releases before them have no such part.
+    """Yield the contents of User resources; exports of earlier releases lack this part.
 
-    Which password a credential verifies is not told: an export holds no credentials. Whether
-    quotas may be above the defaults the operator says again.
+    An export holds no credentials, so it does not tell which password a credential verifies. The
+    operator declares again whether quotas may be above the defaults.
     """
     quotas = _part("declaredQuotas", root.get("declaredQuotas", {}), dict)
     for resource, principal in _part("declaredUsers", root.get("declaredUsers", {}), dict).items():
@@ -243,7 +243,7 @@ def _declarations(root: Mapping[str, Any]) -> Iterator[UserDeclared]:
 
 
 def _restored_features(features: FinalizedFeatures) -> FeaturesChanged:
-    """Return the levels of an export; DocumentError if this release does not support them."""
+    """Return the feature levels of an export; DocumentError if this release lacks one of them."""
     if problem := unsupported_levels(features):
         raise DocumentError(
             f"features: this release, {RELEASE}, does not support the levels: {problem}; restore "
@@ -280,11 +280,11 @@ def _topic_changes(place: str, topic: Mapping[str, Any], seen: HighestSeen) -> I
 def _configs(
     place: str, values: Mapping[Any, Any], key_of: Callable[[str], ConfigKey]
 ) -> dict[str, str]:
-    """Read configs; DocumentError for a value that whoever reads it could make nothing of.
+    """Read configs; DocumentError for a value that its reader could not parse.
 
-    What this release does not know is kept, as it is in the tables.
+    Configs that this release does not know are kept, as in the tables.
     """
-    # Unquoted numbers and booleans are meant as what they look like.
+    # Unquoted numbers and booleans become the text that they look like.
     configs = {
         str(name): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()

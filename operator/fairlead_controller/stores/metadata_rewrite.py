@@ -1,8 +1,9 @@
-"""Puts metadata that was made safe (`new_beginning`) into a store: an export, or what is there.
+"""Puts metadata that was made safe (`new_beginning`) into a store: an export, or its own tables.
 
-For the time of it this process is the controller: it seals the tables, so that whoever reigns or
-does the same at that time fails. The table of the cluster has the note `rolled-back` until all is
-written. A crash in between leaves a store that nobody reigns on; the same command begins again.
+Meanwhile this process is the controller: it seals the tables, so that a reigning controller, or
+another such process, fails. The cluster's table has the note `rolled-back` until everything is
+written. A crash in between leaves a store on which no controller reigns; the same command then
+starts again.
 """
 
 from collections.abc import Mapping
@@ -40,12 +41,12 @@ IMPORTING: Final = "an export is being imported; if that was interrupted, import
 
 
 class NothingFoundError(StoreError):
-    """Tables look well: to confirm them would only take leaders away."""
+    """Tables look well: confirming them would only take leaders away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What a confirmation came to."""
+    """The result of a confirmation."""
 
     cluster_id: str
     controller_epoch: ControllerEpoch
@@ -54,7 +55,7 @@ class Confirmed:
 
 
 def choose_confirmed_epoch(tables: Tables) -> ControllerEpoch:
-    """Return the controller epoch that confirmed tables get; StoreError if there is nothing."""
+    """Return the controller epoch for confirmed tables; StoreError if there is no cluster."""
     _, seen = _read_note(tables)
     return jumped_epoch(_highest_epoch(tables), seen)
 
@@ -62,7 +63,8 @@ def choose_confirmed_epoch(tables: Tables) -> ControllerEpoch:
 def require_finding(tables: Tables) -> None:
     """Raise NothingFoundError if nothing shows that tables went back in time.
 
-    StoreCorruptError if they contradict each other: that is no finding of time, but an answer.
+    StoreCorruptError if they contradict each other: they are damaged, whether or not they went
+    back.
     """
     finding, _ = _read_note(tables)
     if not finding and not rolled_back_tables(tables):
@@ -73,14 +75,14 @@ def require_finding(tables: Tables) -> None:
 async def confirm_metadata(
     store: MetadataStore, tables: Tables, epoch: ControllerEpoch
 ) -> Confirmed:
-    """Make the tables of a store safe, where they are, and let controllers reign on them.
+    """Make the tables of a store safe, in place, and let controllers reign on them.
 
-    `tables` are those that were loaded just now, `epoch` is `choose_confirmed_epoch` of them or
-    above it. StoreError if they contradict each other: then only an export helps. SealedError if a
-    controller or another confirmation is at work.
+    `tables` were just loaded, `epoch` is at least `choose_confirmed_epoch` of them. StoreError if
+    they contradict each other: then only an export helps. SealedError if a controller or another
+    confirmation is at work.
     """
     finding, seen = _read_note(tables)
-    # Before anything is written: what cannot be loaded, or has no room, stays as it is.
+    # Check before the first write: tables that cannot be loaded, or have no room, are not changed.
     loaded = load_state(tables, controller_epoch=epoch)
     plan = WritePlan(loaded.layout)
     plan.add(new_beginning(loaded.state, seen))
@@ -93,9 +95,8 @@ async def confirm_metadata(
 def read_replacement(tables: Tables, document: object) -> RestoredMetadata:
     """Read an export that is to replace tables, with an epoch above theirs.
 
-    DocumentError for a wrong document; StoreError if the tables are those of another cluster, and
-    brokers belong to it. A cluster that is new because the tables of the old one were deleted has
-    none.
+    DocumentError for a wrong document; StoreError if the tables belong to another cluster that has
+    brokers. A cluster that is new, because the old cluster's tables were deleted, has none.
     """
     _, seen = _read_note(tables)
     restored = read_document(document, seen=seen, epoch_above=_highest_epoch(tables))
@@ -114,7 +115,7 @@ def read_replacement(tables: Tables, document: object) -> RestoredMetadata:
 async def replace_metadata(
     store: MetadataStore, tables: Tables, restored: RestoredMetadata
 ) -> None:
-    """Put what `read_replacement` has read in the place of all that a store holds.
+    """Replace everything that a store holds by what `read_replacement` returned.
 
     SealedError if a controller or another import is at work.
     """
@@ -123,13 +124,13 @@ async def replace_metadata(
     sealed = await store.seal(epoch, tables, first=CLUSTER_TABLE)
     plan = WritePlan(TableLayout())
     plan.add((*restored.changes, *restored.users))
-    # An export holds no credentials: those that are there stay, so that users can log in still.
+    # An export holds no credentials. The present ones stay, so that users can still log in.
     emptied: Stage = {
         name: {key: None for key in table.lines if not key.startswith(SCRAM_PREFIX)}
         for name, table in sealed.items()
     }
     old = emptied.pop(CLUSTER_TABLE)
-    # Tables that are not needed any more stay, empty, and the table of the cluster knows of them.
+    # Unneeded tables stay, empty, and the cluster's table names them.
     kept = {key for key in old if key.startswith(lines.TABLE_PREFIX)}
     last = {key: None for key in old if key not in kept} | dict(
         first_lines(restored.cluster_id, restored.counters)
@@ -140,7 +141,7 @@ async def replace_metadata(
 
 
 async def write_restored(store: MetadataStore, restored: RestoredMetadata) -> None:
-    """Fill an empty store; the next controller takes it over like any other."""
+    """Fill an empty store; the next controller takes it over like any other store."""
     if await store.load():
         raise StoreError("there is metadata already: restore into an empty folder")
     epoch = restored.controller_epoch
@@ -156,7 +157,7 @@ async def write_restored(store: MetadataStore, restored: RestoredMetadata) -> No
 
 
 def _read_note(tables: Tables) -> tuple[str, HighestSeen]:
-    """Return why controllers do not reign, and what was seen; StoreError if there is no cluster."""
+    """Return why controllers do not reign, and what was seen; StoreError without a cluster."""
     if CLUSTER_TABLE not in tables:
         raise StoreError("there is no metadata of a cluster")
     line = tables[CLUSTER_TABLE].lines.get(lines.ROLLED_BACK_KEY)
@@ -182,7 +183,7 @@ def _ending_the_note(
     epoch: ControllerEpoch,
     cluster_lines: Mapping[str, str | None] = MappingProxyType({}),
 ) -> list[Stage]:
-    """Return stages whose last one lets controllers reign again, and counts writes from here."""
+    """Return stages; the last one lets controllers reign again, and counts writes from here."""
     last: Stage = {CLUSTER_TABLE: dict(cluster_lines)}
     if stages and set(stages[-1]) == {CLUSTER_TABLE}:
         last[CLUSTER_TABLE] |= stages[-1][CLUSTER_TABLE]

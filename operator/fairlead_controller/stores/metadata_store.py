@@ -1,17 +1,17 @@
 """Where the controller keeps what must survive it: numbered tables of text lines.
 
-A store knows nothing of brokers and topics. It keeps tables; a table is lines by key, a version
-that moves with every write, the epoch of the controller that wrote it last, and that write's
-number. A write is a compare-and-swap of one table; tables of one call are written independently
-and possibly at once, so whoever needs an order makes several calls.
+A store knows nothing of brokers and topics. It keeps tables. A table has lines by key, a version
+that changes with every write, the epoch of the controller that wrote it last, and the number of
+that write. A write is a compare-and-swap of one table. Tables of one call are written independently
+and possibly at the same time; a caller that needs an order makes several calls.
 
 Fencing: `seal` writes the new controller's epoch into every table. A write of an older controller
-then fails on each of them, because the version has moved (I11).
+then fails on each of them, because the version has changed (I11).
 
-Unknown outcomes: a write may time out and still land. The writer reads the table back; if its
-write is not there, it writes again with a higher write number on the version that it read. Either
-the newer write lands and the stuck one can no longer, or it conflicts because the stuck one has
-landed, which the next look shows.
+Unknown outcomes: a write may time out and still land. The writer reads the table again. If its
+write is not there, it writes again, with a higher write number, on the version that it read. Either
+the newer write lands and the stuck one no longer can, or the newer write conflicts because the
+stuck one has landed, which the next read shows.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from fairlead_model.ids import ControllerEpoch
 
 
 class StoreHeldError(StoreError):
-    """Another process has the store open; the text says which."""
+    """Another process has the store open; the text names it."""
 
 
 class SealedError(StoreError):
@@ -33,11 +33,11 @@ class SealedError(StoreError):
 
 
 class TableTouchedError(StoreError):
-    """Something that is not a controller has changed or removed a table: read it again."""
+    """Something that is not a controller has changed or removed a table: read the table again."""
 
 
 class StoreUnavailableError(StoreError):
-    """The store cannot be asked now; a later attempt may succeed."""
+    """The store cannot be reached now; a later attempt may succeed."""
 
 
 class WriteOutcome(Enum):
@@ -47,16 +47,16 @@ class WriteOutcome(Enum):
     CONFLICT = "conflict"
     """The table's version was not the expected one; nothing was written."""
     UNKNOWN = "unknown"
-    """It may be written now, later, or never."""
+    """The write may have landed, may land later, or never."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """A change of one table: what becomes of its lines (None removes one)."""
+    """A change of one table: its new lines by key (None removes a line)."""
 
     table: str
     version: str | None
-    """The version that must be there; None if the table must not exist."""
+    """The expected version; None if the table must not exist."""
     controller_epoch: ControllerEpoch
     lines: Mapping[str, str | None] = field(default_factory=dict)
     write_number: int = 0
@@ -68,7 +68,7 @@ class WriteResult:
 
     outcome: WriteOutcome
     version: str | None = None
-    """The new version, where written."""
+    """The new version, if written."""
 
 
 UNKNOWN: Final = WriteResult(WriteOutcome.UNKNOWN)
@@ -78,7 +78,7 @@ CONFLICT: Final = WriteResult(WriteOutcome.CONFLICT)
 class MetadataStore(ABC):
     """Where tables are kept.
 
-    What each store promises: `tests/support/metadata_store_contract.py`.
+    `tests/support/metadata_store_contract.py` tests what each store promises.
     """
 
     @abstractmethod
@@ -91,9 +91,9 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Write tables, each by itself; results come in the order of the writes.
+        """Write tables, independently of each other; results are in the order of the writes.
 
-        A result WRITTEN means durable. StoreError if the store cannot go on.
+        A result WRITTEN means durable. StoreError if the store cannot continue.
         """
 
     @abstractmethod
@@ -101,7 +101,7 @@ class MetadataStore(ABC):
         """Close the store."""
 
     def next_epoch(self, tables: Mapping[str, StoredTable]) -> ControllerEpoch:
-        """Return the epoch of a controller that takes over what `load` has given."""
+        """Return the epoch of a controller that takes over the tables from `load`."""
         return 1 + max(table.controller_epoch for table in tables.values())
 
     async def seal(
@@ -113,8 +113,8 @@ class MetadataStore(ABC):
     ) -> dict[str, StoredTable]:
         """Write an epoch into every table, then load them; from then on older writers fail.
 
-        `tables` are those that were loaded just now, if any. The table `first` is sealed before the
-        others: no crash leaves one of them with a higher epoch. SealedError if a table carries this
+        `tables` are those that were just loaded, if any. The table `first` is sealed before the
+        others: no crash leaves another table with a higher epoch. SealedError if a table has this
         epoch or a higher one, or changes meanwhile.
         """
         if tables is None:
@@ -129,8 +129,8 @@ class MetadataStore(ABC):
         sealed = await self.load()
         for name, table in sorted(sealed.items()):
             if table.controller_epoch != controller_epoch:
-                # Sealed by another one since, or made by an older one: with the versions that
-                # were read just now, our writes would get past its seal.
+                # Another controller has sealed the table since, or an older one has created it:
+                # with the versions that were just read, our writes would get past its seal.
                 raise SealedError(f"table {name} has epoch {table.controller_epoch} by now")
         return sealed
 

@@ -1,4 +1,4 @@
-"""Metadata out of the embedded store and into a new one: `fairlead metadata`."""
+"""Exports metadata from the embedded store, and fills a new one: `fairlead metadata`."""
 
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from fairlead_controller.stores.metadata_rewrite import (
 
 
 def export_metadata(directory: Path) -> dict[str, Any]:
-    """Return the document of the metadata in a folder, also while a controller uses it.
+    """Return the document of the metadata in a folder, even while a controller uses it.
 
-    StoreError if there is none, or it cannot be read.
+    StoreError if the folder has no metadata, or it cannot be read.
     """
     tables = read_file_store(directory)
     if CLUSTER_TABLE not in tables:
@@ -32,10 +32,10 @@ def export_metadata(directory: Path) -> dict[str, Any]:
 
 
 async def restore_metadata(directory: Path, document: object) -> RestoredMetadata:
-    """Write what a document says into a folder without metadata.
+    """Write a document into a folder without metadata.
 
-    DocumentError for a wrong document, before anything is written; StoreError if the folder holds
-    metadata already, or cannot be written. After a crash in the middle, empty the folder first.
+    DocumentError for a wrong document, before anything is written; StoreError if the folder already
+    holds metadata, or cannot be written. After a crash in between, empty the folder first.
     """
     restored = read_document(document)
     store = await open_file_store(directory)
@@ -47,11 +47,11 @@ async def restore_metadata(directory: Path, document: object) -> RestoredMetadat
 
 
 async def confirm_in(directory: Path, *, force: bool = False) -> Confirmed:
-    """Make the metadata in a folder safe, which nobody uses; StoreError.
+    """Make the metadata in a folder safe, while no process uses it; StoreError.
 
-    NothingFoundError if nobody has found anything wrong with it, unless `force` is set.
+    NothingFoundError if no problem of the metadata is recorded or found, unless `force` is set.
     """
-    # Before a store is opened there, which would make one.
+    # Read before a store is opened there, which would create one.
     found = read_file_store(directory)
     choose_confirmed_epoch(found)
     if not force:

@@ -1,6 +1,6 @@
-"""The lines of a table as one text, a line "KEY VALUE" each, in the order they were made. Pure.
+"""The lines of a table as one text, a line "KEY VALUE" each, in the order of creation. Pure.
 
-Many small fields cost a server far more than one long one, and a person can read it all the same.
+Many small fields cost a server far more than a long one, and people can read the text, too.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ def encode_lines(lines: Mapping[str, str]) -> str:
 
 
 def decode_lines(text: str, name: str, *, first: int = 1) -> dict[str, str]:
-    """Read the text of a table; StoreCorruptError if it is not what `encode_lines` makes.
+    """Read the text of a table; StoreCorruptError if `encode_lines` would not write it.
 
-    `name` is what the error calls it, and `first` the number of its first line.
+    `name` is the table's name in the error, and `first` the number of its first line.
     """
     lines: dict[str, str] = {}
     for number, record in enumerate(text.split("\n"), start=first):

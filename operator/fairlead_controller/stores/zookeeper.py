@@ -4,16 +4,16 @@ A table is a znode, its version the znode's dataVersion and mzxid, and a write i
 (`zookeeper_multis`) that begins with a check of `/controller_epoch`. Several multis are in flight
 at once, on one connection, so they land in their order.
 
-How a write ends: all of it was carried out (WRITTEN); the fence had moved, which ends this
-controller (SealedError); the table was not in its version (CONFLICT); or the connection broke or no
-answer came in time (UNKNOWN). Then it may land later, and that harms nobody: the fence or the
-table's version refuses it, or it is what the committer asks for again.
+How a write ends: all of it was carried out (WRITTEN); the fence had changed, which ends this
+controller (SealedError); the table did not have the expected version (CONFLICT); or the connection
+broke or no answer came in time (UNKNOWN). An unknown write may land later without harm: the fence
+or the table's version refuses it, or it is the same write that the committer repeats.
 
-While there is no connection nothing is sent, reads wait and writes end as unknown: metadata is
-frozen, and no process needs to end for it. The end of the session is a StoreError.
+While there is no connection, nothing is sent, reads wait and writes end as unknown: metadata is
+frozen, and no process has to end. The end of the session is a StoreError.
 
-Texts of tables and Kafka's znodes are made in the store's own thread: the event loop has brokers to
-listen to.
+Texts of tables and Kafka's znodes are built in the store's own thread, so that the event loop can
+serve brokers.
 """
 
 import asyncio
@@ -76,16 +76,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WRITES_IN_FLIGHT_MAX: Final = 8
-"""Tables that are written at once: more only wait behind each other, in kazoo and in the server,
-and what waits there has its time run out."""
+"""Tables that are written at once. More would only queue in kazoo and in the server, where their
+time-outs would run."""
 WRITE_TIMEOUT_S: Final = 1.0
-"""After this time the outcome of a write counts as unknown; a server with a slow disk is one that
-does not take writes."""
+"""After this time the outcome of a write counts as unknown; a server whose disk is that slow counts
+as unable to write."""
 PROJECTION_TRIES: Final = 3
-"""Attempts of one write that somebody else's changes of Kafka's znodes may cost; then the table is
-written without them, because no hand edit may hold up a failover."""
+"""Attempts of one write that may fail because of others' changes of Kafka's znodes. Then the table
+is written without these znodes, because no manual edit may delay a failover."""
 MENDING_TRIES: Final = 3
-"""How often a sweep puts back what differs before it leaves it to the next."""
+"""How often a sweep repairs differences before it leaves the rest to the next sweep."""
 SWEEP_CHUNK: Final = 200
 """Znodes that a sweep reads at once."""
 SWEEP_PAUSE_S: Final = 0.02
@@ -93,28 +93,30 @@ READ_RETRY_S: Final = 0.1
 
 
 class ZooKeeperStore(RemoteStore):
-    """The tables of one cluster, for the controller whose election gave it the fence."""
+    """The tables of one cluster, for the controller whose election returned the fence."""
 
     def __init__(self, client: ZooKeeperClient, fence: Fence | None) -> None:
-        """Without a fence, tables can be read only. The client belongs to the caller."""
+        """Without a fence, tables can only be read. The client belongs to the caller."""
         super().__init__()
         self.mended: int = 0
-        """Kafka's znodes that somebody else had changed or removed, and that were put back."""
+        """Number of Kafka's znodes that somebody else had changed or removed, and that were
+        restored."""
         self._client = client
         self._fence = fence
         self._known: dict[str, KnownTable] = {}
         self._projections: Projections | None = None
-        """Of the store's thread; None until they are needed."""
+        """Used in the store's thread; None until they are needed."""
         self._strangers: set[str] = set()
-        """Znodes that are no topics, each named once."""
+        """Znodes that are no topics; the log names each once."""
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper store")
         self._in_doubt: dict[str, tuple[KnownTable, list[ZnodeChange]]] = {}
-        """What the last write of a table, whose outcome is not known, would make of it."""
+        """The content that the last write of a table, whose outcome is unknown, would give it."""
         self._unsettled: dict[str, list[ZnodeChange]] = {}
-        """All of Kafka's znodes that the last write of a table was to change, until it landed."""
+        """All of Kafka's znodes that the last write of a table should change, until it has
+        landed."""
         self.has_lag = asyncio.Event()
-        """Set when some of Kafka's znodes are known to be behind; a sweep clears it."""
+        """Set when some of Kafka's znodes are known to be outdated; a sweep clears it."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         client.listeners.append(self._on_state)
         self._on_state(client.state)
@@ -130,7 +132,8 @@ class ZooKeeperStore(RemoteStore):
         try:
             await self._client.sync(TABLES)
             names = await self._client.children(TABLES) or []
-            # The table of the cluster last: whoever adds a numbered one names it there first.
+            # The cluster's table is read last: a controller names a new table there before adding
+            # it.
             names.sort(key=lambda name: (name == CLUSTER_TABLE, name))
             found = await asyncio.gather(*(self._client.get(table_path(name)) for name in names))
         except ZooKeeperError as error:
@@ -145,7 +148,7 @@ class ZooKeeperStore(RemoteStore):
         return None if known is None else await self._in_thread(known.stored)
 
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Write tables, several at a time, beginning in the order given."""
+        """Write tables, several at a time, in the order given."""
         if self._fence is None:
             raise StoreError("this store was opened for reading only")
         fence = self._fence
@@ -166,11 +169,11 @@ class ZooKeeperStore(RemoteStore):
         self._thread.shutdown(wait=False)
 
     async def wait_connected(self) -> None:
-        """Return while there is a connection; SessionLostError."""
+        """Return when there is a connection; SessionLostError if the session has ended."""
         await self._client.wait_connected()
 
     async def expect(self, path: str) -> None:
-        """Note an entry of `/admin/delete_topics`: it goes when its topic's deletion is durable."""
+        """Note an entry of `/admin/delete_topics`; the durable deletion of its topic removes it."""
         await self._projected(lambda view: view.expect(path))
 
     async def knows_topic(self, name: str) -> bool:
@@ -178,10 +181,10 @@ class ZooKeeperStore(RemoteStore):
         return await self._projected(lambda view: view.knows_topic(name))
 
     async def sweep(self) -> int:
-        """Compare Kafka's znodes with the tables, and put back what is different; count it.
+        """Compare Kafka's znodes with the tables, and repair differences; return their number.
 
-        What differs is looked at twice, because a write may be under way. What was done before the
-        sweep is seen, by a server that is behind, too.
+        A difference is checked twice, because a write may be under way. The sync shows what was
+        done before the sweep, even if the server lags behind.
         """
         mended = 0
         self.has_lag.clear()
@@ -194,7 +197,7 @@ class ZooKeeperStore(RemoteStore):
                     paths = await self._differing(paths)
                 if not paths:
                     break
-                # A write that is sent meanwhile may land first, and be overwritten: look again.
+                # A write that is sent meanwhile may land first, and be overwritten: compare again.
                 mended += await self._mend(paths)
             await asyncio.sleep(SWEEP_PAUSE_S)
         mended += await self._remove_leftovers()
@@ -202,10 +205,10 @@ class ZooKeeperStore(RemoteStore):
         return mended
 
     async def _remove_leftovers(self) -> int:
-        """Remove the znodes of topics that are gone, which a crash may have left; count them.
+        """Remove znodes of deleted topics that a crash may have left; return their number.
 
-        What has no topic id was made by a tool that created topics without a controller (Kafka
-        before 2.2): it stays, is no topic, and is named.
+        A znode without a topic id was made by a tool that created topics without a controller
+        (Kafka before 2.2): it stays, does not count as a topic, and the log names it.
         """
         removed = 0
         for name in await self._client.children(BROKER_TOPICS) or []:
@@ -226,9 +229,9 @@ class ZooKeeperStore(RemoteStore):
         return removed + await self._remove_leftover_configs()
 
     async def _remove_leftover_configs(self) -> int:
-        """Remove configs of topics that have no other znode any more; count them.
+        """Remove configs of topics that have no other znode any more; return their number.
 
-        They go last where a topic does, so a crash may have left them alone.
+        A topic's configs are deleted last, so a crash may have left them alone.
         """
         removed = 0
         configs = await self._client.children(CONFIG_TOPICS) or []
@@ -243,7 +246,7 @@ class ZooKeeperStore(RemoteStore):
         return removed
 
     async def _delete_tree(self, path: str) -> None:
-        """Delete a znode and all below it, children first."""
+        """Delete a znode and everything below it, children first."""
         for child in await self._client.children(path) or []:
             await self._delete_tree(f"{path}/{child}")
         fence = self._fence
@@ -254,7 +257,8 @@ class ZooKeeperStore(RemoteStore):
     async def _commit(self, operations: Sequence[Operation], fence: Fence) -> None:
         """Carry out a multi of a sweep; SealedError if another controller has been elected.
 
-        One that has nothing to write would not hear of it otherwise, and reign on.
+        A controller that has nothing to write would otherwise not notice the election, and reign
+        on.
         """
         try:
             await self._client.multi(operations)
@@ -303,7 +307,7 @@ class ZooKeeperStore(RemoteStore):
         raise StoreError(f"table {write.table} cannot be written: every attempt was refused")
 
     async def _send(self, plan: PlannedWrite, prepared: list[Any]) -> WriteResult:
-        """Send the multis of a write, and wait for the one that writes the table."""
+        """Send the multis of a write, and wait for the multi that writes the table."""
         first, *others = [
             asyncio.ensure_future(self._client.commit(multi.operations, transaction))
             for multi, transaction in zip(plan.multis, prepared, strict=True)
@@ -331,9 +335,9 @@ class ZooKeeperStore(RemoteStore):
         return WriteResult(WriteOutcome.WRITTEN, written.version)
 
     async def _note_landed(self, table: KnownTable) -> bool:
-        """Tell whether this is what the last write of a table has made; note Kafka's znodes of it.
+        """Tell whether the table's last write in doubt made this; if so, note its Kafka znodes.
 
-        Only of a write that is not noted yet.
+        False if that write was noted before.
         """
         content, changes = self._in_doubt.pop(table.name, (None, []))
         has_landed = (
@@ -346,7 +350,7 @@ class ZooKeeperStore(RemoteStore):
         return has_landed
 
     def _note_follower(self, multi: Multi, done: "asyncio.Future[Any]") -> None:
-        """Note how a multi ended that has only znodes of Kafka's; the sweep mends what failed."""
+        """Note how a multi with only Kafka's znodes ended; the sweep repairs what failed."""
         if done.cancelled() or self._is_closed:
             return
         if error := done.exception():
@@ -368,7 +372,7 @@ class ZooKeeperStore(RemoteStore):
         return CONFLICT
 
     async def _look_at(self, changes: Sequence[ZnodeChange]) -> None:
-        """Find out which of Kafka's znodes are there."""
+        """Find out which of Kafka's znodes exist."""
         paths = await self._projected(lambda view: view.involved(changes))
         try:
             stats = await asyncio.gather(*(self._client.exists(path) for path in paths))
@@ -380,7 +384,7 @@ class ZooKeeperStore(RemoteStore):
         await self._projected(lambda view: view.note_found(found))
 
     async def _differing(self, paths: Sequence[str]) -> list[str]:
-        """Return those of these znodes that are not as the tables say now."""
+        """Return those of these znodes that differ from the tables' present content."""
         found = await asyncio.gather(*(self._client.get(path) for path in paths))
         wanted = await self._projected(lambda view: [view.value(path) for path in paths])
         return [
@@ -390,7 +394,7 @@ class ZooKeeperStore(RemoteStore):
         ]
 
     async def _mend(self, paths: Sequence[str]) -> int:
-        """Put back znodes of Kafka's; a next sweep finds those that are refused."""
+        """Restore Kafka's znodes; the next sweep finds those that were refused."""
         fence = self._fence
         if fence is None:
             raise StoreError("this store was opened for reading only")
@@ -430,7 +434,7 @@ class ZooKeeperStore(RemoteStore):
         return {name: known.stored() for name, known in self._known.items()}
 
     def _view(self) -> Projections:
-        """Return Kafka's znodes of the tables that were loaded; in the store's thread."""
+        """Return Kafka's znodes of the loaded tables; call this in the store's thread."""
         if self._projections is None:
             self._projections = Projections()
             known = list(self._known.values())
@@ -441,7 +445,7 @@ class ZooKeeperStore(RemoteStore):
         return await self._in_thread(lambda: call(self._view()))
 
     async def _base_of(self, write: TableWrite) -> KnownTable | None:
-        """Return the table in the version that a write is based on, or as it is now."""
+        """Return the table in the version on which a write is based, or as it is now."""
         known = self._known.get(write.table)
         if known is not None and known.version == write.version:
             return known
@@ -459,7 +463,7 @@ class ZooKeeperStore(RemoteStore):
                 raise self._failed(f"table {table} cannot be read", error) from error
 
     async def _fetch(self, table: str) -> KnownTable | None:
-        """Read a table as it is now: after a reconnect another server may lag behind."""
+        """Read the newest version of a table: after a reconnect the new server may lag behind."""
         path = table_path(table)
         await self._client.sync(path)
         znode = await self._client.get(path)
@@ -474,7 +478,7 @@ class ZooKeeperStore(RemoteStore):
         return known
 
     def _failed(self, what: str, error: ZooKeeperError) -> StoreError:
-        """Return the error for a failed request; note whether a server can be asked at all."""
+        """Return the error for a failed request; note whether a server can be reached at all."""
         text = f"{what}: {error}"
         if isinstance(error, NotConnectedError | InDoubtError):
             self._availability.note_failure(text)
@@ -497,7 +501,7 @@ def _sealed() -> SealedError:
 
 
 async def load_tables(client: ZooKeeperClient) -> dict[str, StoredTable]:
-    """Return all tables, of a cluster that somebody else controls."""
+    """Return all tables of a cluster, without being its controller."""
     store = ZooKeeperStore(client, None)
     try:
         return await store.load()

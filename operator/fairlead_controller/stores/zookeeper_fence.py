@@ -1,7 +1,7 @@
 """The epoch of the controller in ZooKeeper, and how it is raised.
 
-`/controller_epoch` holds a plain number, as with Kafka. Its dataVersion is the fence: whoever
-raises the epoch moves it, and from that commit on no multi of an older controller lands.
+`/controller_epoch` holds a plain number, as with Kafka. Its dataVersion is the fence: raising the
+epoch changes it, and after that commit no multi of an older controller can land.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ class ElectionLostError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class KnownEpoch:
-    """`/controller_epoch` as it was read."""
+    """`/controller_epoch` as it was last read."""
 
     epoch: int = 0
     version: int | None = None
-    """None while there is none."""
+    """None if the znode does not exist."""
 
 
 def parse_epoch(data: bytes) -> int:
-    """Read the number; StoreCorruptError, which names the path, if it is none."""
+    """Read the number; StoreCorruptError, which names the path, if it is not a number."""
     text = data.decode(errors="replace").strip()
     if not text.isascii() or not text.isdecimal():
         raise StoreCorruptError(f"{CONTROLLER_EPOCH} is no number: {text[:80]!r}")
@@ -36,7 +36,7 @@ def parse_epoch(data: bytes) -> int:
 
 
 async def read_epoch(client: ZooKeeperClient) -> KnownEpoch:
-    """Read the epoch; StoreCorruptError, ZooKeeperError."""
+    """Read the epoch; StoreCorruptError or ZooKeeperError if that fails."""
     znode = await client.get(CONTROLLER_EPOCH)
     if znode is None:
         return KnownEpoch()
@@ -51,8 +51,8 @@ async def raise_epoch(
 ) -> Fence:
     """Raise a known epoch, in one multi with other operations; return the fence.
 
-    ElectionLostError if it has moved since, or another operation was refused: then nothing was
-    done. Other ZooKeeperErrors may leave the outcome open.
+    ElectionLostError if the epoch has changed since, or another operation was refused: then nothing
+    was done. Other ZooKeeperErrors may leave the outcome open.
     """
     data = str(epoch).encode()
     first: Operation

@@ -1,4 +1,4 @@
-"""What a write of a table asks of ZooKeeper: one multi, and more only where one would be too large.
+"""A table's write as ZooKeeper multis: one, and more only if one would be too large.
 
     check /controller_epoch (the version that this controller's election gave it)
     set   /fairlead/tables/TABLE (the version that the write is based on), or create it
@@ -21,19 +21,19 @@ from fairlead_zookeeper.znodes import CONTROLLER_EPOCH, table_path
 MULTI_BYTES_MAX: Final = 1_000_000
 """Below `jute.maxbuffer` of 1,048,575: a server drops the connection of a larger request."""
 MULTI_OPERATIONS_MAX: Final = 1_000
-"""A multi of so many takes a server some 50 ms, during which nobody else is answered. A full table
-whose partitions all change their leader is half of it."""
+"""A multi of so many operations takes a server some 50 ms, during which it answers nobody else. A
+full table whose partitions all change their leader needs half of it."""
 OPERATION_BYTES: Final = 80
-"""What an operation costs beside its path and its data: types, lengths, an ACL."""
+"""What an operation takes beside its path and its data: types, lengths, an ACL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What makes the writes of a controller fail once another has been elected."""
+    """Makes the writes of a controller fail once another has been elected."""
 
     controller_epoch: int
     version: int
-    """The dataVersion that this epoch's election gave `/controller_epoch`."""
+    """The dataVersion of `/controller_epoch` from this epoch's election."""
 
     @property
     def check(self) -> Check:
@@ -58,7 +58,7 @@ class Multi:
     first_projection: int
 
     def part_of(self, index: int) -> Refused:
-        """Return which part an operation belongs to."""
+        """Return to which part an operation belongs."""
         if index == 0:
             return Refused.FENCE
         return Refused.TABLE if index < self.first_projection else Refused.PROJECTION
@@ -70,7 +70,7 @@ class PlannedWrite:
 
     content: KnownTable
     multis: list[Multi]
-    """The first one writes the table; the others follow it on the same connection."""
+    """The first multi writes the table; the others follow it on the same connection."""
 
 
 def plan_write(
@@ -80,11 +80,11 @@ def plan_write(
     projections: Projections,
     fence: Fence,
 ) -> PlannedWrite:
-    """Plan the write of a table that is new or based on a known one, and of Kafka's znodes."""
+    """Plan the write of a table that is new or based on a known table, and of Kafka's znodes."""
     path = table_path(content.name)
     head: list[Operation] = [fence.check]
     if based_on is None:
-        # Created empty and set: only a set answers with the version that it gave.
+        # The znode is created empty and then set: only a set returns the version that it made.
         head += [Create(path, is_private=True), SetData(path, content.data, 0)]
         after = Check(path, 1)
     else:
@@ -100,7 +100,7 @@ def pack(
     head: list[Operation],
     next_head: list[Operation],
 ) -> list[Multi]:
-    """Put changes into as few multis as they fit in; the first begins with `head`."""
+    """Put changes into as few multis as possible; the first begins with `head`."""
     multi = Multi(list(head), [], len(head))
     multis, size = [multi], sum(map(_size, head))
     for change, operations in zip(changes, projections.operations(changes), strict=True):

@@ -1,8 +1,8 @@
-"""Kafka's znodes as they follow from the tables. Pure.
+"""Kafka's znodes, as derived from the tables. Pure.
 
-The tables are the truth. Beside them stands what Kafka's own controller would have written, for
-people and tools that know where to look. Nobody of ours reads it, so it may lag behind, and what
-somebody else has made of it is overwritten.
+The tables are the truth. Beside them are the znodes that Kafka's own controller would have written,
+for people and tools that read those. Fairlead does not read them, so they may be outdated, and
+changes that somebody else makes are overwritten.
 
 | line | znodes |
 |---|---|
@@ -12,7 +12,7 @@ somebody else has made of it is overwritten.
 | topic/ID | /brokers/topics/TOPIC, /config/topics/TOPIC |
 | partition/ID/INDEX | /brokers/topics/TOPIC/partitions/INDEX/state |
 
-A topic that is being made has no znodes yet: Kafka's tools take their presence for existence. One
+A topic that is being created has no znodes yet: Kafka's tools would consider it complete. A topic
 that is being deleted keeps them to the end, as with Kafka, and loses its entry in
 `/admin/delete_topics` in the multi that makes its deletion durable.
 """
@@ -43,13 +43,13 @@ CONTAINERS: Final = (
     znodes.TABLES,
     znodes.CANDIDATES,
 )
-"""What every tree has: made before anything is written below it."""
+"""The znodes that every tree has: created before anything is written below them."""
 VALUE_BYTES_MAX: Final = 500_000
-"""A larger assignment of a topic is not shown: no request could carry it beside others."""
+"""A topic's assignment that is larger is not shown: it would not fit into a request with others."""
 
 
 class ZnodeChange(NamedTuple):
-    """What becomes of one znode: its data, or None if it goes."""
+    """The new data of one znode, or None if it is to be deleted."""
 
     path: str
     value: bytes | None
@@ -73,23 +73,24 @@ class _Partition:
 
 
 class Projections:
-    """What the lines of all tables say, and which znodes stand for it."""
+    """The lines of all tables, and the znodes that show them."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
         self._partitions: dict[str, dict[int, _Partition]] = {}
         self._ids: dict[str, set[str]] = {}
-        """Name of a topic → ids of those that have it: one that goes and one that comes."""
+        """Name of a topic → ids of the topics with it: one that is being deleted, and its
+        successor."""
         self._others: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
-        """Name of a topic → its partitions that have a znode."""
+        """Name of a topic → number of its partitions that have a znode."""
         self._znodes: dict[str, bytes | None] = dict.fromkeys(CONTAINERS)
-        """What is believed to be there, with its data where that is known."""
+        """Znodes that are believed to exist, with their data if it is known."""
 
     def assume(self, tables: Iterable[tuple[int, Mapping[str, str]]]) -> None:
-        """Begin with loaded tables, each an epoch and lines, as if their znodes were there.
+        """Begin with loaded tables, each an epoch and lines, as if their znodes existed.
 
-        What is not there is found out by whoever writes it, and by the sweep.
+        Writers and the sweep find out which of them do not exist.
         """
         for epoch, table in tables:
             for key, line in table.items():
@@ -102,7 +103,7 @@ class Projections:
                 self._counts[name] = topic.partition_count
 
     def expect(self, path: str) -> None:
-        """Note that a znode is there which others have made."""
+        """Note that a znode exists which others have created."""
         self._znodes[path] = None
 
     def plan(
@@ -111,10 +112,10 @@ class Projections:
         epoch: int,
         unsettled: Iterable[ZnodeChange] = (),
     ) -> list[ZnodeChange]:
-        """Take changed lines of a table, and return what they change of the znodes.
+        """Apply changed lines of a table, and return the changes of znodes that follow.
 
-        `unsettled` is what an earlier write of these lines was to change, which did not land: the
-        lines are known by now, so nothing but that tells which znodes are to go.
+        `unsettled` are the changes of an earlier write of these lines that did not land. The lines
+        are already known here, so only `unsettled` tells which znodes have to be deleted.
         """
         paths: dict[str, None] = {}
         names: dict[str, None] = {}
@@ -131,7 +132,7 @@ class Projections:
         return [change for change in changes if self._is_news(change)]
 
     def operations(self, changes: Sequence[ZnodeChange]) -> list[list[Operation]]:
-        """Return for each change what a multi does for it, parents that are missing included."""
+        """Return the operations of a multi for each change, which also create missing parents."""
         made: set[str] = set()
         planned: list[list[Operation]] = []
         for path, value in changes:
@@ -146,7 +147,7 @@ class Projections:
         return planned
 
     def note_written(self, changes: Iterable[ZnodeChange]) -> None:
-        """Note that changes are carried out."""
+        """Note that changes were carried out."""
         for path, value in changes:
             if value is None:
                 self._znodes.pop(path, None)
@@ -154,7 +155,7 @@ class Projections:
                 self._znodes[path] = value
 
     def note_found(self, found: Mapping[str, bool]) -> None:
-        """Note which znodes are there; the data of those that are is not known."""
+        """Note which znodes exist; their data is unknown."""
         for path, is_there in found.items():
             if is_there:
                 self._znodes[path] = None
@@ -169,7 +170,7 @@ class Projections:
         return list(paths)
 
     def wanted(self) -> list[ZnodeChange]:
-        """Return every znode that should be there, parents first."""
+        """Return every znode that should exist, parents first."""
         changes = [ZnodeChange(path, value) for path, value in self._others.items()]
         for name in self._ids:
             topic = self._visible(name)
@@ -182,7 +183,7 @@ class Projections:
         return self._visible(name) is not None
 
     def value(self, path: str) -> bytes | None:
-        """Return what a znode should hold now; None if it should not be there."""
+        """Return what a znode should hold now; None if it should not exist."""
         if path in self._others:
             return self._others[path]
         parts = path.split("/")
@@ -213,7 +214,7 @@ class Projections:
         return self._znodes.get(change.path) != change.value
 
     def _visible(self, name: str) -> _Topic | None:
-        """Return the topic that the znodes of a name show: one that lives before one that goes."""
+        """Return the topic that a name's znodes show: a live one, else one being deleted."""
         going = None
         for topic_id in self._ids.get(name, ()):
             topic = self._topics[topic_id]
@@ -224,7 +225,7 @@ class Projections:
         return going
 
     def _topic_changes(self, name: str) -> list[ZnodeChange]:
-        """Return what a topic's znodes should be, and which of them go, deepest first."""
+        """Return what a topic's znodes should be, and which to delete, deepest first."""
         topic = self._visible(name)
         count = 0 if topic is None else topic.partition_count
         before = self._counts.get(name, 0)
@@ -269,7 +270,7 @@ class Projections:
         return value if len(value) <= VALUE_BYTES_MAX else b""
 
     def _note(self, key: str, line: str | None, epoch: int) -> "_Touched":
-        """Take one line; return what it touches. A line that cannot be read touches nothing."""
+        """Apply a line; return what it concerns. A line that cannot be read concerns nothing."""
         record: dict[str, Any] | None = None
         if line is not None:
             record = znodes.decode(line.encode())
@@ -282,7 +283,7 @@ class Projections:
                 return self._note_topic(key.removeprefix(lines.TOPIC_PREFIX), record)
             return self._note_other(key, record)
         except (KeyError, TypeError, ValueError):
-            # Loading names what is damaged; nothing is shown of it.
+            # Loading reports damaged lines; nothing of them is shown.
             return _Touched()
 
     def _note_partition(self, key: str, record: dict[str, Any] | None, epoch: int) -> "_Touched":
@@ -357,14 +358,14 @@ class Projections:
 
 
 class _Touched(NamedTuple):
-    """What a line touches: single znodes, and topics as a whole."""
+    """What a line concerns: single znodes, and topics as a whole."""
 
     paths: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
 
 def is_same_value(wanted: bytes, found: bytes) -> bool:
-    """Tell whether a znode holds what it should; who wrote a state last does not count."""
+    """Tell whether a znode holds what it should; the writer of a partition's state is ignored."""
     if wanted == found:
         return True
     left, right = znodes.decode(wanted), znodes.decode(found)

@@ -1,8 +1,8 @@
 """How a table looks as a znode. Pure.
 
-The first line is a JSON object that says which table it is, the epoch of its writer, and the number
-of this write; the lines of the table follow (`table_text`). The table's version is the znode's
-dataVersion and mzxid: the number alone begins anew when somebody deletes and creates the znode.
+The first line is a JSON object with the table's name, the epoch of its writer, and the number of
+this write; the lines of the table follow (`table_text`). The table's version is the znode's
+dataVersion and mzxid: the dataVersion alone starts again if somebody deletes and creates the znode.
 """
 
 import json
@@ -23,7 +23,7 @@ from fairlead_zookeeper.znodes import table_path
 
 HEAD_BYTES_MAX: Final = 1_000
 ZNODE_BYTES_MAX: Final = TABLE_BYTES_MAX + HEAD_BYTES_MAX
-"""The largest table that is written: a multi that holds it stays below `jute.maxbuffer`."""
+"""The largest table that is written: a multi with it stays below `jute.maxbuffer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class KnownTable:
     write_count: int
     write_number: int
     records: Mapping[str, bytes]
-    """Key → its line of the text, so that only lines that change are encoded again."""
+    """Key → its line of the text, so that only changed lines are encoded again."""
 
     @property
     def version(self) -> str:
@@ -83,7 +83,7 @@ class KnownTable:
 
 
 def table_version(znode_version: int, mzxid: int) -> str:
-    """Return the version of a table as it is told to the controller."""
+    """Return the version of a table in the form that the controller gets."""
     return f"{znode_version}@{mzxid}"
 
 
@@ -106,9 +106,9 @@ def read_table(name: str, znode: Znode) -> KnownTable:
 
 
 def next_table(write: TableWrite, known: KnownTable | None) -> KnownTable:
-    """Return the table that a write makes of a known one (None: a new one), without its version.
+    """Return the table that a write makes of a known table (None: a new one), without its version.
 
-    StoreError, which names the fattest line, if one znode cannot hold it.
+    StoreError, which names the largest line, if one znode cannot hold it.
     """
     records = {} if known is None else dict(known.records)
     for key, line in write.lines.items():

@@ -1,4 +1,4 @@
-"""Metadata out of a tree in ZooKeeper and into one that has lost it: `fairlead metadata`."""
+"""Exports metadata from a tree in ZooKeeper, and restores a lost one: `fairlead metadata`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S: Final = 15.0
 
 
 async def export_from_zookeeper(access: ZooKeeperAccess) -> dict[str, Any]:
-    """Return the document of a cluster's metadata, also while a controller uses it; StoreError."""
+    """Return the document of a cluster's metadata, even while a controller uses it; StoreError."""
     async with _connected(access) as client:
         tables = await load_tables(client)
     if CLUSTER_TABLE not in tables:
@@ -39,10 +39,10 @@ async def export_from_zookeeper(access: ZooKeeperAccess) -> dict[str, Any]:
 
 
 async def restore_into_zookeeper(access: ZooKeeperAccess, document: object) -> RestoredMetadata:
-    """Write what a document says into a chroot without tables.
+    """Write a document into a chroot without tables.
 
     DocumentError for a wrong document, before anything is written; StoreError if a controller runs
-    there, if there are tables already, or if it cannot be written. After a crash in the middle,
+    there, if there are tables already, or if they cannot be written. After a crash in between,
     delete the tables first.
     """
     restored = read_document(document)
@@ -56,7 +56,7 @@ async def restore_into_zookeeper(access: ZooKeeperAccess, document: object) -> R
         known = await read_epoch(client)
         for path in CONTAINERS:
             await client.ensure_path(path, is_private=path.startswith(FAIRLEAD))
-        # Above all that a candidate remembers: the document's epoch has jumped.
+        # The epoch is above any that a candidate remembers: the document's epoch has jumped.
         epoch = max(restored.controller_epoch, known.epoch + 1)
         store = ZooKeeperStore(client, await raise_epoch(client, known, epoch))
         try:
@@ -69,7 +69,7 @@ async def restore_into_zookeeper(access: ZooKeeperAccess, document: object) -> R
 async def confirm_in_zookeeper(access: ZooKeeperAccess, *, force: bool = False) -> Confirmed:
     """Make the metadata in a chroot safe; StoreError if a controller runs there.
 
-    NothingFoundError if nobody has found anything wrong with it, unless `force` is set.
+    NothingFoundError if no problem of the metadata is recorded or found, unless `force` is set.
     """
     async with _connected(access) as client:
         if await client.get(CONTROLLER) is not None:
@@ -88,7 +88,7 @@ async def confirm_in_zookeeper(access: ZooKeeperAccess, *, force: bool = False) 
 
 @asynccontextmanager
 async def _connected(access: ZooKeeperAccess) -> AsyncIterator[ZooKeeperClient]:
-    """Connect, and see what was done before; StoreError for what fails from here on."""
+    """Connect, and synchronize with the leader; StoreError if anything fails from here on."""
     client = ZooKeeperClient(access)
     client.start()
     try:

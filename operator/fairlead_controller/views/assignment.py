@@ -1,7 +1,7 @@
-"""Where partitions are and where they go, as JSON for the other process of the pod. Pure.
+"""Where partitions are and where they go, as JSON for the pod's other process. Pure.
 
-What is read back is a state that has as much as plans and their progress need: brokers, and
-partitions with replicas, leaders and what moves. Partition epochs and configs are not told.
+`read_assignment` returns a state with as much as plans and their progress need: brokers, and
+partitions with replicas, leaders and reassignments. Partition epochs and configs are left out.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -31,7 +31,7 @@ from fairlead_model.partition import PartitionRegistration
 
 
 def build_assignment(state: ControllerState, topics: Collection[str] | None) -> dict[str, Any]:
-    """Return the brokers, and all topics or those that are named; unknown ones are left out."""
+    """Return the brokers, and all topics or the named ones; unknown names are left out."""
     image = state.image
     chosen = image.topics() if topics is None else _named(state, topics)
     return {
@@ -78,7 +78,7 @@ def _build_topic(topic: TopicImage) -> dict[str, Any]:
 
 
 def read_assignment(answer: Mapping[str, Any]) -> ControllerState:
-    """Return the state that an answer tells of; KeyError or ValueError if it is none."""
+    """Return the state in an answer; KeyError or ValueError if it is malformed."""
     changes: list[Change] = []
     for broker in answer["brokers"]:
         registration = BrokerRegistration(
@@ -88,7 +88,7 @@ def read_assignment(answer: Mapping[str, Any]) -> ControllerState:
             rack=broker["rack"],
             fenced=broker["state"] == "fenced",
             in_controlled_shutdown=broker["state"] == "stopping",
-            # An operator of an earlier release does not say.
+            # An operator of an earlier release does not send this.
             is_cordoned=bool(broker.get("isCordoned", False)),
         )
         changes.append(BrokerChanged(registration))

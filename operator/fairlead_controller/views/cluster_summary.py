@@ -1,7 +1,7 @@
 """The state of a cluster's partitions in a few numbers, for metrics.
 
-Topics are immutable and few change between two summaries, so the counts of a topic are kept with
-it: a summary costs O(topics), the first one O(partitions).
+Topics are immutable and few change between two summaries, so each topic's counts are cached: a
+summary costs O(topics), the first summary O(partitions).
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from fairlead_model.partition import LeaderRecoveryState
 
 
 class PartitionCounts(NamedTuple):
-    """Partitions of one topic, or of all."""
+    """Counts of the partitions of one topic, or of all topics."""
 
     partitions: int = 0
     offline: int = 0
@@ -35,7 +35,7 @@ class ClusterSummary:
     active_brokers: int
     fenced_brokers: int
     misplaced_leaders: int
-    """Partitions that are led by another than their preferred replica."""
+    """Partitions whose leader is not their preferred replica."""
 
 
 class ClusterSummaries:
@@ -45,7 +45,7 @@ class ClusterSummaries:
         self._known: dict[bytes, tuple[TopicImage, PartitionCounts]] = {}
 
     def look(self, state: ControllerState) -> ClusterSummary:
-        """Count what has changed, and add everything up."""
+        """Count the topics that have changed, and add everything up."""
         known: dict[bytes, tuple[TopicImage, PartitionCounts]] = {}
         for topic in state.image.topics():
             before = self._known.get(topic.topic_id)

@@ -1,6 +1,6 @@
 """What the controller decided recently and why, for people. In memory only; pure.
 
-Sentences are made when somebody reads them: a dead broker moves thousands of partitions at once.
+Sentences are built when somebody reads them: a dead broker moves thousands of partitions at once.
 """
 
 from collections import deque
@@ -45,7 +45,7 @@ class DecisionJournal:
         return [{"atMs": at_ms, "what": sentence} for at_ms, sentence in self._sentences]
 
     def since(self, at_ms: int) -> dict[str, Any]:
-        """Return what was decided after a moment: sentences, and the leaders that changed."""
+        """Return what was decided after a time: sentences, and the leaders that changed."""
         moves = []
         for entry in reversed(self._moves):
             if entry.at_ms <= at_ms:
@@ -79,7 +79,7 @@ def _leader_change(entry: TimedMove) -> dict[str, Any]:
 def explain_partition(
     state: ControllerState, topic: TopicImage, index: int, moves: Sequence[TimedMove]
 ) -> dict[str, Any]:
-    """Say why a partition has its leader, or none, and what led to that."""
+    """Return why a partition has its leader, or none, and what led to that."""
     partition = topic.partitions[index]
     why = [move.move.reason for move in moves if move.move.reason]
     may_lead = state.electability(topic.topic_id, index)
@@ -107,7 +107,7 @@ def explain_partition(
 
 
 def _derived_reason(state: ControllerState, topic: TopicImage, index: int) -> str:
-    """Say why an election would choose this leader now; for leaders older than the journal."""
+    """Return why an election would choose this leader now; for leaders older than the journal."""
     partition = topic.partitions[index]
     return str(elect_leader(partition, state.electability(topic.topic_id, index)).reason)
 

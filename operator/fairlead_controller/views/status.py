@@ -61,9 +61,9 @@ def _count_removals(image: ClusterImage) -> Counter[BrokerId]:
 def build_broker_status(
     broker: BrokerRegistration, state: ControllerState, leaders: int = 0, removals: int = 0
 ) -> dict[str, Any]:
-    """Return one broker; host and port are those told to clients.
+    """Return one broker; host and port are those advertised to clients.
 
-    `removals` counts what it has not said yet that it has deleted.
+    `removals` counts replicas and topics whose deletion the broker has not reported yet.
     """
     clients = broker.client_endpoints
     load = state.loads.get(broker.broker_id)
@@ -89,7 +89,7 @@ def build_broker_status(
 
 
 def broker_state(broker: BrokerRegistration, *, is_confirmed: bool) -> str:
-    """Name a broker's state in one word."""
+    """Return a broker's state in one word."""
     if broker.fenced:
         return "fenced"
     if broker.in_controlled_shutdown:
@@ -100,8 +100,8 @@ def broker_state(broker: BrokerRegistration, *, is_confirmed: bool) -> str:
 def build_topic_status(topic: TopicImage) -> dict[str, Any]:
     """Return one topic; a partition without leader is offline and under-replicated.
 
-    `lossPossible` counts partitions whose leader was elected without being known to hold every
-    acknowledged record.
+    `lossPossible` counts partitions whose leader may lack acknowledged records, because its
+    election could not ensure that.
     """
     return {
         "name": topic.name,

@@ -1,1 +1,1 @@
-"""The controller process on plain hosts, which stands on ZooKeeper."""
+"""The controller process on plain hosts, which uses ZooKeeper."""

@@ -1,14 +1,14 @@
-"""What tools write under `/admin`, as they did for Kafka's old controller.
+"""Carries out what tools write under `/admin`, as Kafka's old controller did.
 
 | entry | what is done |
 |---|---|
-| delete_topics/TOPIC | the topic is deleted; the entry goes in the multi that makes that durable |
-| preferred_replica_election | preferred leaders are elected, then the entry goes |
-| reassign_partitions | its partitions move; the entry goes when the last of them has arrived |
+| delete_topics/TOPIC | the topic is deleted; the multi that makes that durable removes the entry |
+| preferred_replica_election | preferred leaders are elected, then the entry is removed |
+| reassign_partitions | its partitions move; the entry is removed when the last move has ended |
 
-An entry that is refused, or that cannot be read, stays, is named once and counted. Nothing is tried
-again before somebody changes it. Of a reassignment some partitions may be refused: the others move,
-and the entry stays. A new controller takes up what an entry still asks for, as Kafka's did.
+An entry that is refused, or that cannot be read, stays, is logged once and counted. It is not tried
+again before somebody changes it. If some partitions of a reassignment are refused, the others move,
+and the entry stays. A new controller carries out entries that are still there, as Kafka's did.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
 POLL_S: Final = 30.0
-"""The longest time without a look, should a watch be lost."""
+"""The longest time between two reads, in case a watch is lost."""
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 500
-"""Of a reassignment, in one decision."""
+"""Partitions of a reassignment in one decision."""
 REFUSED_MAX: Final = 10_000
 """Entries that are remembered as refused."""
 
@@ -77,12 +77,12 @@ class AdminRequests:
         self._fence = fence
         self._changed = asyncio.Event()
         self._settled: dict[str, Stat] = {}
-        """Entries that stay, as they were when they were refused."""
+        """Refused entries that stay, with their Stat when they were refused."""
         self._moving: tuple[Stat, list[tuple[str, int]]] | None = None
-        """The reassignment that was taken, as its entry was, and the partitions that move."""
+        """The reassignment under way: the Stat of its entry, and the partitions that move."""
 
     async def run(self) -> None:
-        """Carry out requests until cancelled; returns if the session ends."""
+        """Carry out requests until cancelled; return if the session ends."""
         self._client.listeners.append(self._on_state)
         try:
             while True:
@@ -114,7 +114,7 @@ class AdminRequests:
             await self._elect(election)
         reassignment = await self._client.get(REASSIGN_PARTITIONS, watch=watch)
         if reassignment is None:
-            self._moving = None  # Whoever deletes it calls nothing back, as with Kafka.
+            self._moving = None  # Deleting the entry cancels nothing, as with Kafka.
         elif self._settled.get(REASSIGN_PARTITIONS) != reassignment.stat:
             await self._reassign(reassignment)
 
@@ -183,7 +183,7 @@ class AdminRequests:
     async def _begin_moves(
         self, targets: list[ReassignablePartition]
     ) -> tuple[list[tuple[str, int]], str]:
-        """Ask for what an entry says; return what is not refused, and why the rest is."""
+        """Begin the moves of an entry; return those not refused, and why the others are."""
         taken: list[tuple[str, int]] = []
         refused: list[str] = []
         for start in range(0, len(targets), PARTITIONS_AT_ONCE):
@@ -206,7 +206,7 @@ class AdminRequests:
         return record is not None and (record.is_being_reassigned or bool(record.queued_target))
 
     async def _remove(self, path: str, stat: Stat) -> None:
-        """Remove an entry that is done, unless somebody has asked anew meanwhile."""
+        """Remove a finished entry, unless somebody has changed it meanwhile."""
         try:
             await self._client.multi([self._fence.check, Delete(path, stat.version)])
         except MultiError as error:

@@ -1,4 +1,4 @@
-"""How candidates hear each other: the holder sends beats over a WebSocket to those who stand by.
+"""How candidates hear each other: the holder sends beats over a WebSocket to the standbys.
 
 Both sides prove that they know the cluster's secret, as a broker and its controller do.
 """
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 BEATS_PATH: Final = "/beats"
 BEAT: Final = "?beat"
 LISTENERS_MAX: Final = 64
-"""Candidates that may listen to one holder."""
+"""Standbys that may listen to one holder."""
 CONNECT_TIMEOUT_S: Final = 0.5
 RETRY_S: Final = 0.1
 
@@ -63,7 +63,7 @@ class Beats:
         self._log = RareLog(logger)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Send beats to a candidate for as long as this process holds the epoch."""
+        """Send beats to a candidate as long as this process holds the epoch."""
         peer = peer_of(request)
         if peer is not None and peer.broker_id is not None:
             raise web.HTTPForbidden(text=f"only controllers listen here, not {peer}")
@@ -92,12 +92,12 @@ class Beats:
 
 
 class HolderWatch:
-    """The side of a candidate that stands by: what it hears of one holder."""
+    """The standby's side: what it hears from one holder."""
 
     def __init__(
         self, holder: CandidateRecord, secret: bytes, certificate: FollowedPeer | None
     ) -> None:
-        """With a `certificate` it listens over TLS."""
+        """With a `certificate`, it uses TLS."""
         self.sight = HolderSight()
         self._holder = holder
         self._certificate = certificate
@@ -128,7 +128,8 @@ class HolderWatch:
                     SessionProtocolError,
                 ) as error:
                     self._note(error)
-                # Whoever has just been heard is asked at once whether it is still there.
+                # If the holder was heard a moment ago, try again soon, to learn whether it is still
+                # there.
                 await asyncio.sleep(RETRY_S / 10 if self.sight.heard_ms is not None else RETRY_S)
 
     async def _listen(self, http: aiohttp.ClientSession) -> None:

@@ -1,8 +1,8 @@
-"""Who is the controller: `/controller`, `/controller_epoch`, and the candidates beside them.
+"""Elects the controller: `/controller`, `/controller_epoch`, and the candidates' own znodes.
 
-An election is one multi: it raises the epoch, deletes the znode of a holder that is deposed, and
-creates this candidate's. From that commit on no write of an older controller lands, so it may take
-over from one that seems dead and is not. A holder that loses the epoch ends.
+An election is one multi: it raises the epoch, deletes the znode of a deposed holder, and creates
+this candidate's. After that commit no write of an older controller lands, so a candidate may take
+over from a holder that only seems dead. A holder that loses the epoch ends.
 """
 
 import asyncio
@@ -60,18 +60,18 @@ from fairlead_zookeeper.znodes import (
 logger = logging.getLogger(__name__)
 
 JITTER_S: Final = 0.1
-"""Candidates that see the same death do not all ask at once."""
+"""Random delay, so that not all candidates that see the same death act at the same time."""
 RETRY_S: Final = 0.2
 REFUSED_RETRY_S: Final = 5.0
-"""Pause before a tree that may not be taken over is looked at again."""
+"""Pause before a tree that may not be taken over is read again."""
 JUDGE_S: Final = 0.05
 POLL_S: Final = 5.0
-"""The longest time without a look, should a watch be lost."""
+"""The longest time between two reads, in case a watch is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What was read at one look."""
+    """What one read of the tree has found."""
 
     controller: Znode | None
     epoch: KnownEpoch
@@ -92,11 +92,11 @@ class Elector:
         self.fence: Fence | None = None
         """Set while this process is the holder, as far as it knows."""
         self.holder = ""
-        """The identity of the holder that was seen last; empty for none."""
+        """The identity of the last holder that was seen; empty if there was none."""
         self.hears_holder = False
-        """Whether beats of the holder come: its death is noticed without ZooKeeper then."""
+        """Whether beats of the holder arrive: then its death is noticed without ZooKeeper."""
         self.problem = ""
-        """Why this process may not contend; empty while it may."""
+        """Why this process may not compete; empty while it may."""
         self._client = client
         self._record = record
         self._memory = memory
@@ -106,13 +106,13 @@ class Elector:
         client.listeners.append(self._on_state)
 
     async def acquire(self) -> Fence:
-        """Return once this process is the controller; SessionLostError."""
+        """Return once this process is the controller; SessionLostError if the session has ended."""
         while True:
             await self._client.wait_connected()
             self._changed.clear()
             try:
                 sight = await self._look()
-                # Before anything else: whoever is elected does not come back here to say so.
+                # Clear the problem first: after an election this loop does not run again.
                 self._note_problem("")
                 reason = await self._reason_to_contend(sight)
                 if reason:
@@ -130,7 +130,7 @@ class Elector:
                 await self._pause(RETRY_S)
 
     async def keep(self) -> str:
-        """Keep the epoch for as long as possible; return why it is over."""
+        """Keep the epoch as long as possible; return why it is lost."""
         while True:
             try:
                 await self._client.wait_connected()
@@ -148,7 +148,7 @@ class Elector:
             await self._pause(POLL_S)
 
     async def release(self) -> None:
-        """Give `/controller` back, so that others need not wait. Failure only costs time."""
+        """Delete `/controller`, so that others need not wait. A failure only costs time."""
         fence, self.fence = self.fence, None
         if fence is None:
             return
@@ -159,7 +159,7 @@ class Elector:
     async def _look(self) -> Sight:
         """Read what elections depend on, and keep this candidate's entry.
 
-        StoreError if nobody, or not this candidate, may take over what is there.
+        StoreError if no candidate, or not this candidate, may take over the tree.
         """
         watch, client = self._changed.set, self._client
         await client.sync()
@@ -202,10 +202,11 @@ class Elector:
         return Sight(controller, known, cluster_id)
 
     async def _require_number(self) -> None:
-        """Raise StoreError if another controller, which is alive, has this one's number.
+        """Raise StoreError if another live controller has this one's number.
 
-        The lock that says that a predecessor is gone is that of one folder of this host. On it, who
-        had another port is one with a folder of its own, unless nobody listens there any more.
+        The lock that shows that a predecessor has ended covers one folder of this host. A
+        controller of this host with another port therefore has another folder, unless its port is
+        closed.
         """
         found = await self._client.get(candidate_path(self._record.identity))
         other = None if found is None else read_candidate(found.data)
@@ -222,7 +223,7 @@ class Elector:
             )
 
     async def _ensure_entry(self) -> None:
-        """Keep this candidate's znode; one of its predecessor, whose lock it holds, is replaced."""
+        """Keep this candidate's znode; replace that of a predecessor, whose lock it now holds."""
         path = candidate_path(self._record.identity)
         found = await self._client.get(path, watch=self._changed.set)
         if found is not None and found.stat.owner == self._client.session_id:
@@ -239,7 +240,7 @@ class Elector:
         await self._client.exists(path, watch=self._changed.set)
 
     async def _reason_to_contend(self, sight: Sight) -> str:
-        """Return why this process should take over; empty once something else has changed."""
+        """Return why this process should take over; empty once the tree has changed."""
         found = sight.controller
         if found is None:
             self.holder = ""
@@ -274,7 +275,7 @@ class Elector:
                 await listening
 
     async def _take_over(self, seen: Sight, reason: str) -> Fence | None:
-        """Hold the election; None if somebody else was quicker."""
+        """Hold the election; return None if another candidate was faster."""
         await asyncio.sleep(random.uniform(0, JITTER_S))  # noqa: S311
         now = await self._look()
         if (now.controller, now.epoch) != (seen.controller, seen.epoch):
@@ -298,7 +299,7 @@ class Elector:
             return await self._find_outcome(epoch)
 
     async def _find_outcome(self, epoch: int) -> Fence | None:
-        """Return the fence if an election without an answer was carried out after all."""
+        """Return the fence if an election without an answer was carried out."""
         await self._client.wait_connected()
         await self._client.sync()
         controller = await self._client.get(CONTROLLER)
@@ -309,7 +310,7 @@ class Elector:
         return Fence(epoch, found.stat.version)
 
     async def _reason_to_end(self) -> str:
-        """Return why a holder has to end; empty while it need not."""
+        """Return why a holder has to end; empty while it need not end."""
         fence = self.fence
         if fence is None:
             return "the epoch was given back"
@@ -327,11 +328,11 @@ class Elector:
         return ""
 
     async def _create_again(self, fence: Fence) -> None:
-        """Create `/controller`, which somebody has deleted while the epoch is still ours."""
+        """Create `/controller` again, which somebody deleted while this process has the epoch."""
         logger.warning("%s was deleted by hand; creating it again", CONTROLLER)
         value = controller_value(self._record, time.time_ns() // 1_000_000)
         check = Check(CONTROLLER_EPOCH, fence.version)
-        with suppress(MultiError):  # The next look shows who was quicker.
+        with suppress(MultiError):  # The next read shows who was faster.
             await self._client.multi([check, Create(CONTROLLER, value, is_ephemeral=True)])
         self._changed.set()
 
@@ -341,7 +342,7 @@ class Elector:
                 await self._changed.wait()
 
     def _on_state(self, state: ConnectionState) -> None:
-        # The watches of an old connection are gone: look again.
+        # The watches of an old connection are gone: read again.
         self._changed.set()
 
     def _note_problem(self, problem: str) -> None:

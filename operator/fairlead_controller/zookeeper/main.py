@@ -1,7 +1,7 @@
 """`fairlead controller`, and `python -m fairlead_controller.zookeeper`: settings and exit codes.
 
 Prints one line when it listens; everything else goes to stderr. Exit codes: 0 stopped on request, 1
-it cannot start, 2 wrong settings or manifests, 3 it may not act any more: start it again.
+it cannot start, 2 wrong settings or manifests, 3 it may no longer act: start it again.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a candidate until it is told to stop; return the exit code."""
+    """Run a candidate until it is stopped; return the exit code."""
     options = build_parser().parse_args(arguments)
     try:
         properties = _read_properties(options)
@@ -92,7 +92,7 @@ def _read_properties(options: argparse.Namespace) -> ControllerProperties:
 def _open_settings(
     properties: ControllerProperties, options: argparse.Namespace
 ) -> CandidateSettings:
-    """Read the files that the settings name; OSError or ValueError."""
+    """Read the files that the settings name; OSError or ValueError if that fails."""
     tls = properties.tls
     return CandidateSettings(
         access=_open_access(properties),

@@ -1,10 +1,10 @@
 """What a candidate keeps outside of ZooKeeper: its cluster, and the highest epoch that it has seen.
 
-ZooKeeper can go back in time: a majority of its servers with empty or older disks is right among
-themselves. Then the epoch in it is lower than one that was seen, and to go on from there would
-truncate records that were acknowledged since. This file is the witness. It is written before a
-controller acts under a new epoch, and its folder is locked: two processes of one identity would
-take each other for their own predecessor.
+ZooKeeper can go back in time: a majority of its servers with empty or older disks still forms a
+quorum. Then its epoch is lower than one that was seen, and continuing from there would truncate
+records that were acknowledged since. This file proves it. It is written before a controller acts
+under a new epoch, and its folder is locked: two processes of one identity would consider each other
+their own predecessor.
 """
 
 import fcntl
@@ -21,22 +21,22 @@ LOCK: Final = "candidate.lock"
 
 
 class MemoryFileError(StoreError):
-    """The file cannot be read or written, or another process has it; the text says which."""
+    """The file cannot be read or written, or another process has it open; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the file says; an empty cluster id and epoch 0 for a new candidate."""
+    """The file's content; an empty cluster id and epoch 0 for a new candidate."""
 
     cluster_id: str = ""
     controller_epoch: int = 0
 
 
 class CandidateMemory:
-    """The file of one candidate; `close` gives its folder back."""
+    """The file of one candidate; `close` unlocks its folder."""
 
     def __init__(self, directory: Path) -> None:
-        """Lock the folder and read the file; MemoryFileError."""
+        """Lock the folder and read the file; MemoryFileError if that fails."""
         self._path = directory / FILE
         self._lock = -1
         try:
@@ -56,7 +56,7 @@ class CandidateMemory:
             raise
 
     def remember(self, cluster_id: str, controller_epoch: int) -> None:
-        """Note a cluster and an epoch durably, if they are news; MemoryFileError."""
+        """Write a cluster and an epoch durably, if they are new; MemoryFileError if that fails."""
         known = self.remembered
         news = Remembered(
             cluster_id or known.cluster_id, max(controller_epoch, known.controller_epoch)
@@ -85,7 +85,7 @@ class CandidateMemory:
         self.remembered = news
 
     def close(self) -> None:
-        """Give the folder back."""
+        """Unlock the folder."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

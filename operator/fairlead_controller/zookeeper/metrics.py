@@ -1,4 +1,4 @@
-"""The metrics of a candidate on ZooKeeper. Counters of a reign begin anew with it."""
+"""The metrics of a candidate on ZooKeeper. Counters of a reign start at 0 with each reign."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from fairlead_tls.followed_certificate import FollowedPeer
 
 
 class CandidateMetrics(Collector):
-    """Reads the process when it is scraped; nothing is stored twice."""
+    """Reads the process' state when it is scraped; nothing is stored twice."""
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
 """The life of a candidate on ZooKeeper: stand by, take over, reign, end.
 
-A process that has reigned never stands by again: it ends, and its supervisor starts another one. It
-ends at once when another controller is elected, when its session is lost, or when it is in doubt.
-While ZooKeeper is away, metadata is frozen: the process stays, brokers serve, and nothing moves.
+A process that has reigned never becomes a standby again: it ends, and its supervisor starts another
+process. It ends at once when another controller is elected, when its session is lost, or when it is
+in doubt. While ZooKeeper is not reachable, metadata is frozen: the process stays, brokers serve,
+and no leader changes.
 """
 
 import asyncio
@@ -50,14 +51,14 @@ EXIT_FAILED: Final = 1
 EXIT_DEPOSED: Final = 3
 SEALED_RETRY_S: Final = 0.2
 MENDED_RETRY_S: Final = 5.0
-"""Pause between two looks at tables that cannot be taken over."""
+"""Pause between two reads of tables that cannot be taken over."""
 
 _CLUSTER: Final[tuple[str, ...]] = ()
 """The key of the only cluster in the gate."""
 
 
 def end_at_once(reason: str) -> NoReturn:
-    """End the process immediately: nothing that is under way continues, all sockets close."""
+    """End the process immediately: no work under way continues, and all sockets close."""
     logger.critical("this process must not act any more: %s", reason)
     for handler in logging.getLogger().handlers:
         with suppress(OSError, ValueError):
@@ -66,7 +67,7 @@ def end_at_once(reason: str) -> NoReturn:
 
 
 class Candidate:
-    """Made in a running loop."""
+    """One candidate's process; made in a running loop."""
 
     def __init__(self, settings: CandidateSettings, memory: CandidateMemory) -> None:
         self._settings = settings
@@ -164,7 +165,7 @@ class Candidate:
                 keeping.cancel()
             await elector.release()
             if isinstance(failure, SealedError):
-                # Somebody else was elected, or a seal had no answer in time: no table is wrong.
+                # Another candidate was elected, or a seal had no answer in time: no table is wrong.
                 logger.warning("the tables are not taken over yet: %s", failure)
                 await asyncio.sleep(SEALED_RETRY_S)
             else:
@@ -175,9 +176,9 @@ class Candidate:
         self._gate.open(_CLUSTER, reign.parts.sessions)
 
     async def _wait_mended(self, error: StoreError) -> None:
-        """Return once the tables can be taken over; meanwhile others may try, and find the same.
+        """Return once the tables can be taken over; other candidates may try meanwhile.
 
-        Return, too, when the session has ended: no look would ever succeed again.
+        Also return when the session has ended: no read would ever succeed again.
         """
         while True:
             if str(error) != self._problem:
@@ -189,17 +190,17 @@ class Candidate:
                 return
             try:
                 tables = await load_tables(self._client)
-                # In a thread: many tables take seconds, in which the pages have to answer.
+                # In a thread: many tables take seconds, during which the pages have to answer.
                 await asyncio.to_thread(_check_tables, tables)
             except StoreError as found:
                 error = found
             else:
-                # Somebody else may be quicker now, and this process stand by for months.
+                # Another candidate may be faster now, and this process stand by for months.
                 self._problem = ""
                 return
 
     def _on_state(self, state: ConnectionState) -> None:
-        """Turn newcomers away while this process cannot know whether it still is the controller."""
+        """Refuse new brokers while this process cannot know whether it is still the controller."""
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
@@ -274,7 +275,7 @@ class Candidate:
 
 
 def _check_tables(tables: dict[str, StoredTable]) -> None:
-    """Raise the StoreError for which these tables cannot be taken over."""
+    """Raise the StoreError that prevents a takeover of these tables."""
     if CLUSTER_TABLE not in tables:
         return
     if finding := rolled_back_tables(tables):
@@ -304,8 +305,8 @@ async def run_candidate(settings: CandidateSettings) -> int:
 
     Prints `ready candidate session=HOST:PORT http=HOST:PORT identity=…` once it listens, whether it
     stands by or reigns. A process that has reigned never stands by again: it ends with the code 3
-    when it is deposed or in doubt, and its supervisor starts another one. 1: it cannot listen, or
-    its folder is not to be had.
+    when it is deposed or in doubt, and its supervisor starts another process. 1: it cannot listen,
+    or its folder is not available.
     """
     try:
         memory = CandidateMemory(settings.data)

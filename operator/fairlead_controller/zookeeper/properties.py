@@ -34,7 +34,7 @@ class ControllerProperties:
     secret_file: str
     zookeeper: AccessSettings
     tls: PeerTlsSettings | None
-    """TLS of the sessions, and between controllers; None: in clear."""
+    """TLS of the sessions, and between controllers; None: plaintext."""
     log_level: str
     configs: ControllerConfigs
     default_partitions: int
@@ -42,7 +42,7 @@ class ControllerProperties:
 
 
 def read_controller_properties(settings: Mapping[str, str]) -> ControllerProperties:
-    """Read settings whose names and values have been checked one by one; ConfigError."""
+    """Read settings whose names and values have been checked one by one; ConfigError if wrong."""
     values = BrokerValues(static=settings)
     zookeeper = read_access_settings(values)
     if zookeeper is None:
@@ -84,7 +84,7 @@ def _node_id(values: BrokerValues) -> int:
 
 
 def _listener(values: BrokerValues) -> tuple[str, int, str]:
-    """Return host and port to listen on, and the host that others are told."""
+    """Return host and port to listen on, and the host that is advertised."""
     listeners = values.value("listeners") if "listeners" in values.static else LISTENERS_DEFAULT
     host, port = _only("listeners", listeners)
     told = values.value("advertised.listeners")

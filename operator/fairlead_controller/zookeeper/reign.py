@@ -1,4 +1,4 @@
-"""The reign of a candidate that was elected: the tables taken over, brokers let in."""
+"""The reign of an elected candidate: it takes over the tables and admits brokers."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ class Reign:
 
 
 class TakeoverFailedError(Exception):
-    """The tables could not be taken over; nothing was decided, so others may try. Holds why."""
+    """The tables could not be taken over; nothing was decided, so others may try. Has the cause."""
 
     def __init__(self, cause: StoreError) -> None:
         super().__init__(str(cause))
@@ -57,10 +57,10 @@ async def run_reign(
     remember: Callable[[str, int], None],
     on_begun: Callable[[Reign], None],
 ) -> None:
-    """Reign until cancelled; TakeoverFailedError before it began, any other error after.
+    """Reign until cancelled; TakeoverFailedError before the reign began, any other error later.
 
-    `remember` keeps cluster and epoch outside of ZooKeeper, before anything is decided; `on_begun`
-    lets brokers in.
+    `remember` stores cluster and epoch outside of ZooKeeper, before any decision; `on_begun` admits
+    brokers.
     """
     started = time.monotonic()
     store = ZooKeeperStore(client, fence)
@@ -101,22 +101,22 @@ async def run_reign(
 
 
 async def take_over(client: ZooKeeperClient, store: ZooKeeperStore) -> Controller:
-    """Seal and load; wait while ZooKeeper is away. StoreError if that does not help."""
+    """Seal and load; wait while ZooKeeper is not reachable. StoreError if that does not help."""
     while True:
         try:
             return await open_controller(store, now_ms=lambda: time.time_ns() // 1_000_000)
         except StoreUnavailableError as error:
             logger.warning("the tables are not taken over yet: %s", error)
-        with suppress(SessionLostError):  # The next try says so.
+        with suppress(SessionLostError):  # The next attempt raises it.
             await client.wait_connected()
         await asyncio.sleep(UNAVAILABLE_RETRY_S)
 
 
 async def keep_sweeping(store: ZooKeeperStore) -> None:
-    """Put back Kafka's znodes that are not what the tables say.
+    """Restore Kafka's znodes that differ from the tables.
 
-    It looks now and every few minutes, and soon after a write has left some behind. SealedError if
-    another controller has been elected.
+    It compares now and every few minutes, and soon after a write has left some outdated.
+    SealedError if another controller has been elected.
     """
     while True:
         with suppress(SessionLostError):  # `Elector.keep` ends the reign.
@@ -130,5 +130,5 @@ async def keep_sweeping(store: ZooKeeperStore) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(SWEEP_INTERVAL_S):
                 await store.has_lag.wait()
-        # What else is behind for the same reason is found by the same look.
+        # The same comparison also finds other znodes that are outdated for the same reason.
         await asyncio.sleep(SWEEP_SOON_S)

@@ -1,4 +1,4 @@
-"""Settings of a candidate: a controller process that stands on ZooKeeper."""
+"""Settings of a candidate: a controller process that uses ZooKeeper."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,33 +20,33 @@ _NO_CREDENTIALS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CandidateSettings:
-    """Settings of one process; whoever reads a file or a command line makes them."""
+    """Settings of one process; made from a file or a command line."""
 
     access: ZooKeeperAccess
     """The ensemble, with chroot, session timeout, digest and ACLs."""
     node_id: int
-    """The controller's number: no broker's and no other candidate's."""
+    """The controller's number: no broker and no other candidate has it."""
     host: str
     """Address to listen on, empty for all."""
     advertised_host: str
-    """Where brokers and other candidates reach it."""
+    """The address at which brokers and other candidates reach it."""
     session_port: int
-    """For brokers and other candidates; 0 takes a free one."""
+    """For brokers and other candidates; 0 takes a free port."""
     http_host: str
     """Address of health, status and metrics, empty for all."""
     http_port: int
-    """For health, status and metrics; 0 takes a free one."""
+    """For health, status and metrics; 0 takes a free port."""
     secret: bytes = field(repr=False)
     """The cluster's secret, which brokers and all candidates share."""
     data: Path
     """A folder for `candidate.json`, which remembers the cluster and its highest epoch."""
     certificate: FollowedPeer | None = None
-    """What it shows to brokers and other candidates; None: no TLS."""
+    """The certificate that it shows to brokers and other candidates; None: no TLS."""
     configs: ControllerConfigs = field(default_factory=ControllerConfigs)
     declared: DeclareTopics = field(default_factory=lambda: DeclareTopics((), 1, 1))
-    """Topic manifests that hold while this process reigns."""
+    """Topic manifests that apply while this process reigns."""
     expected_brokers: int | None = None
-    """Place new declared topics once so many brokers are there."""
+    """Place newly declared topics once so many brokers have registered."""
 
     @property
     def identity(self) -> str:
@@ -63,7 +63,7 @@ class CandidateSettings:
         )
 
     def record(self, session_port: int, http_port: int) -> CandidateRecord:
-        """Return what the candidate says of itself, with the ports that it has."""
+        """Return the candidate's own entry, with the ports that it has."""
         return CandidateRecord(
             self.identity, self.node_id, self.advertised_host, session_port, http_port
         )

@@ -1,7 +1,7 @@
-"""Whether a tree of znodes may be taken over: ours, whole, and not older than what was seen. Pure.
+"""Whether a tree of znodes may be taken over: ours, whole, and not older than an earlier one. Pure.
 
-Before the first write, and before each election. A tree that holds a Kafka's metadata, or another
-cluster's, is left alone; so is one that went back in time or lost what it held.
+Checked before the first write, and before each election. A tree that holds metadata of Kafka or of
+another cluster is left alone; so is a tree that went back in time or lost its content.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from fairlead_zookeeper import znodes
 
 
 class ForeignTreeError(StoreError):
-    """The chroot belongs to somebody else; the text says to whom and what to do."""
+    """The chroot belongs to another cluster or program; the text names it and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What was read; None for a znode that is not there."""
+    """What was read; None for a znode that does not exist."""
 
     root: bytes | None = None
     """`/fairlead`."""
@@ -38,9 +38,9 @@ class Tree:
 
 
 def cluster_of(tree: Tree) -> str:
-    """Return the id of the cluster whose tree it is; empty before it is founded.
+    """Return the id of the cluster whose tree it is; empty before the cluster is founded.
 
-    StoreCorruptError if `/fairlead` cannot be read, StoreTooNewError if it is of a newer format.
+    StoreCorruptError if `/fairlead` cannot be read, StoreTooNewError if it has a newer format.
     """
     if not tree.root:
         return ""
@@ -97,7 +97,7 @@ def check_tree(tree: Tree, *, known_cluster: str, known_epoch: int) -> str:
 
 
 def _check_kafka(tree: Tree, *, is_ours: bool) -> None:
-    """Raise ForeignTreeError if a Kafka uses the tree, or has left its metadata in it."""
+    """Raise ForeignTreeError if Kafka uses the tree, or has left its metadata in it."""
     advice = "give Fairlead a chroot of its own (zookeeper.connect=HOST:PORT,…/CHROOT)"
     if tree.controller is not None and znodes.controller_identity(tree.controller) is None:
         raise ForeignTreeError(
