@@ -1,8 +1,8 @@
-"""A certificate authority of our own, for clusters on Kubernetes and for those of one machine.
+"""A certificate authority of Fairlead's own, for clusters on Kubernetes and on one machine.
 
-Certificates are such that the strictest clients take them (Python's VERIFY_X509_STRICT): key
-identifiers, critical basic constraints and key usages. Keys are P-256. They begin five minutes ago,
-so that a clock that is a little behind takes them, and none outlives its authority.
+The strictest clients accept its certificates (Python's VERIFY_X509_STRICT): they have key
+identifiers, critical basic constraints and key usages. Keys are P-256. Validity begins five minutes
+ago, so that clients with a slow clock accept them, and no certificate outlives its authority.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 LEAF_LIFE: Final = timedelta(days=397)
-"""As long as certificates of servers may be for Apple's and Google's clients."""
+"""The longest life of server certificates that Apple's and Google's clients accept."""
 _BACKDATED: Final = timedelta(minutes=5)
 _SHARE_OF_LIFE: Final = 2 / 3
 _JITTER: Final = 0.05
-"""Share of the life by which certificates that were issued together are renewed apart."""
+"""Share of the life by which the renewals of certificates from the same time are spread."""
 _JITTER_STEPS: Final = 1024
 
 
@@ -47,7 +47,7 @@ class KeyPair:
     key: bytes = field(repr=False)
 
     def fits(self) -> bool:
-        """Tell whether both can be read, and the key is that of the certificate."""
+        """Tell whether both can be read, and the key belongs to the certificate."""
         form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate)
@@ -57,7 +57,7 @@ class KeyPair:
         return certificate.public_key().public_bytes(*form) == key.public_key().public_bytes(*form)
 
     def may_issue(self) -> bool:
-        """Tell whether `issue` can sign with it; it has to fit."""
+        """Tell whether `issue` can sign with it; key and certificate have to fit."""
         certificate = x509.load_pem_x509_certificate(self.certificate)
         try:
             certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
@@ -88,7 +88,7 @@ def issue(
     is_client: bool = False,
     life: timedelta = LEAF_LIFE,
 ) -> KeyPair:
-    """Issue a certificate: for a server at `hosts`, which is a client of others, too, or a client.
+    """Issue a certificate: for a server at `hosts`, which is also a client, or for a client.
 
     `uris` are identities that are not addresses.
     """
@@ -120,14 +120,14 @@ def issue(
 def issue_client(
     authority: KeyPair, name: str, now: datetime, *, life: timedelta = LEAF_LIFE
 ) -> KeyPair:
-    """Issue a certificate by which a client shows who it is: its subject is `CN=name` alone."""
+    """Issue a certificate that identifies a client: its subject is only `CN=name`."""
     return issue(authority, name, now, is_client=True, life=life)
 
 
 def reissue(
     authority: KeyPair, certificate: bytes, now: datetime, *, life: timedelta = LEAF_LIFE
 ) -> KeyPair:
-    """Issue what takes the place of a server's certificate: with its subject, hosts and URIs."""
+    """Issue the successor of a server's certificate: with its subject, hosts and URIs."""
     leaf = x509.load_pem_x509_certificate(certificate)
     (subject,) = leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     hosts, uris = sorted(alternative_names(certificate)), _uris(certificate)
@@ -135,7 +135,7 @@ def reissue(
 
 
 def is_due(certificate: bytes, now: datetime, *, authority: bytes, uri: str = "") -> bool:
-    """Tell whether a certificate has to be reissued: it expires soon, is another's, or lacks `uri`.
+    """Tell whether a certificate must be reissued: expires soon, has another issuer or no `uri`.
 
     A certificate that cannot be read is due, too.
     """
@@ -147,7 +147,7 @@ def is_due(certificate: bytes, now: datetime, *, authority: bytes, uri: str = ""
 
 
 def is_issued_by(certificate: bytes, authority: bytes) -> bool:
-    """Tell whether a certificate can be read, and is of exactly this authority."""
+    """Tell whether a certificate can be read, and exactly this authority has issued it."""
     try:
         leaf = x509.load_pem_x509_certificate(certificate)
         leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
@@ -159,7 +159,7 @@ def is_issued_by(certificate: bytes, authority: bytes) -> bool:
 def renewal_time(certificate: bytes) -> datetime:
     """Return when a certificate is reissued: after two thirds of its life, or a little before.
 
-    How much before follows from its serial number, which is random.
+    Its serial number, which is random, determines how much before.
     """
     leaf = x509.load_pem_x509_certificate(certificate)
     life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
@@ -168,7 +168,7 @@ def renewal_time(certificate: bytes) -> datetime:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """Return the SHA-256 of a certificate, the first one of a text."""
+    """Return the SHA-256 of a certificate; of the first one if the text has several."""
     return x509.load_pem_x509_certificate(certificate).fingerprint(hashes.SHA256()).hex()
 
 
@@ -179,7 +179,7 @@ def fingerprints(certificates: bytes) -> list[str]:
 
 
 def alternative_names(certificate: bytes) -> frozenset[str]:
-    """Return the hosts and addresses that a certificate is for."""
+    """Return the hosts and addresses that a certificate names."""
     names = _alternative_names(certificate)
     return frozenset(
         str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress)

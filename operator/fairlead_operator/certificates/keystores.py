@@ -1,7 +1,7 @@
 """The certificate of a listener: whether it can stay, and whether it is usable. Pure.
 
-A keystore is the private key and the certificate chain in one text, as `ssl.keystore.location` has
-it.
+A keystore is the private key and the certificate chain in one text, as in the file of
+`ssl.keystore.location`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def build_keystore(pair: KeyPair) -> bytes:
 def may_stay(
     pair: KeyPair, hosts: Collection[str], now: datetime, *, authority: bytes, uri: str = ""
 ) -> bool:
-    """Tell whether a certificate of our own is good still: for these names, and for some time.
+    """Tell whether one of our own certificates is still good: for these names, and for some time.
 
-    Names that are too many do no harm until it is renewed.
+    Surplus names do no harm until it is renewed.
     """
     if not pair.fits() or is_due(pair.certificate, now, authority=authority, uri=uri):
         return False
@@ -41,7 +41,7 @@ def may_stay(
 
 
 def keystore_problem(pair: KeyPair, now: datetime) -> str:
-    """Say why a certificate of another issuer cannot be used; empty if it can."""
+    """Return why a certificate of another issuer cannot be used; empty if it can."""
     if not pair.certificate or not pair.key:
         return "tls.crt or tls.key is missing"
     if not pair.fits():
@@ -68,7 +68,7 @@ def missing_names(certificate: bytes, hosts: Collection[str]) -> list[str]:
 
 
 def _as_certified(host: str) -> str:
-    """Return a host as `alternative_names` has it: IPv6 addresses can be written in many ways."""
+    """Return a host in the form of `alternative_names`: IPv6 addresses have many spellings."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -76,6 +76,6 @@ def _as_certified(host: str) -> str:
 
 
 def _is_covered(host: str, names: Collection[str]) -> bool:
-    """Tell whether a wildcard stands for a name: for its first label, and for no other."""
+    """Tell whether a wildcard covers a name: it stands only for the first label."""
     _, dot, domain = host.partition(".")
     return bool(dot) and f"*.{domain}" in names

@@ -1,15 +1,15 @@
-"""How the authority of a cluster is made, and how another one takes its place. Pure.
+"""How a cluster's authority is made, and how a new authority replaces it. Pure.
 
-A rotation has this order, so that at each moment every peer trusts the certificates it gets:
+A rotation has this order, so that every peer always trusts the certificates that it gets:
 
 1. The next authority is made, and is trusted beside the current one.
-2. All brokers have said that they trust it, and clients have had time to.
+2. All brokers have reported that they trust it, and clients have had time to load it.
 3. It becomes the current one, and issues all certificates anew; the former one stays trusted.
-4. All certificates of brokers and users are of the current one, and clients have had time to take
-   them up: the former one goes.
+4. All certificates of brokers and users are from the current one, and clients have had time to
+   load them: the former one is dropped.
 
-A broker that is down holds up steps 2 and 4, for as long as it is declared. Between steps all is
-in Secrets, so a rotation goes on after any crash.
+A broker that is down delays steps 2 and 4 as long as it is declared. Between steps, the whole state
+is in Secrets, so a rotation continues after any crash.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CA_CERTIFICATE: Final = "ca.crt"
-"""In the Secret for clients: all certificates to trust. In the other one: the current one's."""
+"""In the Secret for clients: all certificates to trust. In the other: the current authority's."""
 CA_KEY: Final = "ca.key"
 NEXT_CERTIFICATE: Final = "next.crt"
 NEXT_KEY: Final = "next.key"
@@ -38,7 +38,7 @@ PROMOTED: Final = "promoted"
 
 
 class AuthorityError(ValueError):
-    """The Secret of an authority does not hold one; the text says what is wrong."""
+    """A Secret does not hold a valid authority; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +46,13 @@ class Authorities:
     """The content of the Secret with the authority's key."""
 
     current: KeyPair
-    """Issues certificates."""
+    """It issues certificates."""
     next: KeyPair | None = None
-    """Is trusted, and issues nothing yet."""
+    """It is trusted, and issues nothing yet."""
     former: bytes = b""
-    """Is trusted still, and issues nothing any more."""
+    """It is still trusted, and issues nothing any more."""
     promoted: datetime | None = None
-    """When `current` took the place of `former`."""
+    """When `current` replaced `former`."""
 
     @property
     def trusted(self) -> bytes:
@@ -66,11 +66,11 @@ class RotationSight:
     """What is known about which peers trust which authority."""
 
     is_asked_for: bool
-    """Whether a user wants another authority before the current one is old."""
+    """Whether a user requests a new authority before the current one is old."""
     is_trusted: bool
-    """Whether all declared brokers have said that they trust all of `Authorities.trusted`."""
+    """Whether all declared brokers have reported that they trust all of `Authorities.trusted`."""
     is_issued: bool
-    """Whether all certificates in use are known to be of the current authority."""
+    """Whether all certificates in use are known to be from the current authority."""
     overlap: timedelta
     """Time that clients have to load changes."""
 
@@ -85,7 +85,7 @@ class Step(Enum):
 
 
 def decide_step(authorities: Authorities, sight: RotationSight, now: datetime) -> Step:
-    """Return what to do now."""
+    """Return the next step."""
     if authorities.former:
         over = _is_over(authorities.former, now)
         waited = authorities.promoted is None or now - authorities.promoted >= sight.overlap
@@ -94,7 +94,7 @@ def decide_step(authorities: Authorities, sight: RotationSight, now: datetime) -
         is_old = now >= renewal_time(authorities.current.certificate)
         return Step.ANNOUNCE if is_old or sight.is_asked_for else Step.NONE
     if _is_over(authorities.current.certificate, now):
-        return Step.PROMOTE  # Nothing that it has issued lets anybody in any more.
+        return Step.PROMOTE  # No peer accepts a certificate that it has issued any more.
     waited = now - _made(authorities.next.certificate) >= sight.overlap
     return Step.PROMOTE if sight.is_trusted and waited else Step.NONE
 
@@ -105,7 +105,7 @@ def announce(authorities: Authorities, upcoming: KeyPair) -> Authorities:
 
 
 def promote(authorities: Authorities, now: datetime) -> Authorities:
-    """Let the next authority issue, and trust the former one still."""
+    """Let the next authority issue certificates, and keep trusting the former one."""
     if authorities.next is None:
         raise ValueError("there is no next authority")
     return Authorities(
@@ -114,12 +114,12 @@ def promote(authorities: Authorities, now: datetime) -> Authorities:
 
 
 def drop(authorities: Authorities) -> Authorities:
-    """Trust the former authority no more."""
+    """Stop trusting the former authority."""
     return replace(authorities, former=b"", promoted=None)
 
 
 def read_authorities(data: Mapping[str, str]) -> Authorities:
-    """Read the `data` of the Secret with the authority's key; AuthorityError if it is none."""
+    """Read the `data` of the Secret with the authority's key; AuthorityError if it is invalid."""
     current = _read_pair(data, CA_CERTIFICATE, CA_KEY)
     if current is None:
         raise AuthorityError(f"{CA_CERTIFICATE} or {CA_KEY} is missing")

@@ -23,10 +23,10 @@ class ApiWriter:
         self._metrics = metrics
 
     async def apply(self, child: WantedObject) -> None:
-        """Apply a child's manifest on the server; OtherOwnerError if it is another's object.
+        """Apply a child's manifest on the server; OtherOwnerError if another owner has the object.
 
-        The server is asked first where nothing of this cluster is seen: names are put together, so
-        that those of two clusters of a namespace may meet.
+        If no such object of this cluster is known, the server is asked first: names are composed,
+        so those of two clusters of a namespace may collide.
         """
         metadata = child.manifest["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
@@ -45,9 +45,9 @@ class ApiWriter:
     async def write_status(
         self, kind: ResourceKind, live: Manifest, status: dict[str, Any]
     ) -> bool:
-        """Write a status that is another one than before; tell whether it is.
+        """Write a status if it differs from the present one; tell whether it differs.
 
-        ApiError with a conflict if the object was made anew meanwhile.
+        ApiError with a conflict if the object was deleted and created again meanwhile.
         """
         before = live.get("status") or {}
         names = before.keys() | status.keys()
@@ -80,14 +80,14 @@ class ApiWriter:
         self._metrics.writes.labels(CLUSTER_STATE.kind, "patch").inc()
 
     async def find(self, kind: ResourceKind, manifest: Manifest) -> Manifest | None:
-        """Return the object of this name, of a kind that is not watched; None if there is none."""
+        """Return an object of this name and an unwatched kind; None if it does not exist."""
         metadata = manifest["metadata"]
         return await self._client.find(kind, metadata["namespace"], metadata["name"])
 
     async def is_namespace_going(self, namespace: str) -> bool:
         """Tell whether a namespace is being deleted: then the server creates nothing in it.
 
-        Asked by a creation that is only tried: it needs no right to read namespaces.
+        A dry run of a creation finds out: that needs no permission to read namespaces.
         """
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "try-"}}
         try:
@@ -110,7 +110,7 @@ class ApiWriter:
         return True
 
     async def replace_spec(self, kind: ResourceKind, manifest: Manifest) -> None:
-        """Give an object, of a kind that is not watched, another spec."""
+        """Replace the spec of an object of an unwatched kind."""
         metadata = manifest["metadata"]
         patch = [{"op": "replace", "path": "/spec", "value": manifest["spec"]}]
         await self._client.patch(
@@ -121,7 +121,7 @@ class ApiWriter:
     async def delete(
         self, kind: ResourceKind, live: Manifest, *, keeps_dependents: bool = False
     ) -> None:
-        """Delete exactly this object, by its uid; do nothing if it is gone or was replaced."""
+        """Delete exactly this object, by its uid; do nothing if it was deleted or replaced."""
         metadata = live["metadata"]
         try:
             await self._client.delete(

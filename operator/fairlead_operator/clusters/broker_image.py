@@ -21,7 +21,7 @@ def choose_image(
 ) -> str:
     """Return the image for all brokers of a cluster; empty if none is known.
 
-    `stateful_sets` are those of the cluster that exist.
+    `stateful_sets` are the existing StatefulSets of the cluster.
     """
     spec = cluster.spec
     if spec.image:
@@ -32,9 +32,9 @@ def choose_image(
 
 
 def upgrade_hint(cluster: ClusterView, image: str, settings: OperatorSettings) -> str:
-    """Say how brokers come to the operator's release; empty where they have its image.
+    """Return how brokers get the operator's release; empty if they have its image.
 
-    Nothing is said where `spec.image` chooses.
+    Also empty if `spec.image` chooses the image.
     """
     own = settings.broker_image
     if cluster.spec.image or not image or not own or image == own:

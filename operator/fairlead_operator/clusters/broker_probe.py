@@ -1,4 +1,4 @@
-"""Asks a broker that is not ready whether it recovers its logs; then it must not be stopped."""
+"""Asks a broker that is not ready whether it recovers its logs; if so, it must not be stopped."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ LOADING: Final = "loading"
 
 
 async def probe_recovery(pod_ip: str) -> bool | None:
-    """Tell whether the broker recovers; None if that is not known, which counts as yes.
+    """Tell whether the broker recovers; None if that is unknown, which counts as yes.
 
     A refused connection means no: a broker listens there as soon as it has read its settings.
     """

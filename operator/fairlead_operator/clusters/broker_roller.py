@@ -1,6 +1,6 @@
 """Carries out rolling restarts: asks brokers, drains them, deletes their pods one by one.
 
-Its memory is lost with the process, without harm: it asks for draining again, and first releases
+Its memory is lost with the process, without harm: it drains brokers again, and first releases
 brokers that an earlier process has drained.
 """
 
@@ -53,9 +53,10 @@ class BrokerRoller:
         self._draining: dict[ClusterKey, dict[int, float]] = {}
         self._released: set[ClusterKey] = set()
         self._without_intents: set[ClusterKey] = set()
-        """Clusters of which no intent to delete a pod can be left from before."""
+        """Clusters that cannot have an intent to delete a pod from an earlier process."""
         self._deleted: set[str] = set()
-        """Uids of pods that we deleted; the informer may still show them as before."""
+        """Uids of pods that this process has deleted; the informer may still show them as
+        before."""
 
     async def observe(
         self, key: ClusterKey, pools: Sequence[PoolView], controller: Mapping[str, Any] | None
@@ -95,7 +96,7 @@ class BrokerRoller:
     ) -> RollAction:
         """Take the next step, if there is one, and return it.
 
-        `hold` says why no broker that serves may restart now; empty if one may.
+        `hold` says why no broker in service may restart now; empty if one may.
         """
         counts = None if controller is None else controller["partitions"]
         action = decide_roll_action(
@@ -118,7 +119,7 @@ class BrokerRoller:
     def _find_others_away(
         self, key: ClusterKey, states: Mapping[str, Sequence[BrokerState]]
     ) -> list[str]:
-        """Return the pods that are not those of `states`, and are not ready or about to end."""
+        """Return the pods that are not in `states`, and are not ready or are terminating."""
         known = {broker.pod for brokers in states.values() for broker in brokers}
         pods = {pod["metadata"]["name"]: pod for pod in self._live.of_cluster(POD, key)}
         return sorted(
@@ -128,7 +129,7 @@ class BrokerRoller:
         )
 
     async def release(self, key: ClusterKey, controller: Mapping[str, Any]) -> None:
-        """Stop draining what an earlier process has drained, and drop intents that were left."""
+        """Stop draining brokers that an earlier process drained, and drop its intents."""
         if key not in self._without_intents:
             await self._drop_intents(key)
         if key in self._released:
@@ -138,15 +139,15 @@ class BrokerRoller:
         self._released.add(key)
 
     def forget(self, key: ClusterKey) -> None:
-        """Drop what is remembered of a cluster that is gone."""
+        """Drop what is remembered of a deleted cluster."""
         self._draining.pop(key, None)
         self._released.discard(key)
         self._without_intents.discard(key)
 
     async def _drop_intents(self, key: ClusterKey) -> None:
-        """Drop the intents to delete pods: each was carried out or not, and is decided again.
+        """Drop intents to delete pods: each was carried out, or will be decided again.
 
-        A drill that is about to delete a pod may lose its own by that, and does without.
+        A drill that is about to delete a pod may lose its intent, too, and goes on without it.
         """
         for intent in await self._controller.intents(*key):
             if intent["action"] == DELETE_POD:
@@ -169,7 +170,7 @@ class BrokerRoller:
         try:
             await self._controller.drain(*key, broker_id, on=on)
         except ControllerRefusedError as error:
-            # A broker that the controller does not know leads nothing.
+            # A broker that the controller does not know leads no partition.
             if not error.is_unknown:
                 raise
 
@@ -183,7 +184,7 @@ class BrokerRoller:
         try:
             await self._writer.delete(POD, pod)
         except ApiError:
-            # Refused is not done, and would be asked again with an intent of its own each time.
+            # The API server refused, so nothing was done. Each retry would make another intent.
             await self._controller.clear_intent(*key, intent)
             self._without_intents.add(key)
             raise
@@ -199,7 +200,7 @@ class BrokerRoller:
     async def _probe(
         self, pool: PoolView, stateful_set: Manifest | None, pods: Mapping[str, Manifest]
     ) -> dict[int, bool | None]:
-        """Ask the brokers that run without being ready."""
+        """Ask the brokers that run but are not ready."""
         recovering: dict[int, bool | None] = {}
         asked: dict[int, str] = {}
         replicas = 0 if stateful_set is None else count_replicas(stateful_set)
@@ -213,6 +214,6 @@ class BrokerRoller:
                 recovering[broker_id] = False
             elif address:
                 asked[broker_id] = address
-        # Side by side: each may take a second, and a pass has not much more than one for all.
+        # Concurrently: each may take a second, and a pass has little more than a second for all.
         answers = await asyncio.gather(*map(probe_recovery, asked.values()))
         return recovering | dict(zip(asked, answers, strict=True))

@@ -23,8 +23,8 @@ def build_broker_states(
 ) -> list[BrokerState]:
     """Return the brokers of a pool; `pods` are by name, the controller's brokers by id.
 
-    `recovering` holds what brokers without a ready pod answered when they were asked, `refused` why
-    the controller refused brokers. If the controller cannot be asked (None), ready pods count as
+    `recovering` has the answers of brokers without a ready pod, `refused` the reasons for which the
+    controller refused brokers. If the controller cannot be reached (None), ready pods count as
     live, and no broker is restarted.
     """
     if stateful_set is None:
@@ -59,7 +59,7 @@ def build_broker_states(
 
 
 def registered_pods(controller: Mapping[str, Any] | None) -> dict[int, str]:
-    """Return the pod from which each broker registered, by the name that it tells clients."""
+    """Return the pod from which each broker registered, by the host name that it advertises."""
     brokers = () if controller is None else controller["brokers"]
     return {int(each["id"]): str(each.get("host") or "").partition(".")[0] for each in brokers}
 
@@ -73,7 +73,7 @@ def is_settled(stateful_set: Mapping[str, Any] | None) -> bool:
 
 
 def is_pod_ready(pod: Mapping[str, Any]) -> bool:
-    """Tell whether a pod is Ready and not on its way out."""
+    """Tell whether a pod is Ready and not terminating."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return "deletionTimestamp" not in pod["metadata"] and any(
         entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions
@@ -81,7 +81,7 @@ def is_pod_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def pod_failure(pod: Mapping[str, Any]) -> str:
-    """Say why a broker's pod does not start: the broker's last words, or Kubernetes'.
+    """Return why a broker's pod does not start: the broker's last message, or Kubernetes'.
 
     Empty if nothing has failed: the pod starts or runs.
     """
@@ -108,7 +108,7 @@ def _first_line(text: str) -> str:
 
 
 def pod_revision(pod: Mapping[str, Any]) -> str:
-    """Return the revision of the template that a pod was made from."""
+    """Return the revision of the template from which a pod was made."""
     return str((pod["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))
 
 

@@ -1,4 +1,4 @@
-"""Asks brokers which certificates they show and trust now; a rotation waits for what they say."""
+"""Asks brokers which certificates they show and trust now; a rotation waits for the answers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,38 +17,37 @@ from fairlead_operator.specs.views import ClusterView
 TIMEOUT_S: Final = 1.0
 CERTIFICATES_PATH: Final = "/certificates"
 _LEAF_KEYS: Final = (keystore_key(OPERATOR_LISTENER.lower()), TLS_CERTIFICATE, "user.crt")
-"""Keys of Secrets under which certificates of the cluster's authority are, besides those of peers.
-"""
+"""Keys of Secrets with certificates of the cluster's authority, besides those between peers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustAnswer:
-    """What a broker says of the listeners that it was asked for, by SHA-256."""
+    """A broker's answer about the listeners that it was asked for, by SHA-256."""
 
     certificates: frozenset[str]
-    """What they show."""
+    """The certificates that these listeners show."""
     trusted: frozenset[str]
-    """What all of them trust."""
+    """The certificates that all of them trust."""
 
 
 class BrokerTrust:
     """Asks brokers over HTTP."""
 
     async def ask(self, pods: Sequence[Manifest], listeners: Sequence[str]) -> list[TrustAnswer]:
-        """Return the answers of those brokers that give one for each of these listeners."""
+        """Return the answers of those brokers that answer for each of these listeners."""
         addresses = [str((pod.get("status") or {}).get("podIP") or "") for pod in pods]
         asked = (_ask(address, listeners) for address in addresses if address)
         return [answer for answer in await asyncio.gather(*asked) if answer is not None]
 
 
 def own_listeners(cluster: ClusterView) -> tuple[str, ...]:
-    """Return the listeners that show certificates of the cluster's authority, whoever is asked."""
+    """Return the listeners that always show certificates of the cluster's authority."""
     peers = PEER_LISTENERS if cluster.spec.inter_broker.tls else ()
     return (OPERATOR_LISTENER, *peers) if cluster.spec.is_secured else peers
 
 
 def is_trusted(told: Sequence[TrustAnswer], wanted: int, trusted: bytes) -> bool:
-    """Tell whether all of so many brokers trust these certificates."""
+    """Tell whether `wanted` brokers have answered and all of them trust these certificates."""
     needed = set(fingerprints(trusted))
     return len(told) >= wanted and all(each.trusted >= needed for each in told)
 
@@ -59,14 +58,14 @@ def is_issued_everywhere(
     secrets: Sequence[Mapping[str, Any]],
     authority: bytes,
 ) -> bool:
-    """Tell whether brokers show, and all Secrets hold, certificates of this authority only."""
+    """Tell whether brokers show, and all Secrets hold, only certificates of this authority."""
     leaves = [
         leaf
         for secret in secrets
         for key in secret.get("data") or ()
         if (key in _LEAF_KEYS or is_peer_key(key)) and (leaf := decode_secret(secret, key))
     ]
-    # First: what somebody has put there that nobody can read is no certificate of anybody.
+    # `is_issued_by` comes first: it refuses unreadable data that somebody put into a Secret.
     if len(told) < wanted or not all(is_issued_by(leaf, authority) for leaf in leaves):
         return False
     shown = {fingerprint(leaf) for leaf in leaves}
@@ -83,7 +82,7 @@ async def _ask(address: str, listeners: Sequence[str]) -> TrustAnswer | None:
 
 
 def read_answer(told: Any, listeners: Sequence[str]) -> TrustAnswer | None:
-    """Return what a broker says of these listeners; None if it leaves one of them out."""
+    """Return what a broker tells of these listeners; None if it leaves one of them out."""
     if not isinstance(told, dict):
         return None
     found = [told.get(listener) for listener in listeners]

@@ -1,10 +1,11 @@
 """Keeps the authority and the certificates of each cluster: makes, renews and rotates them.
 
-What to do is decided in `fairlead_operator/certificates`. Each step is one write of a Secret, and
-what follows from it is made in the same pass or the next: an authority first, then what is trusted,
-then what brokers show. Brokers read new files while they serve.
+`fairlead_operator/certificates` decides what to do. Each step is one write of a Secret, and its
+consequences follow in the same pass or the next: first an authority, then what is trusted, then
+what brokers show. Brokers read new files while they serve.
 
-While the spec of a LogCluster is not taken, what its brokers have is renewed as it is (`renew`).
+While the spec of a LogCluster is not accepted, the brokers' present certificates are renewed
+unchanged (`renew`).
 """
 
 import hashlib
@@ -89,9 +90,9 @@ from fairlead_operator.specs.views import ClusterView, PoolView
 
 LEAF_LIFE: Final = timedelta(days=90)
 BROKERS: Final = "fairlead brokers"
-"""Name in certificates of brokers; that of no user, for there is a blank in it."""
+"""Name in certificates of brokers; no user can have it, because of the blank in it."""
 LOOK_S: Final = 10.0
-"""How often Secrets of others are read, which are not watched."""
+"""How often other owners' Secrets are read, because they are not watched."""
 LEFTOVER: Final = "the Secret {} is that of an earlier LogCluster of this name, and about to go"
 NOT_OURS: Final = (
     "there is a Secret {} that is not the operator's: rename it or delete it, brokers need its name"
@@ -111,27 +112,27 @@ NO_CERT_MANAGER: Final = (
 
 @dataclass(slots=True)
 class CertificateReport:
-    """How the certificates of a cluster are."""
+    """The state of a cluster's certificates."""
 
     problems: list[str] = field(default_factory=list)
     blocked: dict[str, str] = field(default_factory=dict)
-    """By pool: why its brokers cannot be given what they need to start."""
+    """By pool: why its brokers cannot get what they need to start."""
     rotation: str = ""
-    """Where a rotation of the authority is; empty where there is none."""
+    """The step of a rotation of the authority; empty if there is none."""
 
     def block(self, pool: str, problem: str) -> None:
-        """Let the brokers of a pool wait."""
+        """Make the brokers of a pool wait."""
         self.blocked[pool] = problem
         self.problems.append(problem)
 
     def block_all(self, plan: ClusterPlan, problem: str) -> None:
-        """Let the brokers of all pools wait for a problem that is reported already."""
+        """Make the brokers of all pools wait for a problem that is already reported."""
         self.blocked.update({each.pool.name: problem for each in plan.pools})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateSight:
-    """What is known of a cluster in a pass."""
+    """What a pass knows of a cluster."""
 
     cluster: ClusterView
     plan: ClusterPlan
@@ -145,7 +146,7 @@ class CertificateSight:
 
     @property
     def nodes(self) -> list[str]:
-        """Addresses of the nodes that have brokers."""
+        """Addresses of the nodes with brokers."""
         return sorted({host for pod in self.pods if (host := _host_of(pod))})
 
     @property
@@ -156,18 +157,18 @@ class CertificateSight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSight:
-    """What is known of a cluster whose spec is not taken."""
+    """What is known of a cluster whose spec is not accepted."""
 
     log_cluster: Manifest
     secrets: Sequence[Manifest]
-    """Those with certificates."""
+    """The Secrets with certificates."""
     pods: Sequence[Manifest]
     cluster: ClusterView | None
-    """The spec, where it can be read."""
+    """The spec, if it can be read."""
 
 
 class CertificateKeeper:
-    """The certificates of all clusters; keys are made here, and nowhere else in the operator."""
+    """The certificates of all clusters; only this part of the operator makes keys."""
 
     def __init__(
         self,
@@ -182,9 +183,9 @@ class CertificateKeeper:
         self._wall_clock = wall_clock
         self._monotonic = monotonic
         self._given: dict[tuple[str, str], tuple[float, Manifest | None]] = {}
-        """Secrets of others, by namespace and name: when each was read, and what was there."""
+        """Other owners' Secrets, by namespace and name: when each was read, and its content."""
         self._asked: dict[tuple[str, str], tuple[float, Manifest]] = {}
-        """Certificates by namespace and name: when each was compared, and with what."""
+        """Certificates, by namespace and name: when each was compared, and with what."""
 
     async def look_after(self, sight: CertificateSight, refusals: Refusals) -> CertificateReport:
         """Take the next steps for a cluster."""
@@ -210,9 +211,9 @@ class CertificateKeeper:
         return report
 
     async def renew(self, sight: HeldSight, refusals: Refusals) -> None:
-        """Renew what brokers have, for the names that it is for; no authority is replaced.
+        """Renew the brokers' certificates for the names that they have; replace no authority.
 
-        What others have issued is taken over if the spec can be read and names it.
+        Certificates of other issuers are adopted if the spec can be read and names them.
         """
         if not sight.secrets:
             return
@@ -243,7 +244,7 @@ class CertificateKeeper:
     async def _renew_secret(
         self, sight: HeldSight, secret: Manifest, authorities: Authorities
     ) -> None:
-        """Replace what is due in a Secret, and nothing else."""
+        """Replace the certificates of a Secret that are due, and nothing else."""
         metadata, before = secret["metadata"], read_data(secret)
         labels, after, now = metadata.get("labels") or {}, dict(before), self._wall_clock()
         for key in before:
@@ -272,7 +273,7 @@ class CertificateKeeper:
             await self._renew_mounts(stateful_set, manifest, sight.pods)
 
     async def _ensure_authority(self, sight: CertificateSight) -> Authorities | None:
-        """Return the cluster's authority, which is made where there is none; None says why not."""
+        """Return the cluster's authority, made if missing; if None, the report says why."""
         cluster, report = sight.cluster, sight.report
         name, now = authority_secret_name(cluster.name), self._wall_clock()
         title = f"{cluster.name} {now:%Y-%m-%dT%H:%M:%SZ}"
@@ -296,7 +297,7 @@ class CertificateKeeper:
             return None
 
     async def _rotate(self, sight: CertificateSight, authorities: Authorities) -> Authorities:
-        """Take the next step of a rotation, if there is one to take."""
+        """Take the next step of a rotation, if there is one."""
         cluster, report, now = sight.cluster, sight.report, self._wall_clock()
         secret = sight.secret(authority_secret_name(cluster.name)) or {}
         annotations = (secret.get("metadata") or {}).get("annotations") or {}
@@ -341,7 +342,7 @@ class CertificateKeeper:
     async def _look_after_controller(
         self, sight: CertificateSight, authorities: Authorities
     ) -> None:
-        """Keep what the controller shows to brokers, which ask for it when they connect."""
+        """Renew what the controller shows to brokers, which check it when they connect."""
         cluster, report = sight.cluster, sight.report
         name = controller_tls_secret_name(cluster.name)
         secret = sight.secret(name)
@@ -398,7 +399,7 @@ class CertificateKeeper:
         secret: Mapping[str, Any] | None,
         authorities: Authorities,
     ) -> dict[str, bytes]:
-        """Return what brokers show to the operator, and each of them to its peers."""
+        """Return what brokers show to the operator, and to each other."""
         cluster, keystores = sight.cluster, dict[str, bytes]()
         if cluster.spec.is_secured:
             key, hosts = keystore_key(OPERATOR_LISTENER.lower()), inside_hosts(cluster)
@@ -418,7 +419,7 @@ class CertificateKeeper:
         hosts: frozenset[str] = frozenset(),
         uri: str = "",
     ) -> bytes:
-        """Return a certificate of the cluster's authority: the one that is there, or a new one."""
+        """Return a certificate of the cluster's authority: the present one, or a new one."""
         present = decode_secret(secret, key)
         pair = self._own_pair(authorities, KeyPair(present, present), hosts=hosts, uri=uri)
         return present if pair.key is present else build_keystore(pair)
@@ -431,7 +432,7 @@ class CertificateKeeper:
         hosts: frozenset[str] = frozenset(),
         uri: str = "",
     ) -> KeyPair:
-        """Return what is there, or what takes its place: for these hosts, with this identity."""
+        """Return the present pair or its replacement: for these hosts, with this identity."""
         now, authority = self._wall_clock(), authorities.current
         if may_stay(present, hosts, now, authority=authority.certificate, uri=uri):
             return present
@@ -445,9 +446,9 @@ class CertificateKeeper:
         listener: Listener,
         hosts: frozenset[str],
     ) -> bytes:
-        """Return a certificate of somebody else; empty if it cannot serve, and the report says why.
+        """Return another issuer's certificate; empty if unusable, and the report has the reason.
 
-        What brokers have stays then.
+        The brokers then keep what they have.
         """
         cluster, report, tls = sight.cluster, sight.report, listener.tls
         if tls is None:
@@ -493,7 +494,7 @@ class CertificateKeeper:
         return secret
 
     async def _ensure_issued(self, wanted: Manifest) -> bool:
-        """Ask cert-manager for a certificate; tell whether it is there to be asked."""
+        """Request a certificate from cert-manager; tell whether cert-manager is installed."""
         now, key = self._monotonic(), (wanted["metadata"]["namespace"], wanted["metadata"]["name"])
         asked_at, before = self._asked.get(key, (-LOOK_S, {}))
         if now - asked_at < LOOK_S and before == wanted:
@@ -520,7 +521,7 @@ class CertificateKeeper:
     async def _renew_mounts(
         self, stateful_set: str, manifest: Manifest, pods: Sequence[Manifest]
     ) -> None:
-        """Tell nodes at once that a mounted Secret has changed; they look every minute or so."""
+        """Tell nodes at once of a changed mounted Secret; else they check about every minute."""
         texts = "".join(text for _, text in sorted(manifest["data"].items()))
         digest = hashlib.sha256(texts.encode()).hexdigest()[:16]
         prefix = f"{stateful_set}-"
@@ -556,9 +557,9 @@ def _is_given(listener: Listener) -> bool:
 
 
 def _is_for_brokers(secret: Manifest, cluster: str) -> bool:
-    """Tell whether a Secret is that of a pool, of the controller, or what clients trust.
+    """Tell whether a Secret is for a pool, for the controller, or for clients to trust.
 
-    Those of Users are renewed with their Users.
+    The Secrets of Users are renewed with their Users.
     """
     metadata = secret["metadata"]
     pool = (metadata.get("labels") or {}).get(POOL_LABEL, "")
@@ -568,7 +569,7 @@ def _is_for_brokers(secret: Manifest, cluster: str) -> bool:
 
 
 def _given_secrets(cluster: ClusterView | None, pool: str) -> dict[str, str]:
-    """Return the Secrets of others that listeners show, by the key in the brokers' Secret."""
+    """Return the other owners' Secrets that listeners show, by the key in the brokers' Secret."""
     given: dict[str, str] = {}
     for listener in () if cluster is None else tls_listeners(cluster):
         if cluster is None or listener.tls is None or not _is_given(listener):
@@ -583,7 +584,7 @@ def _given_secrets(cluster: ClusterView | None, pool: str) -> dict[str, str]:
 
 
 def _renewed(present: KeyPair, authorities: Authorities, now: datetime) -> KeyPair:
-    """Return a certificate, or what takes its place if it is of our own and due."""
+    """Return a certificate, or its replacement if this authority issued it and it is due."""
     authority = authorities.current
     is_good = not is_due(present.certificate, now, authority=authority.certificate)
     if is_good or not present.fits() or not _is_own(present.certificate, authorities):

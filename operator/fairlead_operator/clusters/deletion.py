@@ -1,14 +1,15 @@
-"""What has to happen before a LogCluster or a BrokerPool may go; kopf holds their finalizers.
+"""What has to happen before a LogCluster or a BrokerPool is deleted; kopf holds their finalizers.
 
 A LogCluster's brokers stop first, in all its pools. Under `reclaimPolicy: Delete` its volumes are
-deleted then. Its metadata is marked, and deleted by the controller, which alone knows when its
-reign over the cluster has ended, or by the next controller if that one dies. Under Retain both
-stay, and a new LogCluster of the same name uses them.
+deleted then. Its metadata is marked. The controller deletes it, because only the controller knows
+when its reign over the cluster has ended; if it dies, the next controller does. Under Retain
+volumes and metadata stay, and a new LogCluster of the same name uses them.
 
-A protected LogCluster does not go, and its brokers go on, until the protection is taken back or its
-namespace goes: that takes its volumes along, so that holding it back would save nothing.
+A protected LogCluster is not deleted, and its brokers go on, until the protection is removed or its
+namespace is deleted. The namespace deletes the volumes in any case, so holding the LogCluster back
+would save nothing.
 
-Topics are not waited for: their finalizers are removed when their LogCluster is being deleted.
+Topics do not delay it: their finalizers are removed when their LogCluster is being deleted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,11 +61,11 @@ class Deletions:
         self._statuses = statuses
 
     async def delete_cluster(self, key: ClusterKey, body: Mapping[str, Any]) -> str:
-        """Stop the brokers and delete what has to go; return what is waited for, empty if done."""
+        """Stop the brokers, then delete the rest; return what it waits for, empty if done."""
         held = self._live.get(LOG_CLUSTER, *key)
         if _is_let_go(held, body):
             return ""
-        # The handler's own copy is as old as the deletion.
+        # The handler's own copy dates from the beginning of the deletion.
         body = held or body
         if is_left_alone(body):
             return ""
@@ -92,10 +93,10 @@ class Deletions:
         return ""
 
     async def tell_waiting(self, key: ClusterKey, waiting_for: str) -> None:
-        """Say on a LogCluster what its deletion waits for."""
+        """Write into a LogCluster's status what its deletion waits for."""
         manifest = self._live.get(LOG_CLUSTER, *key)
         if manifest is None or not is_going(manifest):
-            return  # of a protected one the reconciler tells
+            return  # the reconciler writes it for a protected cluster
         generation = int(manifest["metadata"].get("generation", 1))
         facts = ClusterFacts(
             name=key[1], namespace=key[0], generation=generation, problem=(DELETING, waiting_for)
@@ -107,15 +108,15 @@ class Deletions:
                 raise
 
     async def delete_pool(self, namespace: str, body: Mapping[str, Any]) -> str:
-        """Return what a pool's deletion waits for, empty if it may go.
+        """Return what a pool's deletion waits for, empty if the pool may be deleted.
 
-        Its brokers stop when it is gone. While their LogCluster lives, none may hold a replica, nor
-        be given one before it has stopped.
+        Its brokers stop when it is deleted. While their LogCluster exists, none may hold a replica,
+        nor get one before it has stopped.
         """
         held = self._live.get(BROKER_POOL, namespace, body["metadata"]["name"])
         if _is_let_go(held, body):
             return ""
-        # The handler's own copy is as old as the deletion.
+        # The handler's own copy dates from the beginning of the deletion.
         body = held or body
         if is_left_alone(body):
             return ""
@@ -124,7 +125,7 @@ class Deletions:
         if cluster is None or is_going(cluster):
             return ""
         name = stateful_set_name(key[1], body["metadata"]["name"])
-        # One of this name may be another cluster's.
+        # Another cluster may have a StatefulSet of this name.
         sets = {each["metadata"]["name"]: each for each in self._live.of_cluster(STATEFUL_SET, key)}
         live = sets.pop(name, None)
         pods = [
@@ -155,7 +156,7 @@ class Deletions:
                 names = ", ".join(holding[:NAMED_MAX])
                 message = f"brokers hold replicas: {names}; move these partitions first"
                 return await self._tell(namespace, body, message)
-            # New partitions go to those that hold least.
+            # New partitions go to the brokers with the fewest replicas.
             fresh = [each for each in own if not brokers[each].is_drained]
             if fresh:
                 pool = body["metadata"]["name"]
@@ -167,7 +168,7 @@ class Deletions:
         return ""
 
     async def _stop_orphans(self, pods: Iterable[Manifest]) -> None:
-        """Delete the pods that no StatefulSet owns any more, because nothing else would."""
+        """Delete pods that no StatefulSet owns any more, because nobody else would."""
         for pod in pods:
             metadata = pod["metadata"]
             if not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata:
@@ -187,15 +188,16 @@ class Deletions:
 def _is_let_go(held: Manifest | None, body: Mapping[str, Any]) -> bool:
     """Tell whether the finalizer was removed, and another object has the name by now.
 
-    The handler of the deletion does not see this, and would go on with the new one.
+    The handler of the deletion does not notice that, and would continue with the new object.
     """
     return held is not None and held["metadata"]["uid"] != body["metadata"]["uid"]
 
 
 def is_broker_claim(claim: Manifest, cluster: str) -> bool:
-    """Tell whether a volume claim of a cluster is one of its brokers'.
+    """Tell whether a volume claim of a cluster belongs to one of its brokers.
 
-    Others may have the cluster's label, too: that of the chart's metadata backups outlives it.
+    Other claims may have the cluster's label, too: that of the chart's metadata backups outlives
+    it.
     """
     pool = (claim["metadata"].get("labels") or {}).get(POOL_LABEL)
     return pool is not None and is_claim_name(claim["metadata"]["name"], cluster, pool)

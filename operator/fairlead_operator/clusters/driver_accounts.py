@@ -1,6 +1,6 @@
 """Carries out what `fairlead_operator/specs/driver_account` decides for each LogCluster.
 
-The objects are not watched, because that would need the right to list all accounts. They are read
+The objects are not watched, because that would need permission to list all accounts. They are read
 after each change of their LogCluster, and once a minute.
 """
 
@@ -23,7 +23,7 @@ LOOK_S: Final = 60.0
 
 
 class DriverAccounts:
-    """The accounts of all clusters; `role` is what drivers are given, empty where nothing is."""
+    """The accounts of all clusters; `role` is the drivers' role, empty if they get none."""
 
     def __init__(
         self, writer: ApiWriter, role: str, *, monotonic: Callable[[], float] = time.monotonic
@@ -32,10 +32,11 @@ class DriverAccounts:
         self._role = role
         self._monotonic = monotonic
         self._settled: dict[str, tuple[int, float]] = {}
-        """By the uid of a LogCluster: its generation when all was well, and when to look again."""
+        """By the uid of a LogCluster: its last generation without a problem, and when to read
+        again."""
 
     async def look_after(self, cluster: ClusterView, refusals: Refusals) -> None:
-        """Create or delete a cluster's account; note what the API server refuses."""
+        """Create or delete a cluster's account; note the API server's refusals."""
         if not self._role:
             return
         now = self._monotonic()
@@ -58,7 +59,7 @@ class DriverAccounts:
                 step = await self._take(kind, manifest, cluster)
             steps.append(step)
             if step is AccountStep.LEAVE and cluster.spec.spark.driver_account:
-                # Whose account it is decides what it may do.
+                # The owner of the account decides what the account may do.
                 break
         return all(step in (AccountStep.KEEP, AccountStep.LEAVE) for step in steps)
 

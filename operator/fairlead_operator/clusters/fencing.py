@@ -1,7 +1,7 @@
-"""Brokers that a LogCluster keeps out of service: which orders to give, and what to say of them.
+"""Brokers that a LogCluster keeps out of service: which orders to give, and what to report.
 
-The controller keeps an order with its reason. By that a LogCluster knows its own orders: those of
-people (`fairlead broker fence`) it leaves alone.
+The controller stores an order with its reason, by which a LogCluster recognises its own orders. It
+does not change people's orders (`fairlead broker fence`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ NOT_REGISTERED: Final = "it is not registered"
 
 @dataclass(frozen=True, slots=True)
 class FenceOrder:
-    """Fence a broker, or let it be in service again."""
+    """Fence a broker, or return it to service."""
 
     broker_id: int
     is_fenced: bool
@@ -32,13 +32,13 @@ class FenceReport:
     fenced: tuple[int, ...] = ()
     """Brokers of the list that are out of service."""
     problems: tuple[str, ...] = ()
-    """Why others of the list are not."""
+    """Why other brokers of the list are not."""
 
 
 def decide_fences(
     wanted: Sequence[int], brokers: Sequence[Mapping[str, Any]]
 ) -> tuple[FenceOrder, ...]:
-    """Return the orders to give; `brokers` are as the controller knows them."""
+    """Return the orders to give; `brokers` are those of the controller's status."""
     orders = []
     for broker in sorted(brokers, key=lambda each: int(each["id"])):
         broker_id, reason = int(broker["id"]), broker.get("fencedBy")
@@ -59,7 +59,7 @@ class FenceTeller:
     async def tell(
         self, manifest: Manifest, wanted: Sequence[int], controller: Mapping[str, Any]
     ) -> FenceReport:
-        """Give the orders that are due; a refused one is given again in the next pass."""
+        """Give the orders that are due; a refused order is repeated in the next pass."""
         namespace, cluster = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         brokers = controller["brokers"]
         problems = dict.fromkeys(wanted, NOT_REGISTERED)

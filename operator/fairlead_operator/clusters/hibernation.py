@@ -23,7 +23,7 @@ class HibernationPhase(Enum):
 
     AWAKE = "awake"
     WAITING = "waiting"
-    """It shall sleep, and something is in the way."""
+    """It shall hibernate, and something prevents it."""
     STOPPING = "stopping"
     ASLEEP = "asleep"
     WAKING = "waking"
@@ -35,18 +35,18 @@ class Hibernation:
 
     phase: HibernationPhase = HibernationPhase.AWAKE
     sleeps: bool = False
-    """Whether its brokers are to be stopped, or stay so."""
+    """Whether its brokers are to be stopped, or remain stopped."""
     reason: str = ""
     message: str = ""
 
     @property
     def is_down(self) -> bool:
-        """Whether no brokers are expected: they stop on purpose, or have stopped."""
+        """Whether no brokers are expected: they are stopping on purpose, or have stopped."""
         return self.phase in {HibernationPhase.STOPPING, HibernationPhase.ASLEEP}
 
     @property
     def is_about_to_sleep(self) -> bool:
-        """Whether nothing new may begin that sleep would have to wait for."""
+        """Whether nothing new may begin that would delay hibernation."""
         return self.phase is HibernationPhase.WAITING
 
 
@@ -56,9 +56,9 @@ class HibernationSight:
 
     is_wanted: bool
     is_begun: bool
-    """A StatefulSet of the cluster has its brokers sleep."""
+    """A StatefulSet of the cluster records that its brokers hibernate."""
     was_asleep: bool = False
-    """The status says that it slept and is not yet awake."""
+    """The status says that it hibernated and is not yet awake."""
     is_paused: bool = False
     paused_pools: Sequence[str] = ()
     pods: Sequence[str] = ()
@@ -66,11 +66,11 @@ class HibernationSight:
     brokers: Sequence[BrokerState] = ()
     controller: Mapping[str, Any] | None = None
     drill: str = ""
-    """A drill of the cluster that is under way."""
+    """The name of a drill of the cluster that is under way."""
 
 
 def decide_hibernation(sight: HibernationSight) -> Hibernation:
-    """Decide whether a cluster sleeps."""
+    """Decide whether a cluster hibernates."""
     if sight.is_paused:
         return _leave_as_it_is(sight)
     if not sight.is_wanted:
@@ -113,7 +113,7 @@ def _go_on(sight: HibernationSight) -> Hibernation:
 
 
 def _wake(sight: HibernationSight) -> Hibernation:
-    """Decide for a cluster that is not to sleep: it wakes until all its brokers serve."""
+    """Decide for a cluster that is not to hibernate: it wakes until all its brokers serve."""
     away = [broker.broker_id for broker in sight.brokers if not _serves(broker)]
     if not sight.is_begun and not (sight.was_asleep and away):
         return Hibernation()

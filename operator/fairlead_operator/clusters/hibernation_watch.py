@@ -1,4 +1,4 @@
-"""Looks at what a cluster's sleep depends on, has it decided, and reports each step of it once."""
+"""Collects the facts for a cluster's hibernation, has it decided, and reports each step once."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ from fairlead_operator.specs.views import ClusterView, PoolView
 
 
 class HibernationWatch:
-    """The part of a reconciliation that concerns a cluster's sleep."""
+    """The part of a reconciliation that concerns a cluster's hibernation."""
 
     def __init__(
         self, live: LiveObjects, client: KubeClient, roller: BrokerRoller, events: EventWriter
@@ -39,7 +39,7 @@ class HibernationWatch:
         pools: Sequence[PoolView],
         controller: Mapping[str, Any] | None,
     ) -> Hibernation:
-        """Return what is decided about the cluster's sleep now."""
+        """Return the present decision about the cluster's hibernation."""
         key = (cluster.namespace, cluster.name)
         stateful_sets = self._live.of_cluster(STATEFUL_SET, key)
         conditions = (manifest.get("status") or {}).get("conditions") or ()
@@ -50,7 +50,7 @@ class HibernationWatch:
         states = await self._roller.observe(key, pools, controller)
         drill = ""
         if cluster.spec.hibernated and not is_begun:
-            # Asked of the API server: no informer of this reconciler follows drills.
+            # The API server is asked, because no informer of this reconciler follows drills.
             listed = (await self._client.list(FAILOVER_DRILL, cluster.namespace)).items
             drill = find_drill(cluster.name, listed)
         hibernation = decide_hibernation(

@@ -1,7 +1,8 @@
-"""When brokers that serve may be restarted: maintenance windows, and a permission that ends. Pure.
+"""When brokers in service may restart: maintenance windows, and a temporary permission. Pure.
 
-A window begins at a local time and lasts so many minutes, however clocks are changed meanwhile. A
-local time that clocks skip counts as that much later; one that they show twice is the first one.
+A window begins at a local time and lasts a number of minutes, however clocks are changed meanwhile.
+If clocks skip its local time, it begins that much later; if they show it twice, the first time
+counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,16 +24,16 @@ class RestartHold:
     """Why brokers are not restarted now."""
 
     until: str
-    """When the next window begins, as the API writes times."""
+    """When the next window begins, in the API's format of times."""
     message: str
 
 
 def find_hold(
     windows: Sequence[MaintenanceWindow], allowed_until: str, now_ms: int
 ) -> RestartHold | None:
-    """Return why no broker that serves may be restarted now; None if one may.
+    """Return why no broker in service may restart now; None if one may.
 
-    `allowed_until` is the annotation with which a person lets brokers restart until then.
+    `allowed_until` is the annotation by which a person permits restarts until that time.
     """
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     if not windows or any(_is_open(window, now) for window in windows):
@@ -60,7 +61,7 @@ def _next_start(window: MaintenanceWindow, now: datetime) -> datetime:
 
 
 def _starts(window: MaintenanceWindow, now: datetime) -> Iterator[datetime]:
-    """Yield when a window begins, in order, from so long ago that it may be open still."""
+    """Yield the starts of a window, in order, from the earliest that may still be open."""
     zone = ZoneInfo(window.time_zone)
     day = (now - _WEEK).astimezone(zone).date() - timedelta(days=1)
     clock = time.fromisoformat(window.start)

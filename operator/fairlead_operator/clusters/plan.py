@@ -1,6 +1,6 @@
 """Which objects a cluster should have, given its resources and the objects that exist. Pure.
 
-The plan holds differences only: for a converged cluster it has no step.
+The plan holds only differences: for a converged cluster it has no step.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -79,27 +79,27 @@ class WantedObject:
 
     @property
     def key(self) -> LiveKey:
-        """Its kind and name."""
+        """The object's kind and name."""
         return self.kind.kind, self.manifest["metadata"]["name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterObserved:
-    """A cluster as it is observed."""
+    """The observed state of a cluster."""
 
     cluster: ClusterView
     pools: Sequence[PoolView]
-    """In the order of their age."""
+    """Oldest first."""
     live: Mapping[LiveKey, Mapping[str, Any]]
     """The cluster's objects of every kind that a plan may contain."""
     claim_sizes: Mapping[str, str]
-    """Size asked for by each volume claim of the cluster."""
+    """The size that each volume claim of the cluster requests."""
     bound_claims: Collection[str] = ()
-    """Those of the claims that have their volume."""
+    """The claims that are bound to a volume."""
     claim_use: ClaimUse = field(default_factory=ClaimUse)
-    """What the brokers that run say of these."""
+    """What the running brokers report of these claims."""
     brokers: Mapping[int, BrokerHoldings] | None
-    """What each broker holds; None if the controller cannot be asked."""
+    """What each broker holds; None if the controller cannot be reached."""
     pods: Collection[str] = ()
     """Names of the brokers' pods that exist."""
     registered: Mapping[int, str] = field(default_factory=dict)
@@ -109,9 +109,9 @@ class ClusterObserved:
     sleeps: bool = False
     """Whether no broker of the cluster is to run (`hibernation`)."""
     pool_names: frozenset[str] | None = None
-    """Of all BrokerPools of the cluster, whatever is the matter with them; None: not known."""
+    """Names of all BrokerPools of the cluster, whatever problems they have; None: unknown."""
     named_by_pools: frozenset[str] = frozenset()
-    """Settings that BrokerPools of the cluster name, whatever else is the matter with these."""
+    """Settings that BrokerPools of the cluster name, whatever other problems these have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,50 +126,50 @@ class PoolPlan:
     leaving: tuple[int, ...] = ()
     """Brokers that stay only until they are empty."""
     progress: str = ""
-    """What these still hold."""
+    """What these brokers still hold."""
     order: ScaleDownOrder | None = None
-    """What to tell the controller about brokers that leave, or stay after all."""
+    """What to tell the controller about brokers that leave, or that shall stay after all."""
     departed: tuple[int, ...] = ()
     """Brokers that have left and are to be unregistered."""
     is_asleep: bool = False
-    """Its brokers do not run, and come back as many as they are now."""
+    """Its brokers do not run; after hibernation their number is the same as now."""
     volumes: VolumeDecision = field(default_factory=VolumeDecision)
     addresses: Mapping[int, Addresses] = field(default_factory=dict)
-    """What was looked up of the addresses outside, by broker id."""
+    """The addresses outside Kubernetes that were looked up, by broker id."""
     live_settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings in the brokers' file that the controller tells while they run."""
+    """Settings in the brokers' file that the controller distributes while they run."""
     children: tuple[WantedObject, ...] = ()
 
     @property
     def certified(self) -> int:
-        """How many brokers need certificates: those that there are, and those that are to come."""
+        """How many brokers need certificates: the present ones, and those to be added."""
         return max(self.replicas, self.pool.spec.replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """Steps towards what the resources say, in the order in which they are taken."""
+    """Steps towards the state in the resources, in the order in which they are taken."""
 
     applies: tuple[WantedObject, ...]
     """Children that are missing or differ."""
     deletes: tuple[WantedObject, ...]
-    """Children of ours that nothing asks for any more, as they are."""
+    """Children of the cluster that no resource asks for any more, as they are."""
     pools: tuple[PoolPlan, ...]
     image: str = ""
     """Image of all brokers."""
     live_settings: Mapping[str, str] = field(default_factory=dict)
-    """What the controller has to give all brokers."""
+    """Settings that the controller has to distribute to all brokers."""
     departed: tuple[int, ...] = ()
     """Brokers that have left with their whole pool and are to be unregistered."""
 
     @property
     def is_on_hold(self) -> bool:
-        """Whether brokers of a pool keep a file that is not that of the plan."""
+        """Whether brokers of a pool keep a file that differs from that of the plan."""
         return any(plan.pool.spec.paused or not plan.children for plan in self.pools)
 
     @property
     def is_converged(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether nothing remains to be done."""
         return not (
             self.applies
             or self.deletes
@@ -178,7 +178,7 @@ class ClusterPlan:
 
 
 def plan_cluster(observed: ClusterObserved, settings: OperatorSettings) -> ClusterPlan:
-    """Compare what exists with what should exist."""
+    """Compare the existing objects with the wanted ones."""
     running = _running_ids(observed)
     present = {pool.name: _count_present(observed, pool, running) for pool in observed.pools}
     for pool in observed.pools:
@@ -240,14 +240,14 @@ def _departed_with_pool(observed: ClusterObserved) -> tuple[int, ...]:
 
 
 def _held_back(observed: ClusterObserved, plan: PoolPlan, present: int) -> PoolPlan:
-    """Return a plan without what a pause or a sleep forbids."""
+    """Return a plan without the steps that a pause or hibernation forbids."""
     if plan.pool.spec.paused:
         return _as_it_is(observed, plan, present)
     return _asleep(plan) if observed.sleeps and plan.children else plan
 
 
 def _asleep(plan: PoolPlan) -> PoolPlan:
-    """Return the plan for a pool that sleeps: what needs its brokers waits until they are awake."""
+    """Return the plan for a hibernating pool: steps that need its brokers wait for them."""
     wanted, present = plan.pool.spec.replicas, plan.replicas
     reason, blocked = plan.blocked_reason, plan.blocked
     if wanted < present:
@@ -265,7 +265,7 @@ def _asleep(plan: PoolPlan) -> PoolPlan:
 
 
 def _as_it_is(observed: ClusterObserved, plan: PoolPlan, present: int) -> PoolPlan:
-    """Return the plan for a paused pool: the brokers that it has, and no larger volumes."""
+    """Return the plan for a paused pool: its present brokers, and no larger volumes."""
     live = observed.live.get((STATEFUL_SET.kind, plan.pool.stateful_set))
     return replace(
         plan,
@@ -297,7 +297,7 @@ def _shared_children(observed: ClusterObserved, settings: OperatorSettings) -> l
 
 
 def _running_ids(observed: ClusterObserved) -> dict[str, range]:
-    """Return the ids of the brokers that run, by the name of their StatefulSet."""
+    """Return the ids of the running brokers, by the name of their StatefulSet."""
     stateful_sets = (
         manifest for (kind, _), manifest in observed.live.items() if kind == STATEFUL_SET.kind
     )
@@ -409,7 +409,7 @@ def _decide_pool_volumes(
 def _look_up_addresses(
     observed: ClusterObserved, pool: PoolView, replicas: int
 ) -> dict[int, Addresses]:
-    """Find what Kubernetes has given each broker's outside Services, by broker id."""
+    """Find the addresses that Kubernetes assigned to each broker's outside Services, by id."""
     addresses: dict[int, Addresses] = {}
     for broker_id in pool.broker_ids(replicas):
         found = {}
@@ -428,7 +428,7 @@ def _look_up_addresses(
 def _replicas_with_addresses(
     cluster: ClusterView, pool: PoolView, replicas: int, addresses: Mapping[int, Addresses]
 ) -> int:
-    """Count the first brokers whose addresses are all known."""
+    """Count the brokers before the first one with an unknown address."""
     count = sum(needs_lookup(listener) for listener in cluster.spec.outside_listeners)
     for ordinal in range(replicas):
         if len(addresses[pool.spec.id_base + ordinal]) < count:

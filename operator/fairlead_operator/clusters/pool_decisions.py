@@ -15,11 +15,11 @@ class PoolTraces:
     """What exists of a pool's brokers, whatever its StatefulSet says, each by ordinal."""
 
     pods: Collection[int] = ()
-    """Pods that exist; they run on when their StatefulSet is deleted as an orphan."""
+    """Existing pods; they go on running when their StatefulSet is deleted with orphans."""
     claims: Collection[int] = ()
-    """Volume claims that exist, also those of brokers that were removed long ago."""
+    """Existing volume claims, including those of brokers that were removed long ago."""
     registered: Collection[int] = ()
-    """Brokers that the controller knows from a pod of this pool."""
+    """Brokers that registered with the controller from a pod of this pool."""
 
     @classmethod
     def find(
@@ -52,11 +52,11 @@ def count_brokers(
 ) -> int:
     """Count the brokers that a pool has: each of them has to be considered.
 
-    A StatefulSet may be missing while its brokers are there: its volumes grow, somebody has deleted
-    it and kept the pods, or it could not be created again. Then the pods count, and the brokers
-    that hold replicas; if the controller cannot be asked, every volume may hold some. Beside a
-    StatefulSet (`live_replicas`), which somebody else may have scaled down, only replicas count.
-    `others` has the ids of the brokers of other pools.
+    A StatefulSet may be missing while its brokers exist: its volumes grow, somebody has deleted it
+    and kept the pods, or it could not be created again. Then the pods count, and the brokers that
+    hold replicas; if the controller cannot be reached, every volume may hold some. If there is a
+    StatefulSet (`live_replicas`), which somebody else may have scaled down, only replicas count in
+    addition. `others` has the ids of the brokers of other pools.
     """
     taken = [ids for ids in (others or {}).values() if ids]
 
@@ -79,14 +79,14 @@ REPLICAS_REMAIN: Final = "ReplicasRemain"
 
 @dataclass(frozen=True, slots=True)
 class ScaleDecision:
-    """How many brokers a pool should have; `blocked` says why not as many as asked for."""
+    """How many brokers a pool should have; `blocked` says why not as many as requested."""
 
     replicas: int
     blocked: str = ""
     reason: str = ""
-    """The reason of the condition that says so."""
+    """The reason of the condition with `blocked`."""
     leaving: tuple[int, ...] = ()
-    """Brokers that it has only until they are empty."""
+    """Brokers that the pool has only until they are empty."""
 
 
 def decide_scale(
@@ -98,7 +98,7 @@ def decide_scale(
     """Let a pool grow at once into free ids, and shrink as far as the leaving brokers are empty.
 
     `present` is how many brokers it has (`count_brokers`). `brokers` is None if the controller
-    cannot be asked; then no broker leaves. `taken` has the ids of others, by their names.
+    cannot be reached; then no broker leaves. `taken` has the ids of others, by their names.
     """
     wanted = pool.spec.replicas
     if wanted >= present:
@@ -130,15 +130,15 @@ class IdClaims:
     refused: Mapping[str, str]
     """By pool: why it may have no broker at all."""
     taken: Mapping[str, Mapping[str, range]]
-    """By pool: the ids that others have or should have, by who has them."""
+    """By pool: the ids that others have or should have, by owner."""
 
 
 def decide_ids(pools: Sequence[PoolView], running: Mapping[str, range]) -> IdClaims:
-    """Assign broker ids: a pool keeps those its brokers run with, then the older pool goes first.
+    """Assign broker ids: a pool keeps those of its running brokers; then older pools go first.
 
-    Pools come in the order of their age. `running` has the ids of running brokers, by the name of
-    their StatefulSet, including pools that are being deleted or cannot be read: two brokers with
-    one id would fence each other.
+    `pools` are ordered by age. `running` has the ids of running brokers, by the name of their
+    StatefulSet, including pools that are being deleted or cannot be read: two brokers with the same
+    id would fence each other.
     """
     refused: dict[str, str] = {}
     taken: dict[str, dict[str, range]] = {}
@@ -151,7 +151,7 @@ def decide_ids(pools: Sequence[PoolView], running: Mapping[str, range]) -> IdCla
         }
         own = running.get(pool.stateful_set) or range(0)
         reach = pool.broker_ids(max(pool.spec.replicas, 1))
-        # What runs is not stopped, but for ids that an older pool runs with already.
+        # Running brokers are not stopped, unless an older pool already runs brokers with these ids.
         held = own or reach
         other = _find_meeting(held, accepted if own else accepted | others)
         if other is not None:

@@ -1,4 +1,4 @@
-"""Lets the volumes of a pool grow and become more, and remembers why they could not."""
+"""Enlarges the volumes of a pool and adds more, and remembers refusals."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ from fairlead_operator.refusals import is_refusal
 from fairlead_operator.specs.views import PoolView
 
 REFUSED_AGAIN_S: Final = 60.0
-"""How long a refusal of the API server holds before the request is repeated."""
+"""How long after a refusal of the API server the request is repeated."""
 
 _Wish = tuple[str, ...]
-"""Uid of a pool, and what it asks for of each volume."""
+"""Uid of a pool, and what it requests for each volume."""
 
 
 class PoolReconciler:
@@ -32,10 +32,10 @@ class PoolReconciler:
         self._writer = writer
         self._events = events
         self._refused: dict[_Wish, tuple[float, str]] = {}
-        """When the API server said no to a wish, and how."""
+        """When the API server refused a request, and why."""
 
     async def grow(self, plan: PoolPlan) -> None:
-        """Enlarge claims, then make the StatefulSet anew around its pods."""
+        """Enlarge claims, then delete and create the StatefulSet around its pods."""
         pool = plan.pool
         for claim in plan.volumes.leftovers:
             live = self._live.get(PERSISTENT_VOLUME_CLAIM, pool.namespace, claim)
@@ -101,7 +101,7 @@ def _wish_of(pool: PoolView) -> _Wish:
 
 
 def _news(plan: PoolPlan) -> tuple[str, str]:
-    """Return reason and message of the Event for a StatefulSet that is made anew."""
+    """Return reason and message of the Event for a StatefulSet that is created again."""
     added, dropped = plan.volumes.added, plan.volumes.dropped
     if added or dropped:
         bound = {each.volume for each in plan.volumes.held if each.bound}

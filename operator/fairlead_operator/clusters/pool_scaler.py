@@ -1,4 +1,4 @@
-"""Tells the controller which brokers a pool gives up, and people what becomes of them."""
+"""Tells the controller which brokers leave a pool, and reports their progress."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ class PoolScaler:
     async def give_order(
         self, plan: PoolPlan, brokers: Mapping[int, BrokerHoldings] | None
     ) -> PoolPlan:
-        """Give a plan's order; return the plan with what is in the way, if anything is."""
+        """Give a plan's order; return the plan with what prevents it, if anything does."""
         pool, order = plan.pool, plan.order
         if order is None or brokers is None:
             return plan
@@ -46,7 +46,7 @@ class PoolScaler:
         if order.staying:
             await self._tell(plan, "BrokersStay", f"{_are(order.staying)} not emptied any more")
         if problem:
-            # Counts only where they stand still: each other message is another Event.
+            # Counts only while they do not change: each different message is another Event.
             held = f"{describe_holdings(order.leaving, brokers)}; " if order.is_news else ""
             message = f"{held}{problem}; or set replicas back to {plan.replicas}"
             return replace(plan, blocked_reason=REPLICAS_REMAIN, blocked=message)
@@ -66,12 +66,12 @@ class PoolScaler:
             await self._tell(plan, "RemovingBrokers", message)
 
     async def unregister(self, namespace: str, cluster: str, departed: Iterable[int]) -> None:
-        """Let the controller forget the brokers that have left."""
+        """Have the controller unregister the brokers that have left."""
         for broker_id in departed:
             try:
                 await self._controller.unregister(namespace, cluster, broker_id)
             except ControllerRefusedError as error:
-                # It was there a moment ago, or is again: look at what there is then.
+                # The broker was live a moment ago, or is again: the next pass decides.
                 logger.info("broker %d stays registered for now: %s", broker_id, error)
 
     async def _tell(self, plan: PoolPlan, reason: str, message: str) -> None:

@@ -1,13 +1,13 @@
-"""Which volumes the brokers of a pool have, and how they grow and become more. Pure.
+"""Which volumes the brokers of a pool have, and how volumes grow and are added. Pure.
 
-The claims of a StatefulSet cannot be changed. So it is made anew around its pods once every claim
-is as large as it should be, and once for all volumes that are added or taken back:
+The claims of a StatefulSet cannot be changed. So it is created again around its pods once every
+claim is as large as it should be, and once for all volumes that are added or removed:
 
-    volume 0: 1Gi, wanted 2Gi           enlarge the claims, then make the StatefulSet anew
-    volume 1 added                      make it anew; brokers restart one by one and use it
-    volume 1 taken back, claims unbound make it anew without, delete the claims
-    volume 1 taken away, claims bound   keep it, until every broker that has it has emptied it;
-                                        then make it anew without, and leave the claims
+    volume 0: 1Gi, wanted 2Gi           enlarge the claims, then create the StatefulSet again
+    volume 1 added                      create it again; brokers restart one by one and use it
+    volume 1 removed, claims unbound    create it again without, delete the claims
+    volume 1 removed, claims bound      keep it, until every broker that has it has emptied it;
+                                        then create it again without, and leave the claims
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,45 +21,45 @@ from fairlead_operator.specs.names import claim_name, log_directory
 from fairlead_operator.specs.views import PoolView
 
 VOLUME_IN_USE: Final = "VolumeInUse"
-"""Reason for a pool that does not name a volume which its brokers have."""
+"""Reason for a pool that no longer names a volume which its brokers have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldVolume:
-    """What there is of one volume of the pool's brokers."""
+    """What exists of one volume of the pool's brokers."""
 
     volume: int
     size: str
-    """The largest size that a claim asks for."""
+    """The largest size that a claim requests."""
     claims: int = 0
     bound: int = 0
-    """Claims that have their volume."""
+    """Number of claims that are bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeDecision:
-    """How to get the volumes that a pool asks for."""
+    """How to get the volumes that a pool requests."""
 
     claims: Mapping[str, str] = field(default_factory=dict)
     """Claims that have to grow first, and the size that each should have."""
     recreates: bool = False
-    """Whether the StatefulSet is to be made anew."""
+    """Whether the StatefulSet is to be created again."""
     templates: tuple[ClaimTemplate, ...] = ()
-    """What the StatefulSet's claims say until then."""
+    """The claim templates of the StatefulSet until then."""
     held: tuple[HeldVolume, ...] = ()
-    """Volumes of which there is something, in the order of their ids."""
+    """Volumes of which something exists, in the order of their ids."""
     added: tuple[int, ...] = ()
     """Ids of volumes that the StatefulSet does not have yet."""
     dropped: tuple[int, ...] = ()
-    """Ids of those that it still has, and nobody needs."""
+    """Ids of volumes that it still has, and that no broker needs."""
     leftovers: tuple[str, ...] = ()
-    """Claims of volumes that were taken back before they were bound."""
+    """Claims of volumes that were removed from the pool before they were bound."""
     blocked: str = ""
-    """Which volume has to stay, although the pool does not name it."""
+    """Which volume has to stay, although the pool no longer names it."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether nothing remains to be done."""
         return not (self.claims or self.recreates or self.leftovers)
 
 
@@ -74,8 +74,8 @@ def decide_volumes(
 ) -> VolumeDecision:
     """Return the next step for the volumes of a pool, which has `present` brokers.
 
-    `templates` are those of its live StatefulSet, None if there is none. `claim_sizes` has what
-    claims ask for, `bound` which of them have their volume.
+    `templates` are those of its live StatefulSet, None without one. `claim_sizes` has the sizes
+    that claims request, `bound` names the bound claims.
     """
     wanted = {each.id: ClaimTemplate.from_volume(each) for each in pool.spec.storage.each_volume}
     made = {each.volume: each for each in templates or ()}
@@ -84,7 +84,8 @@ def decide_volumes(
         for volume in {*wanted, *made, *_volumes_of(pool, present, claim_sizes)}
     }
     unwanted = {
-        # One that the StatefulSet has lost is on its way out: only who uses it again keeps it.
+        # A volume that the StatefulSet no longer has is being removed, unless a broker uses it
+        # again.
         volume: sizes.keys() & use.in_use
         if templates is not None and volume not in made
         else (sizes.keys() & set(bound)) - use.unused
@@ -127,7 +128,7 @@ def decide_volumes(
 def _claims_of(
     pool: PoolView, volume: int, present: int, claim_sizes: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the claims of one volume that exist, each with the size it asks for."""
+    """Return the existing claims of one volume, each with the size that it requests."""
     names = (
         claim_name(pool.spec.cluster_name, pool.name, ordinal, volume) for ordinal in range(present)
     )
@@ -175,7 +176,7 @@ def _held(
 
 
 def _in_use(kept: Mapping[int, Sequence[str]]) -> str:
-    """Say which volumes stay although the pool does not name them; empty if there are none."""
+    """Return which volumes stay although the pool does not name them; empty if there are none."""
     if not kept:
         return ""
     named = "; ".join(

@@ -1,4 +1,4 @@
-"""When each cluster is reconciled: one task a cluster, woken by changes and by the clock."""
+"""When each cluster is reconciled: one task per cluster, woken by changes and by the clock."""
 
 import asyncio
 import logging
@@ -16,13 +16,13 @@ logger = logging.getLogger(__name__)
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 30.0
 PASS_S_MAX: Final = 30.0
-"""A pass that takes longer is given up and repeated. What it has written is not written again."""
+"""A pass that takes longer is cancelled and repeated. Its finished writes are not repeated."""
 CHANGES_SETTLE_S: Final = 0.05
 """Changes come in bursts; those within this time after the first are handled together."""
 
 
 class ReconcileLoop:
-    """Runs passes over one cluster in sequence, and over several clusters side by side."""
+    """Runs passes over one cluster one after another, and over several clusters concurrently."""
 
     def __init__(self, metrics: OperatorMetrics) -> None:
         self._metrics = metrics
@@ -41,7 +41,7 @@ class ReconcileLoop:
             task.add_done_callback(lambda _: self._begin_anew(key))
 
     async def run(self, reconciler: ClusterReconciler) -> None:
-        """Work until cancelled; what was requested before is reconciled now."""
+        """Work until cancelled; earlier requests are reconciled now."""
         self._reconciler = reconciler
         for key in list(self._wakes):
             self.request(key)
@@ -55,7 +55,7 @@ class ReconcileLoop:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin_anew(self, key: ClusterKey) -> None:
-        """Follow a cluster again whose task has ended, whatever ended it, unless all are to end."""
+        """Start a new task for a cluster whose task ended unexpectedly, unless all are to end."""
         if self._reconciler is not None:
             logger.error("%s/%s: its reconciliation ended; it begins anew", *key)
             del self._tasks[key]
@@ -80,17 +80,17 @@ class ReconcileLoop:
                     if self._reconciler is not None:
                         logger.exception("%s/%s: cancelled by somebody else", *key)
                     raise
-                # Also what the pass waited for may have been cancelled: no reason to end.
+                # A cancellation of what the pass awaited also arrives here: no reason to end.
                 failures += 1
                 logger.exception("%s/%s: trying again after an unexpected error", *key)
                 delay_s = _backoff_s(failures)
             if failures:
-                # Changes do not shorten this: they may be those that our own writes bring about.
+                # Changes do not shorten this pause: our own writes may have caused them.
                 await asyncio.sleep(delay_s or BACKOFF_S_MIN)
                 continue
             try:
-                # Not wait_for, which until Python 3.12 forgets a cancellation that comes at the
-                # same time as a change: this task would never end.
+                # Not wait_for: until Python 3.12 it loses a cancellation that arrives at the same
+                # time as a change, and this task would never end.
                 async with asyncio.timeout(delay_s):
                     await wake.wait()
                 await asyncio.sleep(CHANGES_SETTLE_S)

@@ -1,7 +1,7 @@
 """One pass over a LogCluster and its BrokerPools: observe, plan, act, report.
 
-It decides nothing itself: what to do is decided in `plan`, `rolling` and `pool_decisions`, what to
-report in `status`. A pass may end at any point and begin anew.
+It decides nothing itself: `plan`, `rolling` and `pool_decisions` decide what to do, `status` what
+to report. A pass may end at any point and start again.
 """
 
 import logging
@@ -115,7 +115,7 @@ LEFT_BY_ANOTHER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """The controller's view of a cluster; `status` is None if it cannot be asked."""
+    """The controller's view of a cluster; `status` is None if it cannot be reached."""
 
     status: Mapping[str, Any] | None
     reign: ReignState | None
@@ -124,7 +124,7 @@ class ControllerView:
 
 
 class ClusterReconciler:
-    """Reconciles clusters; never two passes over one cluster at once."""
+    """Reconciles clusters; never runs two passes over one cluster at once."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class ClusterReconciler:
         self._certificates = CertificateKeeper(writer, BrokerTrust())
         self._accounts = DriverAccounts(writer, settings.spark_driver_role)
         self._whole_since: dict[ClusterKey, float] = {}
-        """Since when nothing has been missing of a cluster; not kept across a restart."""
+        """Since when nothing has been missing in a cluster; lost at a restart."""
         self._secrets: set[str] = set()
         """Uids of LogClusters whose session Secret has been seen."""
         self._interruptions: dict[str, int] = {}
@@ -191,10 +191,11 @@ class ClusterReconciler:
     async def _hold(
         self, manifest: Manifest, problem: tuple[str, str], cluster: ClusterView | None = None
     ) -> float | None:
-        """Say why a spec is not taken; `cluster` is that spec if it can be read.
+        """Report why a spec is not accepted; `cluster` is that spec if it can be read.
 
-        The brokers that run serve on. So what is theirs is still looked after: their certificates
-        end, and how many of them may be evicted changes from one moment to the next.
+        The running brokers go on serving, so two things are still done for them: certificates are
+        renewed before they expire, and the number of brokers that may be evicted is kept up to
+        date.
         """
         metadata = manifest["metadata"]
         key = (metadata["namespace"], metadata["name"])
@@ -224,7 +225,7 @@ class ClusterReconciler:
     async def _hold_budget(
         self, key: ClusterKey, pods: Sequence[Manifest], budget: Manifest
     ) -> None:
-        """Let a budget follow what the cluster can spare."""
+        """Adjust a budget to what the cluster can spare."""
         view = await self._ask_controller(key)
         allowed = self._decide_disruptions(key, pods, view.status, budget)
         if read_budget(budget) != allowed:
@@ -321,7 +322,7 @@ class ClusterReconciler:
     async def _fence(
         self, manifest: Manifest, cluster: ClusterView, controller: Mapping[str, Any] | None
     ) -> FenceReport:
-        """Keep those brokers out of service that the LogCluster names, and no others."""
+        """Fence the brokers that the LogCluster names, and no others."""
         if controller is None:
             return FenceReport()
         return await self._fences.tell(manifest, cluster.spec.fenced_brokers, controller)
@@ -340,7 +341,7 @@ class ClusterReconciler:
     ) -> RollAction:
         """Take the next step of a rolling restart, if there is one, and report it."""
         if hibernation.sleeps:
-            return NothingToRoll()  # whoever wakes has the present template
+            return NothingToRoll()  # brokers start again with the present template
         if controller is not None:
             await self._roller.release(key, controller)
         roll: RollAction = Wait(REFUSED, "the API server refuses to let a broker's pod be deleted")
@@ -362,7 +363,7 @@ class ClusterReconciler:
     ) -> SettingsReport:
         """Give brokers the settings that change while they run.
 
-        `is_whole` says that the plan has all pools, and that the API server took all of it.
+        `is_whole`: the plan has all pools, and the API server accepted all of it.
         """
         if controller is None:
             return SettingsReport()
@@ -424,7 +425,7 @@ class ClusterReconciler:
         try:
             status = await self._controller.cluster_status(*key)
         except (ControllerUnavailableError, ControllerRefusedError) as error:
-            # What the reign itself has said of its tables holds all the same.
+            # What the reign has reported of its tables is still true.
             return ControllerView(None, reign if reign.is_rolled_back else None, pod, str(error))
         return ControllerView(status, reign, pod, reign.problem)
 
@@ -473,7 +474,7 @@ class ClusterReconciler:
         controller: Mapping[str, Any] | None,
         budget: Manifest | None,
     ) -> int:
-        """Return how many brokers may be evicted now, and remember since when all is well."""
+        """Return how many brokers may be evicted now; remember since when nothing is missing."""
         counts = None if controller is None else controller["partitions"]
         sight = DisruptionSight(
             under_replicated=None if counts is None else counts["underReplicated"],
@@ -497,7 +498,7 @@ class ClusterReconciler:
     ) -> None:
         """Take the steps of a plan; a step that the API server refuses stops no other step.
 
-        `uncertified` are pools whose brokers cannot start, for want of certificates.
+        `uncertified` are pools whose brokers cannot start, because certificates are missing.
         """
         waiting = {
             each.pool.stateful_set
@@ -513,7 +514,7 @@ class ClusterReconciler:
             await self._scaler.tell_removal(pool_plan)
         for child in sorted(plan.applies, key=lambda each: each.kind is STATEFUL_SET):
             if child.kind is STATEFUL_SET and not has_secret:
-                continue  # its pods would come up with the secret of a cluster that is gone
+                continue  # its pods would start with the secret of a deleted cluster
             if child.kind is STATEFUL_SET and child.key[1] in waiting:
                 continue  # its pods would wait for a Secret, or end
             with refusals.noting(*child.key):
@@ -527,7 +528,7 @@ class ClusterReconciler:
         await self._accounts.look_after(cluster, refusals)
 
     async def _scale_down(self, plan: ClusterPlan, observed: ClusterObserved) -> ClusterPlan:
-        """Tell the controller who leaves and who has; return the plan with what is in the way."""
+        """Tell the controller which brokers leave or have left; return the plan with obstacles."""
         cluster = observed.cluster
         departed = [*plan.departed, *(each for pool in plan.pools for each in pool.departed)]
         await self._scaler.unregister(cluster.namespace, cluster.name, departed)
@@ -535,10 +536,10 @@ class ClusterReconciler:
         return replace(plan, pools=tuple(pools))
 
     async def _ensure_secret(self, cluster: ClusterView) -> bool:
-        """Create the session Secret if there is none; it is never overwritten.
+        """Create the session Secret if it does not exist; it is never overwritten.
 
-        Return False while there is still that of an earlier LogCluster of this name, which
-        Kubernetes is about to delete: a new one is created after that.
+        Return False while the Secret of an earlier LogCluster of this name exists, which Kubernetes
+        is about to delete: a new one is created after that.
         """
         if cluster.uid in self._secrets:
             return True
@@ -552,7 +553,7 @@ class ClusterReconciler:
         return True
 
     async def _tell_interruption(self, manifest: Manifest, reign: ReignState) -> None:
-        """Report each interruption by somebody who has changed the tables, once."""
+        """Report each interruption by somebody who changed the tables, once."""
         uid = manifest["metadata"]["uid"]
         if reign.interruptions > self._interruptions.get(uid, 0):
             await self._events.emit(
@@ -594,13 +595,13 @@ class ClusterReconciler:
 
 
 def _hold_now(cluster: ClusterView) -> RestartHold | None:
-    """Return why no broker that serves may restart now."""
+    """Return why no broker in service may restart now."""
     windows, allowed = cluster.spec.maintenance_windows, cluster.restarts_allowed_until
     return find_hold(windows, allowed, time.time_ns() // 1_000_000)
 
 
 def _facts_of(cluster: ClusterView, view: ControllerView) -> ClusterFacts:
-    """Return what is known of a cluster before anything is done."""
+    """Return what is known of a cluster before any step."""
     return ClusterFacts(
         name=cluster.name,
         namespace=cluster.namespace,
@@ -622,7 +623,7 @@ def _that_may_roll(
 ) -> dict[str, Sequence[BrokerState]]:
     """Return all brokers; those of a paused pool count as up to date, because they stay.
 
-    So do all that are about to sleep: they come back with the present template.
+    So do all brokers that are about to hibernate: they come back with the present template.
     """
     held = {pool.name for pool in pools if pool.spec.paused or hibernation.is_about_to_sleep}
     return {
@@ -634,7 +635,7 @@ def _that_may_roll(
 
 
 def _with_refusal(plan: PoolPlan, refused: Mapping[PartKey, str]) -> PoolPlan:
-    """Add to a pool's plan that the API server refuses a part of it, if it does."""
+    """Add to a pool's plan which part of it the API server refuses, if any."""
     parts = [(STATEFUL_SET.kind, plan.pool.stateful_set), *(child.key for child in plan.children)]
     said = next((refused[part] for part in parts if part in refused), "")
     if not said or plan.blocked:
@@ -660,7 +661,7 @@ def _pause_s(roll: RollAction, *, is_quiet: bool, is_refused: bool, is_converged
 
 
 def _with_pools(observed: ClusterObserved, pools: Sequence[Manifest]) -> ClusterObserved:
-    """Return it with what is known of all pools, those with mistakes and those that are going."""
+    """Return `observed` with the names of all pools, even invalid and terminating ones."""
     names = frozenset(each["metadata"]["name"] for each in pools)
     return replace(observed, pool_names=names, named_by_pools=names_in_pools(pools))
 

@@ -1,13 +1,13 @@
 """Rolling restarts: which broker may restart next, if any. Pure.
 
 One broker restarts at a time, and only while every partition has all its replicas in sync: then no
-partition loses its last in-sync replica, whichever broker stops. Leaders are moved off before.
+partition loses its last in-sync replica, whichever broker stops. Its leaders are moved away first.
 Brokers of all pools count, even those that do not restart. Anything unknown stops a restart
 (`Wait`), because it is always safe to wait.
 
-A broker that serves nothing and does not recover either (its image cannot be pulled, its settings
-are refused) comes first and does not wait for the others, nor for a maintenance window: a restart
-cannot make it worse.
+A broker that neither serves nor recovers (its image cannot be pulled, its settings are refused)
+comes first and does not wait for the others, nor for a maintenance window: a restart cannot make it
+worse.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 OUTSIDE_WINDOW: Final = "OutsideWindow"
 """Reason of a wait for a maintenance window."""
 DRAIN_S_MAX: Final = 15.0
-"""Leaders that have not moved by then cannot: they are partitions with one replica."""
+"""Leaders that have not moved by then cannot move: their partitions have one replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class BrokerState:
     broker_id: int
     pod: str
     pod_uid: str | None
-    """None: there is no pod."""
+    """None: the broker has no pod."""
     is_outdated: bool
     """The pod runs with another template than the pool's present one."""
     is_terminating: bool = False
@@ -35,34 +35,34 @@ class BrokerState:
     is_live: bool = False
     """The controller has a session with it, and it serves."""
     is_recovering: bool | None = False
-    """It reads its logs after a crash; None if it did not answer whether it does."""
+    """It reads its logs after a crash; None if it did not answer the question."""
     failure: str = ""
     """Why its pod does not start, in the broker's or Kubernetes' words."""
     leaders: int = 0
     is_fenced: bool = False
-    """It is out of service by order, and is left as it is."""
+    """It was fenced by an order, and is left unchanged."""
     is_leaving: bool = False
-    """Its pool gives it up: it is emptied, and its pod goes then."""
+    """Its pool gives it up: it is emptied, and then its pod is deleted."""
     draining_s: float | None = None
     """How long it has been draining; None if it is not draining."""
     unsaid_volumes: tuple[int, ...] = ()
-    """Volumes that a new pod would not have, and of which it has not said that they are empty."""
+    """Volumes that a new pod would not have, and that it has not reported as empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollObserved:
-    """All brokers of a cluster, and its partitions; counts are None if they are not known."""
+    """All brokers of a cluster, and its partitions; counts are None if unknown."""
 
     brokers: Sequence[BrokerState]
     under_replicated: int | None
     offline: int | None
     hold: str = ""
-    """Why no broker that serves may restart now, whatever its template; empty if one may."""
+    """Why no broker in service may restart now, whatever its template; empty if one may."""
     is_settled: bool = True
-    """The StatefulSets' controller has seen the present templates."""
+    """The StatefulSet controller has seen the present templates."""
     others_away: Sequence[str] = ()
-    """Pods of brokers that are none of `brokers` and do not serve: their pool is being deleted,
-    cannot be read, or is left alone, or it gives them up."""
+    """Pods of brokers that are not in `brokers` and do not serve: their pool is being deleted,
+    cannot be read, or is left alone, or gives them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Drain a broker of its leaders."""
+    """Move the leaders off a broker."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Undrain:
-    """Let leaders come back: the broker has restarted, or need not restart after all."""
+    """Let leaders return: the broker has restarted, or need not restart after all."""
 
     broker_id: int
     is_put_off: bool = False
@@ -96,7 +96,7 @@ class Undrain:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Restart a broker: delete its pod, and the StatefulSet creates it anew."""
+    """Restart a broker: delete its pod, and the StatefulSet creates it again."""
 
     broker_id: int
     pod: str
@@ -145,7 +145,7 @@ def decide_roll_action(observed: RollObserved) -> RollAction:
 
 
 def _put_off(outdated: Sequence[BrokerState], hold: str) -> RollAction:
-    """Give leaders back to a broker that was about to restart when the window ended, then wait."""
+    """Return leaders to a broker that was about to restart when the window ended, then wait."""
     begun = next((broker for broker in outdated if broker.draining_s is not None), None)
     if begun is not None:
         return Undrain(begun.broker_id, is_put_off=True)
@@ -153,7 +153,7 @@ def _put_off(outdated: Sequence[BrokerState], hold: str) -> RollAction:
 
 
 def _next_step(outdated: Sequence[BrokerState]) -> RollAction:
-    """Go on with the broker that is draining, else choose the one with the fewest leaders."""
+    """Continue with the broker that is draining, else choose the one with the fewest leaders."""
     broker = min(
         outdated,
         key=lambda candidate: (
@@ -176,7 +176,7 @@ def _next_step(outdated: Sequence[BrokerState]) -> RollAction:
 
 
 def find_obstacle(observed: RollObserved) -> Wait | None:
-    """Return why no broker that serves may restart now."""
+    """Return why no broker in service may restart now."""
     absent = next((broker for broker in observed.brokers if not _serves(broker)), None)
     if absent is not None:
         what = "recovers its logs" if absent.is_recovering else "does not serve"
@@ -194,7 +194,7 @@ def find_obstacle(observed: RollObserved) -> Wait | None:
 
 
 def _has_to_restart(broker: BrokerState) -> bool:
-    """Tell whether a pod has another template, unless it goes anyway or has to stay as it is."""
+    """Tell whether a pod has an old template, unless it leaves anyway or has to stay unchanged."""
     if not broker.is_outdated or not broker.pod_uid or broker.is_fenced:
         return False
     return not broker.is_leaving or not _serves(broker) or broker.draining_s is not None

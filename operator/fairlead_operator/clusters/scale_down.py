@@ -1,14 +1,14 @@
-"""How a pool loses brokers: they are emptied first, the highest ids go first. Pure.
+"""How a pool loses brokers: they are emptied first; the highest ids leave first. Pure.
 
-The controller keeps the order to empty brokers, so each step begins with what it says of them now:
+The controller keeps the order to empty brokers, so each step begins with what it reports of them:
 
     3 4 hold replicas         order the controller to drain both
-    3 4 drained, 3 holds      4 is empty, and its data is deleted: its pod may go
-    3 4 drained, both empty   3 may go as well
-    no pods 3 4 any more      both are unregistered, as nobody will come back as them
+    3 4 drained, 3 holds      4 is empty, and its data is deleted: its pod may be deleted
+    3 4 drained, both empty   3 may leave as well
+    no pods 3 4 any more      both are unregistered, because no pod will register as them
     replicas: 5 again         order the controller to let 3 and 4 stay
 
-A drained broker gets nothing new, so what was empty once stays empty until its pod is gone.
+A drained broker gets no new replica, so an empty one stays empty until its pod is deleted.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,34 +27,34 @@ class BrokerHoldings:
 
     replicas: int = 0
     removals: int = 0
-    """Replicas that it gave away and has not said to have deleted."""
+    """Replicas that it gave up and has not reported as deleted."""
     is_live: bool = True
     is_fenced: bool = False
-    """It is out of service; a broker may be neither that nor live while it starts or stops."""
+    """It is out of service; a broker may be neither fenced nor live while it starts or stops."""
     is_drained: bool = False
     leaves: str = ""
     """The pool that has given it up; empty if none has."""
 
     @property
     def may_go(self) -> bool:
-        """Whether nothing is missed without it, now and later.
+        """Whether the cluster loses nothing without it, now and later.
 
-        One that is down cannot delete anything. It is told to when it comes back.
+        A broker that is down cannot delete anything; it is told to when it comes back.
         """
         return self.is_drained and not self.replicas and not (self.is_live and self.removals)
 
     @property
     def has_left(self) -> bool:
-        """Whether it is empty, was given up by its pool, and does not serve any more.
+        """Whether it is empty, was given up by its pool, and no longer serves.
 
-        One that has data to delete has not: it is told so when it comes back.
+        A broker that has data to delete has not left: it is told so when it comes back.
         """
         is_given_up = bool(self.leaves) and self.is_drained and self.is_fenced
         return is_given_up and not self.replicas and not self.removals
 
 
 def read_holdings(controller: Mapping[str, Any] | None) -> dict[int, BrokerHoldings] | None:
-    """Read a controller's status; None if it cannot be asked."""
+    """Read a controller's status; None if it cannot be reached."""
     if controller is None:
         return None
     return {
@@ -76,9 +76,9 @@ class ScaleDownOrder:
 
     leaving: tuple[int, ...] = ()
     staying: tuple[int, ...] = ()
-    """Brokers that were to leave, and shall not any more."""
+    """Brokers that were to leave, and shall now stay."""
     is_news: bool = False
-    """Whether it changes anything; otherwise it only asks what is in the way."""
+    """Whether it changes anything; otherwise it only asks what prevents the drain."""
 
 
 def decide_order(
@@ -86,8 +86,8 @@ def decide_order(
 ) -> ScaleDownOrder | None:
     """Return the order for the controller, None if nothing has to change.
 
-    `present` is how many brokers the pool has. Those that have left count as leaving for as long as
-    they are registered, so that nothing is placed on them.
+    `present` is how many brokers the pool has. Brokers that have left count as leaving as long as
+    they are registered, so that no replica is placed on them.
     """
     if brokers is None:
         return None
@@ -107,7 +107,7 @@ def decide_order(
 def count_remaining(pool: PoolView, present: int, brokers: Mapping[int, BrokerHoldings]) -> int:
     """Return how many brokers a pool has to have for now, `present` at most.
 
-    The pods of a StatefulSet go in the order of their numbers, the highest first.
+    A StatefulSet deletes its pods in the order of their ordinals, the highest first.
     """
     remaining = present
     while remaining > pool.spec.replicas:
@@ -126,7 +126,7 @@ def find_departed(
 ) -> tuple[int, ...]:
     """Return the brokers to unregister: emptied by the pool's order, and gone for good.
 
-    `live_replicas` is None without a StatefulSet, which could still make pods.
+    `live_replicas` is None without a StatefulSet, which could otherwise create pods.
     """
     if brokers is None or live_replicas is None:
         return ()
@@ -148,9 +148,9 @@ def find_departed_with_pool(
     pods: Iterable[str],
     brokers: Mapping[int, BrokerHoldings] | None,
 ) -> tuple[int, ...]:
-    """Return the brokers to unregister whose pool is gone, too, with its StatefulSet and its pods.
+    """Return the brokers to unregister whose pool is deleted, with its StatefulSet and pods.
 
-    `pools` are the names of all that there are, whatever is the matter with them.
+    `pools` are the names of all existing pools, whatever problems they have.
     """
     owners = {*stateful_sets, *(pod.rpartition("-")[0] for pod in pods)}
     return tuple(
@@ -171,7 +171,7 @@ def named_brokers(brokers: Sequence[int]) -> str:
 
 
 def describe_holdings(leaving: Iterable[int], brokers: Mapping[int, BrokerHoldings]) -> str:
-    """Say what keeps brokers from leaving."""
+    """Return what keeps brokers from leaving."""
     known = [(each, brokers[each]) for each in leaving if each in brokers]
     holding = [f"{each} ({one.replicas})" for each, one in known if one.replicas]
     removals = sum(one.removals for _, one in known if one.is_live)

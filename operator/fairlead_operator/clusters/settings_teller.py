@@ -18,14 +18,14 @@ NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class SettingsReport:
-    """Where the settings of a LogCluster are."""
+    """How far the settings of a LogCluster have been applied."""
 
     is_in_force: bool = False
     """All brokers use the settings of the present generation."""
     is_new: bool = False
-    """The controller has just been told."""
+    """The controller has just received them."""
     problem: str = ""
-    """Why the controller does not take them."""
+    """Why the controller refuses them."""
 
 
 class SettingsTeller:
@@ -43,7 +43,7 @@ class SettingsTeller:
         *,
         is_rolled: bool,
     ) -> SettingsReport:
-        """Tell the controller what differs from what it has been told (`declared`).
+        """Send the controller the settings that differ from those it has (`declared`).
 
         `is_rolled` says that all brokers run with the files of the plan.
         """

@@ -1,7 +1,7 @@
 """The status of a LogCluster and of its BrokerPools. Pure.
 
-Counts come from the controller. While it cannot be asked, the last ones stay and the conditions say
-so. The same facts give the same status, so that nothing is written when nothing has changed.
+Counts come from the controller. While it cannot be reached, the last counts stay and the conditions
+say so. The same facts give the same status, so nothing is written when nothing has changed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,13 +43,13 @@ REFUSED: Final = "Refused"
 """Reason for a part that the API server refuses."""
 CLUSTER_NOT_FOUND: Final = "ClusterNotFound"
 STORE_ROLLED_BACK: Final = "StoreRolledBack"
-"""Reason for a cluster whose metadata objects are older than what was seen of them."""
+"""Reason for a cluster whose metadata objects are older than an earlier state that was seen."""
 BROKERS_FAILING: Final = "BrokersFailing"
 BROKERS_FENCED: Final = "BrokersFenced"
 VOLUMES_FAILED: Final = "VolumesFailed"
-"""Condition of a pool whose brokers go on without a volume; reason of a degraded LogCluster."""
+"""Condition of a pool whose brokers run without a volume; reason of a degraded LogCluster."""
 UPGRADE_AVAILABLE: Final = "UpgradeAvailable"
-"""Condition that is there while brokers run another image than the operator has for them."""
+"""Condition that exists while brokers run another image than the operator's release."""
 DRAINING: Final = "Draining"
 """Reason for brokers that are emptied because their pool shall have fewer."""
 WAITING_FOR_WINDOW: Final = "WaitingForWindow"
@@ -57,7 +57,7 @@ WAITING_FOR_WINDOW: Final = "WaitingForWindow"
 CERTIFICATES_READY: Final = "CertificatesReady"
 CERTIFICATE_PROBLEM: Final = "CertificateProblem"
 DELETING: Final = "Deleting"
-"""Reason for a deletion that is not finished."""
+"""Reason for a deletion that has not finished."""
 CLUSTER_PAUSED: Final = "the LogCluster is paused; elections go on"
 POOL_PAUSED: Final = "the pool is paused: changes wait until spec.paused is false; elections go on"
 POOL_ASLEEP: Final = "changes take effect once the brokers are awake"
@@ -69,7 +69,7 @@ DELETION_HELD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """The facts of which a LogCluster's status is made."""
+    """The facts from which a LogCluster's status is built."""
 
     name: str
     namespace: str
@@ -79,26 +79,26 @@ class ClusterFacts:
     refused: str = ""
     """What the API server refused of the cluster's parts, and what to do."""
     is_secured: bool = False
-    """Whether there are certificates to speak of."""
+    """Whether the cluster uses certificates."""
     certificate_problems: Sequence[str] = ()
     rotation: str = ""
-    """Where a rotation of the authority is."""
+    """The step of a rotation of the authority."""
     is_paused: bool = False
     hibernation: Hibernation = field(default_factory=Hibernation)
     is_deletion_held: bool = False
-    """Somebody has asked to delete a protected cluster."""
+    """Somebody has requested to delete a protected cluster."""
     wanted: int = 0
     brokers: Sequence[BrokerState] = ()
     controller: Mapping[str, Any] | None = None
-    """The controller's status; None if it cannot be asked."""
+    """The controller's status; None if it cannot be reached."""
     controller_problem: str = ""
     controller_pod: str = ""
     store_available: bool | None = None
     store_problem: str = ""
     store_rolled_back: bool = False
-    """Whether the tables are older than what was seen of them; then nothing is decided."""
+    """Whether the tables are older than an earlier state that was seen; then nothing is decided."""
     failed_volumes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
-    """By broker: the volumes that have failed it, and how."""
+    """By broker: its failed volumes, and how they failed."""
     leaving: Sequence[int] = ()
     """Brokers that are emptied because their pool shall have fewer."""
     fences: FenceReport = field(default_factory=FenceReport)
@@ -106,15 +106,15 @@ class ClusterFacts:
     next_window: str = ""
     """When the next maintenance window begins; empty while brokers may restart."""
     is_config_in_force: bool = False
-    """Whether all brokers go by the settings of this generation."""
+    """Whether all brokers use the settings of this generation."""
     config_problem: str = ""
-    """Why the controller does not take settings."""
+    """Why the controller refuses settings."""
     image: str = ""
-    """Image that the brokers are given."""
+    """The brokers' image."""
     bootstrap_port: int = DEFAULT_LISTENER.port
     """Port of the bootstrap Service that clients inside Kubernetes use first."""
     upgrade_hint: str = ""
-    """How brokers come to the operator's release; empty where they have it."""
+    """How brokers get the operator's release; empty if they have it."""
 
 
 _Claim = tuple[bool | None, str, str]
@@ -130,7 +130,7 @@ def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -
         "brokersReady": ready,
     }
     if facts.problem is not None:
-        # Nobody has looked; what runs goes on as it was.
+        # The brokers were not checked; those that run continue unchanged.
         status |= {name: previous[name] for name in ("brokers", "brokersReady") if name in previous}
     service = f"{bootstrap_service_name(facts.name)}.{facts.namespace}.svc"
     status |= {"bootstrap": f"{service}:{facts.bootstrap_port}"}
@@ -178,7 +178,7 @@ def build_cluster_status(facts: ClusterFacts, previous: Status, now: datetime) -
 
 
 def _passing_claims(facts: ClusterFacts) -> dict[str, _Claim | None]:
-    """Return the conditions that are there only while there is something to say."""
+    """Return the conditions that exist only while they have something to report."""
     upgrade = (True, "NewerImage", facts.upgrade_hint) if facts.upgrade_hint else None
     claims: dict[str, _Claim | None] = {UPGRADE_AVAILABLE: upgrade}
     if facts.controller is not None and not facts.is_paused:
@@ -251,7 +251,7 @@ def _ready_claim(facts: ClusterFacts, status: Status) -> _Claim:
 
 
 def unready_brokers(ready: int, wanted: int, brokers: Sequence[BrokerState]) -> tuple[str, str]:
-    """Return reason and message for brokers that are not ready, with the words of a failing one."""
+    """Return reason and message for brokers that are not ready, with a failing broker's message."""
     message = f"{ready} of {wanted} brokers are ready"
     failing = [broker for broker in brokers if broker.failure]
     absent = next((broker for broker in brokers if broker.pod_uid is None), None)
@@ -325,7 +325,7 @@ def _degraded_claim(facts: ClusterFacts, status: Status) -> _Claim:
 
 
 def describe_failed_volumes(failed: Mapping[int, Mapping[int, str]]) -> str:
-    """Name brokers and the volumes that have failed them."""
+    """Name brokers and their failed volumes."""
     said = [
         f"volume {volume} has failed broker {broker_id}: {why}"
         for broker_id, volumes in sorted(failed.items())
@@ -366,7 +366,7 @@ def describe_roll(action: RollAction) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFacts:
-    """The facts of which a BrokerPool's status is made."""
+    """The facts from which a BrokerPool's status is built."""
 
     generation: int
     plan: PoolPlan | None = None
@@ -375,7 +375,7 @@ class PoolFacts:
     brokers: Sequence[BrokerState] = ()
     roll: RollAction = field(default_factory=NothingToRoll)
     failed_volumes: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
-    """By broker: the volumes that have failed it, and how."""
+    """By broker: its failed volumes, and how they failed."""
     drained_volumes: Mapping[int, Collection[int]] = field(default_factory=dict)
     """By broker: the volumes that get no replica and hold none."""
 
@@ -392,7 +392,7 @@ def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Stat
     }
     kept = ["selector", "brokerIds", "storageSize", "volumes"]
     if facts.problem is not None and facts.problem[0] != CLUSTER_NOT_FOUND:
-        # Nobody has looked; what runs goes on as it was.
+        # The brokers were not checked; those that run continue unchanged.
         kept += ["replicas", "readyReplicas", "updatedReplicas"]
     status |= {name: previous[name] for name in kept if name in previous}
     if facts.plan is not None:
@@ -410,7 +410,7 @@ def build_pool_status(facts: PoolFacts, previous: Status, now: datetime) -> Stat
 
 
 def _volume_status(facts: PoolFacts) -> Status:
-    """Return what there is of the pool's volumes; each by itself where it names several."""
+    """Return the state of the pool's volumes; one entry for each if it names several."""
     if facts.plan is None:
         return {}
     status: Status = {}
@@ -428,13 +428,13 @@ def _volume_status(facts: PoolFacts) -> Status:
 
 
 def _brokers_that(name: str, volumes: Mapping[int, Collection[int]], volume: int) -> Status:
-    """Return a field with the brokers of which a volume is told; none if there is no broker."""
+    """Return a field with the brokers that have an entry for a volume; empty without any."""
     brokers = sorted(each for each, told in volumes.items() if volume in told)
     return {name: brokers} if brokers else {}
 
 
 def _volume_conditions(facts: PoolFacts, previous: Status, now: datetime) -> list[Condition]:
-    """Return the conditions of before, with what is known of failed volumes now."""
+    """Return the previous conditions, with what is known of failed volumes now."""
     conditions: list[Condition] = list(previous.get("conditions") or ())
     if facts.failed_volumes:
         return set_condition(

@@ -65,7 +65,7 @@ class StatusWriter:
         return await self._write(BROKER_POOL, manifest, status)
 
     async def write_pool_problem(self, manifest: Manifest, reason: str, message: str) -> bool:
-        """Say why a pool cannot be reconciled at all."""
+        """Report why a pool cannot be reconciled at all."""
         generation = int(manifest["metadata"].get("generation", 1))
         facts = PoolFacts(generation=generation, problem=(reason, message))
         return await self.write_pool(manifest, facts)

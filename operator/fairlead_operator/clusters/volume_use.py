@@ -1,4 +1,4 @@
-"""What brokers say of their volumes: which have failed, and which hold nothing any more. Pure."""
+"""What brokers report of their volumes: which have failed, and which are empty. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,28 +11,28 @@ from fairlead_operator.specs.names import data_volume, log_directory
 WHY_LENGTH_MAX: Final = 200
 
 FailedVolumes = Mapping[int, str]
-"""Volumes that have failed a broker, by their ids, and how."""
+"""A broker's failed volumes, by their ids, and how they failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodVolumes:
-    """The volumes that a broker's pod has, and what the broker says of them."""
+    """The volumes that a broker's pod has, and what the broker reports of them."""
 
     claims: Mapping[int, str]
     """Name of the claim for each volume, by the volume's id."""
     failed: FailedVolumes = field(default_factory=dict)
     drained: frozenset[int] | None = None
-    """Those that get no replica and hold none; None as long as the broker has not said."""
+    """Volumes that get no replica and hold none; None until the broker has reported it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """What is known of the volumes of brokers that run, each by the name of its claim."""
+    """What is known of the volumes of running brokers, each by the name of its claim."""
 
     unused: frozenset[str] = frozenset()
-    """No pod has it, or it gets no replica and holds none, as its broker has said just now."""
+    """No pod has the claim, or its broker has just reported: it gets no replica and holds none."""
     in_use: frozenset[str] = frozenset()
-    """It may hold replicas or get some, as its broker has said just now."""
+    """Its broker has just reported that it may hold replicas or get some."""
 
 
 def read_claims(pod: Mapping[str, Any]) -> dict[int, str]:
@@ -46,7 +46,7 @@ def read_claims(pod: Mapping[str, Any]) -> dict[int, str]:
 
 
 def read_volumes(claims: Mapping[int, str], answer: object) -> PodVolumes:
-    """Return what a broker's answer says of its volumes; what is malformed says nothing."""
+    """Return what a broker's answer says of its volumes; malformed parts are ignored."""
     if not isinstance(answer, Mapping):
         return PodVolumes(claims=claims)
     failed, drained = answer.get("failedLogDirectories"), answer.get("drainedLogDirectories", [])
@@ -66,7 +66,7 @@ def read_volumes(claims: Mapping[int, str], answer: object) -> PodVolumes:
 
 
 def failed_volumes(said: Mapping[int, PodVolumes]) -> dict[int, FailedVolumes]:
-    """Return the brokers that a volume has failed, of those that have said something."""
+    """Return the brokers with failed volumes, of those that have answered."""
     return {broker: own.failed for broker, own in said.items() if own.failed}
 
 

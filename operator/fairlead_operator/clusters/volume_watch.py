@@ -1,7 +1,7 @@
 """Asks the brokers that have several volumes which of these have failed, and which are drained.
 
-A broker goes on as long as one of its log directories works, so its pod stays Ready, and nothing in
-Kubernetes shows that one is lost. Nor does anything there show which of them hold no replica.
+A broker runs as long as one of its log directories works, so its pod stays Ready, and nothing in
+Kubernetes shows that a volume has failed, or that a volume holds no replica.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from fairlead_operator.specs.names import HTTP_PORT
 from fairlead_operator.specs.views import PoolView
 
 LOOK_S: Final = 10.0
-"""How long an answer holds, unless a volume is to go."""
+"""How long an answer is used, unless a volume is to be removed."""
 TIMEOUT_S: Final = 1.0
 
 
 class VolumeWatch:
-    """`_known` has, by the uid of a pod, when it was asked and what it said last."""
+    """`_known` has, by the uid of a pod, when its broker was asked and what it answered last."""
 
     def __init__(self, live: LiveObjects, *, port: int = HTTP_PORT) -> None:
         self._live = live
@@ -32,10 +32,10 @@ class VolumeWatch:
         self._known: dict[str, tuple[float, PodVolumes]] = {}
 
     async def look(self, key: ClusterKey, pools: Sequence[PoolView]) -> dict[str, PodVolumes]:
-        """Return what there is of volumes, by pod.
+        """Return the state of the volumes, by pod.
 
-        A broker that does not answer has failed volumes as before, and none that is drained. One
-        that has a volume which its pool does not name any more is asked anew every time.
+        A broker that does not answer keeps its failed volumes, and has no drained volume. A broker
+        with a volume that its pool no longer names is asked every time.
         """
         named = {
             pool.stateful_set: [each.id for each in pool.spec.storage.each_volume] for pool in pools
@@ -65,7 +65,7 @@ class VolumeWatch:
         try:
             answer = await ask_pod(address, self._port, "/healthz", timeout_s=TIMEOUT_S)
             known = read_volumes(claims, answer.json())
-        except PodAnswerError:  # its pod's probes tell of that
+        except PodAnswerError:  # its pod's probes report that
             known = replace(known, drained=None)
         self._known[uid] = (now, known)
         return known

@@ -1,4 +1,4 @@
-"""Follows the groups of one cluster: looks at each when its time has come."""
+"""Follows the groups of one cluster: reads each group when it is due."""
 
 import asyncio
 import logging
@@ -28,18 +28,18 @@ from fairlead_operator.topics.work_queue import WorkQueue
 logger = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 500
-"""Groups in one look."""
+"""Groups that are read at once."""
 GATHER_S: Final = 0.2
-"""How long a look collects groups that are due together; after it they stay together."""
+"""How long to collect groups that are due together; after that they stay together."""
 RESET_LOOK_S: Final = 2.0
-"""How often a group is looked at whose reset waits."""
+"""How often a group is read whose reset waits."""
 AFTER_RESET_S: Final = 0.2
 BACKOFF_S_MAX: Final = 30.0
 WRITES_IN_FLIGHT_MAX: Final = 8
 
 
 class ClusterGroups:
-    """The groups of one cluster, with a client of its own; `run` until cancelled."""
+    """The groups of one cluster, with its own client; `run` until cancelled."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class ClusterGroups:
         self._wall_clock = wall_clock
         self._writes = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self._figures_at: dict[ResourceKey, float] = {}
-        """When each was looked at whose lag is in the status."""
+        """When each group was read whose lag is in the status."""
 
     async def run(self) -> None:
-        """Look at groups until cancelled."""
+        """Read groups until cancelled."""
         client = self._connect()
         resets = ResetRunner(client, self._writer, wall_clock=self._wall_clock)
         try:
@@ -127,7 +127,7 @@ class ClusterGroups:
         sight: GroupSight | GroupProblem,
         looked_at: float,
     ) -> None:
-        """Advance the reset of a resource and write its status, then say when to look again."""
+        """Advance the reset of a resource and write its status; schedule its next read."""
         resource = followed.resource
         if isinstance(sight, GroupProblem):
             ready = Verdict(None, COORDINATOR_MOVES, sight.message)
@@ -156,7 +156,7 @@ class ClusterGroups:
             interval_s = min(RESET_LOOK_S, resource.refresh_s)
         else:
             interval_s = resource.refresh_s
-        # Counted from the look, so that groups that were looked at together stay together.
+        # Counted from the read, so that groups that were read together stay together.
         self.queue.add(resource.key, max(0.0, looked_at + interval_s - self._now()))
 
     async def _write_sight(self, state: ResetState, sight: GroupSight, looked_at: float) -> None:
@@ -178,12 +178,12 @@ class ClusterGroups:
         )
         await self._writer.write(state.followed, after)
         if state.has_acted:
-            self._figures_at.pop(key, None)  # the next look is the first to see them
+            self._figures_at.pop(key, None)  # the next read is the first to see them
         elif not is_early:
             self._figures_at[key] = looked_at
 
     async def _refuse(self, followed: Followed) -> None:
-        """Report what is wrong with a spec; its next change brings it here again."""
+        """Report an invalid spec; the resource returns here after its next change."""
         await self._excuse(
             followed, Verdict(False, "InvalidSpec", followed.resource.problem), is_retried=False
         )

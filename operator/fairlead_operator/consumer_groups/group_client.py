@@ -1,4 +1,4 @@
-"""The questions about groups to a cluster's brokers, and how they can fail."""
+"""The requests about groups to a cluster's brokers, and how they can fail."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +24,11 @@ class LogOffsets:
     """Offsets of logs; each requested partition is in one of the three fields."""
 
     offsets: dict[Place, int] = field(default_factory=dict)
-    """For a time, -1 where no record is that late."""
+    """For a time: -1 if no record is that late."""
     unknown: set[Place] = field(default_factory=set)
-    """There is no such topic or partition."""
+    """The topic or partition does not exist."""
     failed: dict[Place, str] = field(default_factory=dict)
-    """Why it is not known now, such as for want of a leader."""
+    """Why the offset is unknown now, for example because there is no leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class GroupClient(Protocol):
     """One cluster; every call ends within a bounded time or raises BrokersUnreachableError."""
 
     async def look(self, group_ids: Sequence[str]) -> Mapping[str, GroupSight | GroupProblem]:
-        """Look at groups, each with its committed offsets and the ends of those logs."""
+        """Read groups, each with its committed offsets and the ends of those logs."""
         ...
 
     async def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
@@ -69,8 +69,8 @@ class GroupClient(Protocol):
     async def commit(self, group_id: str, offsets: Mapping[Place, int]) -> CommitOutcome:
         """Commit offsets of a group without members.
 
-        BrokersUnreachableError if it is not known whether they were committed, or if the
-        coordinator has to be asked again.
+        BrokersUnreachableError if it is unknown whether they were committed, or if the coordinator
+        has to be asked again.
         """
         ...
 

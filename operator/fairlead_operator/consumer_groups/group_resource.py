@@ -23,24 +23,24 @@ class GroupResource:
     uid: str
     generation: int
     cluster: str
-    """Empty where the resource names none."""
+    """Empty if the resource names none."""
     group_id: str
     refresh_s: float
     reset: OffsetReset | None
     is_paused: bool
     problem: str
-    """What is wrong with the spec, empty if nothing is."""
+    """Why the spec is invalid; empty if it is valid."""
     is_ours: bool
-    """It is neither being deleted nor to be left alone."""
+    """It is neither being deleted nor excluded from the operator's management."""
 
     @property
     def key(self) -> ResourceKey:
-        """Its namespace and name."""
+        """The resource's namespace and name."""
         return self.namespace, self.name
 
     @property
     def cluster_key(self) -> ClusterKey:
-        """The cluster that it names."""
+        """The cluster that the resource names."""
         return self.namespace, self.cluster
 
 
@@ -72,7 +72,7 @@ def read_group_resource(manifest: Mapping[str, Any]) -> GroupResource:
 
 
 def differs_for_us(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Tell whether a change of a manifest is more than a status that was written."""
+    """Tell whether a change of a manifest is more than a written status."""
     before, after = old["metadata"], new["metadata"]
     fields = ("uid", "generation", "annotations", "deletionTimestamp")
     return any(before.get(field) != after.get(field) for field in fields)

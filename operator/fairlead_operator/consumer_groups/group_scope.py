@@ -1,4 +1,4 @@
-"""The known ConsumerGroups and LogClusters, and the last sight of each group."""
+"""The known ConsumerGroups and LogClusters, and the last state of each group that was read."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A resource and the manifest that it was read from."""
+    """A resource and the manifest from which it was read."""
 
     resource: GroupResource
     manifest: dict[str, Any]
@@ -30,12 +30,12 @@ class GroupScope:
     def __init__(self) -> None:
         self.groups: dict[ResourceKey, Followed] = {}
         self.clusters: dict[ClusterKey, dict[str, Any]] = {}
-        """LogClusters that are not being deleted, by place."""
+        """LogClusters that are not being deleted, by namespace and name."""
         self.sights: dict[ResourceKey, GroupSight] = {}
-        """The last sight of each group that can be looked at."""
+        """The last sight of each group that can be read."""
 
     def take(self, key: ResourceKey, manifest: dict[str, Any] | None) -> None:
-        """Note a resource as it is now, or that it is gone."""
+        """Note a resource's present state, or its deletion."""
         if manifest is None:
             self.groups.pop(key, None)
             self.sights.pop(key, None)
@@ -43,15 +43,15 @@ class GroupScope:
         self.groups[key] = Followed(read_group_resource(manifest), manifest)
 
     def version(self, key: ResourceKey) -> str:
-        """Return the version of a resource as it is known; empty for none."""
+        """Return the known version of a resource; empty for none."""
         known = self.groups.get(key)
         return "" if known is None else str(known.manifest["metadata"]["resourceVersion"])
 
     def take_answer(self, key: ResourceKey, answer: dict[str, Any], *, before: str) -> None:
-        """Note a resource as a request of ours was answered; `before`: `version` when it was sent.
+        """Note the answer to one of our requests; `before` was the `version` when it was sent.
 
-        An answer may be late. What the informer has told since is this answer, or what somebody
-        else has written after it, or that the resource is gone: that counts.
+        An answer may be late. If the informer has reported something since, that is this answer, or
+        a later write, or the deletion of the resource; then the informer's state counts.
         """
         if before and self.version(key) == before:
             self.take(key, answer)
@@ -64,12 +64,12 @@ class GroupScope:
         return places[0] if len(places) == 1 else None
 
     def is_paused(self, resource: GroupResource) -> bool:
-        """Tell whether a resource, or its whole cluster, is to be left as it is."""
+        """Tell whether a resource, or its whole cluster, is to be left unchanged."""
         place = self.cluster_of(resource)
         return resource.is_paused or (place is not None and is_cluster_paused(self.clusters[place]))
 
     def is_asleep(self, cluster: ClusterKey) -> bool:
-        """Tell whether the brokers of a cluster sleep."""
+        """Tell whether a cluster hibernates."""
         return is_asleep(self.clusters.get(cluster) or {})
 
     def of_cluster(self, cluster: ClusterKey) -> list[GroupResource]:

@@ -10,7 +10,7 @@ Place = tuple[str, int]
 DEAD: Final = "Dead"
 EMPTY: Final = "Empty"
 ABSENT: Final = "Absent"
-"""Shown where there is no such group."""
+"""Shown if the group does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupSight:
-    """A group at one moment; a group that does not exist is Dead and has no offsets."""
+    """A group at one time; a group that does not exist is Dead and has no offsets."""
 
     state: str
     protocol: str = ""
@@ -39,7 +39,7 @@ class GroupSight:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is such a group."""
+        """Whether the group exists."""
         return self.state != DEAD or bool(self.committed)
 
     @property
@@ -56,7 +56,7 @@ class GroupSight:
 
 @dataclass(frozen=True, slots=True)
 class GroupProblem:
-    """Why one group could not be looked at, while others could."""
+    """Why one group could not be read, while others could."""
 
     message: str
 
@@ -74,7 +74,7 @@ class TopicLag:
 def lag_by_topic(sight: GroupSight) -> list[TopicLag]:
     """Return the lag of every topic with committed offsets, by name.
 
-    A partition whose end is not known adds nothing; nor does an offset beyond the end, as after an
+    A partition with an unknown end adds nothing; nor does an offset beyond the end, as after an
     unclean election.
     """
     lags: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The status of a ConsumerGroup: the state of the group, and how its reset stands. Pure."""
+"""The status of a ConsumerGroup: the state of the group and of its reset. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ PAUSED_MESSAGE: Final = "paused is true, here or in the LogCluster: resets wait 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The content of a condition; `holds` is None for what is not known."""
+    """The content of a condition; `holds` is None if unknown."""
 
     holds: bool | None
     reason: str
@@ -61,8 +61,8 @@ def judge_reset(
 ) -> Verdict | None:
     """Return the condition `OffsetReset`; None if there never was a reset.
 
-    `wish_id` is of the reset that the spec asks for, and `past` are those that are over. The group
-    may not have been looked at since; the record is of an earlier one then.
+    `wish_id` is the reset that the spec requests, and `past` are those that are over. If the group
+    has not been read since, the record is of an earlier reset.
     """
     is_earlier = record is not None and record.is_over and wish_id not in {"", record.id}
     if is_earlier and wish_id in past:
@@ -74,7 +74,7 @@ def judge_reset(
         )
         return Verdict(False, "AlreadyOver", text)
     if is_earlier:
-        # Otherwise a client that waits for the condition would see the success of the last reset.
+        # Otherwise a client that waits for the condition would see the success of an earlier reset.
         text = f"the reset {wish_id} waits until the group can be looked at, and is not paused"
         return Verdict(False, "NotBegun", text)
     if record is None:
@@ -105,7 +105,7 @@ def build_group_status(
 ) -> dict[str, Any]:
     """Return the status; equal to the one before if nothing has changed.
 
-    `is_seen_kept` keeps the last known state of a group that cannot be looked at now, and
+    `is_seen_kept` keeps the last known state of a group that cannot be read now, and
     `are_figures_kept` keeps its lag, which is not to be written yet.
     """
     conditions = before.get("conditions") or []
@@ -192,7 +192,7 @@ def _describe(sight: GroupSight) -> dict[str, Any]:
 
 
 def turned_bad(before: Mapping[str, Any], ready: Verdict) -> bool:
-    """Tell whether an Event should say that a group is not followed.
+    """Tell whether an Event should report that a group is not followed.
 
     A group that does not exist yet needs none, nor does a coordinator that moves or loads, as in
     every new cluster.

@@ -1,6 +1,6 @@
-"""librdkafka's admin client behind `GroupClient`: its threads work, futures come back here.
+"""librdkafka's admin client behind `GroupClient`: its threads work, futures return here.
 
-A process imports it only once it has a ConsumerGroup to look at.
+A process imports it only once it has a ConsumerGroup to read.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_S: Final = 10.0
 GRACE_S: Final = 5.0
-"""How much later than requested librdkafka may report a time-out."""
+"""By how much librdkafka may exceed a requested time-out."""
 OFFSET_FETCHES_MAX: Final = 32
-"""Groups whose offsets are requested at a time; the protocol in use has one group a request."""
+"""Groups whose offsets are requested at a time; this protocol has one group per request."""
 _CRITICAL: Final = 2
-"""Syslog's number. Failed connections show in conditions, not every second in the log."""
+"""Syslog's number. Conditions show failed connections; the log need not every second."""
 
 _UNREACHABLE: Final = frozenset(
     {
@@ -85,7 +85,7 @@ _STATES: Final = {
 
 
 class KafkaGroupClient:
-    """The client of one cluster; connects when first asked. `settings` say where and how."""
+    """The client of one cluster; connects at the first request. `settings` are librdkafka's."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._admin: Any = AdminClient(
@@ -100,7 +100,7 @@ class KafkaGroupClient:
         )
 
     async def look(self, group_ids: Sequence[str]) -> Mapping[str, GroupSight | GroupProblem]:
-        """Look at groups: one call for all states, one per group for offsets, one for all ends."""
+        """Read groups: one call for all states, one per group for offsets, one for all ends."""
         described = await _settled(
             self._admin.describe_consumer_groups(list(group_ids), request_timeout=REQUEST_TIMEOUT_S)
         )
@@ -233,7 +233,7 @@ _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 
 async def _settled(futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
-    """Wait for all answers; errors are returned as the exceptions that they are.
+    """Wait for all answers; return errors as exceptions among them.
 
     Raise BrokersUnreachableError if all answers are such errors.
     """
@@ -264,7 +264,7 @@ def _text(error: KafkaException) -> str:
 def state_name(group: Any) -> str:
     """Return Kafka's name of a group's state.
 
-    librdkafka has no names for two states of KIP-848's protocol. Both are passed through on the
+    librdkafka has no names for two states of KIP-848's protocol. A group passes through both on the
     way to Stable, and Reconciling is the one that lasts.
     """
     name = group.state.name

@@ -17,7 +17,7 @@ _LABELS: Final = ("namespace", "cluster", "consumergroup")
 
 
 class GroupMetrics(Collector):
-    """Groups that are followed, as they were last seen; a group of two resources once."""
+    """Followed groups in their last known state; a group of two resources once."""
 
     def __init__(
         self, scope: GroupScope, *, statuses: Callable[[], int], looks: Mapping[str, int]

@@ -30,7 +30,7 @@ class RenewedClient:
         self._client: GroupClient | None = None
 
     async def look(self, group_ids: Sequence[str]) -> Mapping[str, GroupSight | GroupProblem]:
-        """Look at groups."""
+        """Read groups."""
         return await self._ask(lambda client: client.look(group_ids))
 
     async def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
@@ -65,7 +65,7 @@ async def connect_inside(
     client: KubeClient, namespace: str, log_cluster: Mapping[str, Any]
 ) -> GroupClient:
     """Return a client of a cluster as it is now; BrokersUnreachableError if there is no way in."""
-    # Imported now: an operator without ConsumerGroups does without librdkafka.
+    # Imported only here: an operator without ConsumerGroups needs no librdkafka.
     from fairlead_operator.consumer_groups.kafka_client import KafkaGroupClient
 
     try:

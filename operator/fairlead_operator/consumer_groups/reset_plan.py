@@ -1,14 +1,15 @@
 """The next step of an offset reset, and the offsets that it sets. Pure.
 
 A reset happens once, whichever process dies at any time. First its targets are chosen and written
-to the status (phase Committing), then committed, then it is Done. Between the commit and Done an
-operator may die. The next one finds the targets and what was committed before them:
+to the status (phase Committing), then committed, then the reset is Done. If an operator dies
+between the commit and Done, the next operator finds the targets and the offsets that were committed
+before:
 
-* all partitions are at their targets: it was done;
-* nobody is in the group, and each partition is where it was or at its target: the same offsets
-  are committed (again), which changes nothing if they had been;
+* all partitions are at their targets: the commit has landed;
+* the group has no members, and each partition is at its earlier offset or at its target: the same
+  offsets are committed (again), which changes nothing if they had landed;
 * anything else: the group has read on, from the old offsets or from the new ones, and nobody can
-  tell which. Committing could rewind it twice, so the reset fails and says so.
+  tell which. Another commit could rewind it twice, so the reset fails with that message.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,21 +23,21 @@ from fairlead_operator.resources.consumer_group import RESET_PARTITIONS_MAX, Off
 MEMBERS_NAMED_MAX: Final = 5
 PLACES_NAMED_MAX: Final = 5
 RECORD_BYTES_MAX: Final = 1_000_000
-"""Of the 1.5 MiB that the API server takes; the rest is for the spec and the rest of the status."""
+"""Of the 1.5 MiB that the API server accepts; the spec and the rest of the status need the rest."""
 TOPIC_BYTES: Final = 130
-"""Of a topic's entry in a record, and of what the API server notes of its fields; both have its
-name."""
+"""For a topic's entry in a record, and for the API server's metadata about its fields; the topic's
+name in both is extra."""
 PARTITION_BYTES: Final = 44
-"""Of a partition's two offsets at most."""
+"""For a partition's two offsets, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Do nothing; this is how the last reset stands, if there is one."""
+    """Do nothing; the last reset, if there is one, stays as it is."""
 
     record: ResetRecord | None
     repeated_id: str = ""
-    """The requested reset was already over before."""
+    """The id of the requested reset, if it was already over before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,19 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Choose the targets, write them down, commit them."""
+    """Choose the targets, record them, commit them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAgain:
-    """Commit targets that were written down; it is not known whether they were committed."""
+    """Commit recorded targets; it is unknown whether they were committed."""
 
     record: ResetRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Note the success: the offsets are at their targets."""
+    """Record the success: the offsets are at their targets."""
 
     record: ResetRecord
 
@@ -80,7 +81,7 @@ ResetStep: TypeAlias = Keep | Wait | Settle | CommitAgain | Confirm | GiveUp
 def decide_reset(
     wish: OffsetReset | None, last: ResetRecord | None, past: Collection[str], sight: GroupSight
 ) -> ResetStep:
-    """Decide about the reset that a spec asks for, after the last one and those before it."""
+    """Decide about the reset that a spec requests, after the last reset and those before it."""
     if last is not None and last.phase == "Committing":
         return _resolve(last, sight)
     settled = last if last is not None and last.is_over else None
@@ -96,7 +97,7 @@ def decide_reset(
 
 
 def _resolve(record: ResetRecord, sight: GroupSight) -> ResetStep:
-    """Find out what became of a commit whose outcome was not written down."""
+    """Find out what became of a commit whose outcome was not recorded."""
     now = {place: sight.committed.get(place) for place in record.targets}
     is_change = any(record.before.get(place) != target for place, target in record.targets.items())
     if now == record.targets and (is_change or sight.is_quiet):
@@ -116,7 +117,7 @@ def _resolve(record: ResetRecord, sight: GroupSight) -> ResetStep:
 
 
 def describe_members(sight: GroupSight) -> str:
-    """Say which members keep a reset waiting."""
+    """Return which members keep a reset waiting."""
     if not sight.members:
         return f"the group is in state {sight.state}; its offsets can be set when it is empty"
     names = sorted(
@@ -130,7 +131,7 @@ def describe_members(sight: GroupSight) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a reset can never be carried out as it is."""
+    """Why a reset can never be carried out as requested."""
 
     reason: str
     message: str
@@ -184,7 +185,7 @@ def choose_places(
 
 
 def has_room(topics: Collection[str], partitions: int) -> bool:
-    """Tell whether the API server takes a resource with the record of a reset."""
+    """Tell whether the API server accepts a resource with the record of a reset."""
     names = sum(len(name) for name in topics)
     return 2 * names + TOPIC_BYTES * len(topics) + PARTITION_BYTES * partitions <= RECORD_BYTES_MAX
 
@@ -223,7 +224,7 @@ def settle_targets(
 
 
 def name_places(places: Collection[Place]) -> str:
-    """Name partitions as Kafka does; only some of them if there are many."""
+    """Return partitions' names as Kafka writes them; only some of them if there are many."""
     shown = ", ".join(f"{topic}-{number}" for topic, number in sorted(places)[:PLACES_NAMED_MAX])
     more = len(places) - PLACES_NAMED_MAX
     return shown + (f" and {more} more" if more > 0 else "")

@@ -1,6 +1,6 @@
-"""How a reset of offsets stands, as the resource's status remembers it. Pure.
+"""The state of a reset of offsets, as the resource's status records it. Pure.
 
-The record is written before anything is done. A new operator knows nothing else.
+The record is written before any action. A new operator knows nothing else.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,16 +22,17 @@ class ResetRecord:
     id: str
     phase: ResetPhase
     at: str
-    """Since when it has been in this phase, as the API writes times."""
+    """Since when it has been in this phase, in the API's format of times."""
     reason: str = ""
     message: str = ""
     targets: Mapping[Place, int] = field(default_factory=dict)
     before: Mapping[Place, int] = field(default_factory=dict)
-    """What was committed for those partitions; those without an offset are missing."""
+    """The earlier committed offsets of those partitions; partitions without an offset are
+    missing."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will be done about it any more."""
+        """Whether nothing more will be done about it."""
         return self.phase in FINAL
 
     def turned(
@@ -66,7 +67,7 @@ def _offsets(topics: Iterable[Mapping[str, Any]], which: str) -> Iterable[tuple[
 
 
 def build_reset_status(record: ResetRecord) -> dict[str, Any]:
-    """Return what a status says of a reset."""
+    """Return the status' entry about a reset."""
     status: dict[str, Any] = {"id": record.id, "phase": record.phase, "at": record.at}
     if record.reason:
         status["reason"] = record.reason

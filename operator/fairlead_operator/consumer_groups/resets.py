@@ -1,4 +1,4 @@
-"""Carries out resets of offsets: choose, write down, commit, write down; `reset_plan` decides."""
+"""Carries out resets of offsets: choose, record, commit, record; `reset_plan` decides."""
 
 import logging
 from collections.abc import Callable
@@ -47,23 +47,23 @@ _BUSY_AGAIN = "members joined before the offsets were set: stop them to let that
 
 @dataclass(frozen=True, slots=True)
 class ResetState:
-    """How a reset stands after a look."""
+    """The state of a reset after a group was read."""
 
     followed: Followed
-    """The resource, which may have been written to."""
+    """The resource, which may have been written."""
     record: ResetRecord | None
     repeated_id: str = ""
     has_acted: bool = False
-    """Offsets were set, so the last known state of the group is out of date."""
+    """Offsets were set, so the last known state of the group is outdated."""
 
     @property
     def is_going_on(self) -> bool:
-        """Whether the group has to be looked at again soon."""
+        """Whether the group has to be read again soon."""
         return self.record is not None and not self.record.is_over
 
 
 class ResetRunner:
-    """Resets of one cluster; those of one resource are never carried out side by side."""
+    """Resets of one cluster; those of one resource never run concurrently."""
 
     def __init__(
         self,
@@ -76,24 +76,24 @@ class ResetRunner:
         self._writer = writer
         self._now = wall_clock
         self._outcomes: dict[str, ResetRecord] = {}
-        """By uid: what became of a commit, until the status says so."""
+        """By uid: the result of a commit, until the status has it."""
 
     def written(self, uid: str) -> None:
-        """Note that the status tells what became of a reset."""
+        """Note that the status has the result of a reset."""
         self._outcomes.pop(uid, None)
 
     def hold(self, followed: Followed) -> ResetState:
-        """Return how a resource's reset stands, and do nothing about it."""
+        """Return the state of a resource's reset, without any action."""
         status = followed.manifest.get("status") or {}
         return ResetState(
             followed, self._outcomes.get(followed.resource.uid) or read_reset_record(status)
         )
 
     async def advance(self, followed: Followed, sight: GroupSight) -> ResetState:
-        """Do what has to be done about a resource's reset now.
+        """Take the steps of a resource's reset that are due now.
 
-        BrokersUnreachableError: it is not known whether offsets were set. The next look finds out,
-        as it does after an ApiError.
+        BrokersUnreachableError: it is unknown whether offsets were set. The next read of the group
+        shows it, as after an ApiError.
         """
         resource = followed.resource
         status = followed.manifest.get("status") or {}
@@ -164,7 +164,7 @@ class ResetRunner:
             place, problem = min(failed.items())
             raise BrokersUnreachableError(f"{name_places([place])}: {problem}")
         unknown = starts.unknown | ends.unknown | at_time.unknown
-        # Offsets of a topic that was deleted stay for a while; they are nowhere to be set to.
+        # Offsets of a deleted topic remain for a while; they cannot be set.
         known = [place for place in places if place not in unknown]
         if unknown and (wish.topics or not known):
             return Refusal("UnknownTopic", f"there is no {name_places(unknown)}")
@@ -178,7 +178,7 @@ class ResetRunner:
         )
 
     async def _commit_again(self, followed: Followed, record: ResetRecord) -> ResetState:
-        """Commit what an earlier look has written down, if the store still says the same."""
+        """Commit recorded targets of an earlier read, if the API server still has that record."""
         now = await self._writer.read(followed)
         stored = None if now is None else read_reset_record(now.manifest.get("status") or {})
         if now is None or stored != record:

@@ -1,7 +1,7 @@
 """Writes statuses of ConsumerGroups: only changes, and only over the version that was read.
 
-Every write carries the resource's version. So an operator that has been replaced cannot undo what
-its successor wrote, and a reset acts only after its record is written.
+Every write carries the resource's version. So an operator that has been replaced cannot undo its
+successor's writes, and a reset acts only after its record is written.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _EVENTS: Final[Mapping[str, tuple[str, EventType]]] = {
 
 
 class GroupStatusWriter:
-    """Keeps the scope up to date with what it wrote, before the informer does."""
+    """Updates the scope with its own writes before the informer does."""
 
     def __init__(self, client: KubeClient, scope: GroupScope, events: EventWriter) -> None:
         self.written = 0
@@ -33,14 +33,14 @@ class GroupStatusWriter:
         self._events = events
 
     async def write(self, followed: Followed, after: Mapping[str, Any]) -> Followed:
-        """Write what differs, if anything; return the resource after that.
+        """Write the differences, if any; return the resource after that.
 
         ApiError with a conflict if somebody else wrote meanwhile.
         """
         before = followed.manifest.get("status") or {}
         patch = build_status_patch(before, after)
         if patch.get("lastReset") and before.get("lastReset"):
-            # A merge patch leaves the fields of a mapping that it does not name.
+            # A merge patch keeps the fields of a mapping that it does not name.
             patch["lastReset"] = build_status_patch(before["lastReset"], patch["lastReset"])
         if not patch:
             return followed
@@ -57,14 +57,14 @@ class GroupStatusWriter:
         return Followed(followed.resource, answer)
 
     async def write_reset(self, followed: Followed, record: ResetRecord) -> Followed:
-        """Write down how a reset stands, and nothing else."""
+        """Write the state of a reset, and nothing else."""
         before = followed.manifest.get("status") or {}
         return await self.write(followed, before | {"lastReset": build_reset_status(record)})
 
     async def read(self, followed: Followed) -> Followed | None:
-        """Read a resource as it is in the store now; None if it was replaced or is being deleted.
+        """Read a resource from the API server; None if it was replaced or is being deleted.
 
-        ApiError if it is gone.
+        ApiError if it was deleted.
         """
         key = followed.resource.key
         before = self._scope.version(key)

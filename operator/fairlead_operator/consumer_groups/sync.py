@@ -1,8 +1,8 @@
 """ConsumerGroup resources between the API server and the brokers of their clusters.
 
-There are no kopf handlers here, as for Topics: an informer reports resources, and each cluster that
-has any gets one client and one task. Deleting a resource leaves its group alone, so there is no
-finalizer.
+There are no kopf handlers here, as for Topics: an informer reports resources, and each cluster with
+a ConsumerGroup gets one client and one task. Deleting a resource leaves its group unchanged, so
+there is no finalizer.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class GroupSync:
         self.scope = GroupScope()
         self.statuses = GroupStatusWriter(client, self.scope, events)
         self.looks = {"ok": 0, "failed": 0}
-        """Looks at clusters that have ended, by how they ended."""
+        """Finished reads of clusters, by result."""
         self._client = client
         self._connect = connect or self._connect_inside
         self._now = now
@@ -143,7 +143,7 @@ class GroupSync:
         self._clusters[cluster][0].queue.add(key)
 
     def _end(self, cluster: ClusterKey) -> None:
-        """End the task of a cluster that is gone, or of whose groups none is followed any more."""
+        """End the task of a cluster that was deleted, or has no followed group any more."""
         _, task = self._clusters.pop(cluster, (None, None))
         if task is not None:
             task.cancel()

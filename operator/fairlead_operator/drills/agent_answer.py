@@ -1,4 +1,4 @@
-"""Reads what a drill's pod answers, strictly. Pure.
+"""Parses the answers of a drill's pod, strictly. Pure.
 
 Whoever may change the LogCluster chooses the image of that pod. Its answers decide which broker is
 broken and end up in the drill's status, so nothing is trusted: each field is read by name, and must
@@ -19,7 +19,7 @@ _FINDINGS: Final = ("lost", "duplicated", "reordered", "misplaced", "foreign", "
 
 
 def read_agent_state(answer: Mapping[str, Any]) -> AgentState:
-    """Read an answer; KeyError, TypeError or ValueError for anything else."""
+    """Parse an answer; KeyError, TypeError or ValueError if it is malformed."""
     answer = _mapping(answer)
     run, verdict = answer["run"], answer["verdict"]
     return AgentState(
@@ -66,7 +66,7 @@ def _read_run(run: Mapping[str, Any]) -> AgentRun:
 
 
 def _read_memo(memo: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the pod was given to keep (`DrillRuns`)."""
+    """Return the facts that the pod was given to keep (`DrillRuns`)."""
     at = _text(memo["faultAt"])
     if datetime.fromisoformat(at).tzinfo is None:
         raise ValueError("faultAt has no time zone")

@@ -1,4 +1,4 @@
-"""Asks a drill's pod over HTTP. Every question can be asked twice."""
+"""Sends requests to a drill's pod over HTTP. Every request may be repeated."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
@@ -12,31 +12,31 @@ REQUEST_TIMEOUT_S: Final = 2.0
 
 
 class AgentError(Exception):
-    """The pod did not do what it was asked, or does not answer; the text says why."""
+    """The pod did not carry out a request, or does not answer; the text says why."""
 
 
 class AgentClient:
     """The client of all drills' pods."""
 
     async def state(self, agent: "AgentAddress") -> AgentState:
-        """Ask for the whole state."""
+        """Request the whole state."""
         return await self._ask(agent, "GET", "/state")
 
     async def begin(
         self, agent: "AgentAddress", number: int, broker_ids: Iterable[int], memo: Mapping[str, Any]
     ) -> AgentState:
-        """Say which brokers are broken next."""
+        """Tell the pod which brokers are broken next."""
         body = {"brokerIds": sorted(broker_ids), "memo": dict(memo)}
         return await self._ask(agent, "POST", f"/runs/{number}", body)
 
     async def tell(
         self, agent: "AgentAddress", number: int, what: Literal["injected", "end", "forget"]
     ) -> AgentState:
-        """Say how far a run is."""
+        """Tell the pod how far a run is."""
         return await self._ask(agent, "POST", f"/runs/{number}/{what}")
 
     async def verify(self, agent: "AgentAddress") -> AgentState:
-        """Ask for the verdict."""
+        """Request the verdict."""
         return await self._ask(agent, "POST", "/verify")
 
     async def _ask(

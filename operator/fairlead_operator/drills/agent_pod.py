@@ -1,6 +1,6 @@
-"""The pod that holds a drill's load: the same image as the brokers. Pure.
+"""The pod that runs a drill's load, with the brokers' image. Pure.
 
-It has no credentials of Kubernetes, and of a secured cluster those of a user for drills alone.
+It has no credentials of Kubernetes, and in a secured cluster only those of a user for drills.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ TOKEN_VARIABLE: Final = "FAIRLEAD_DRILL_TOKEN"  # noqa: S105
 
 
 def agent_pod_name(drill_name: str) -> str:
-    """Name a drill's pod."""
+    """Return the name of a drill's pod."""
     return f"drill-{drill_name}"[:POD_NAME_MAX].rstrip("-.")
 
 
 def drill_topic_name(drill: Mapping[str, Any]) -> str:
-    """Name a drill's topic: the same for every attempt to make it, another each time it is due."""
+    """Return a drill's topic: the same name for every attempt, a new one each time it is due."""
     name = f"{TOPIC_PREFIX}{drill['metadata']['uid'][:13]}"
     number = (drill.get("status") or {}).get("round")
     return name if number is None else f"{name}-{number}"
@@ -61,7 +61,7 @@ def build_agent_pod(
             "runAsUser": 10001,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        # The topic is deleted before it ends.
+        # The pod deletes the topic before it ends.
         "terminationGracePeriodSeconds": 60,
     }
     if access.pair is not None:
@@ -69,7 +69,7 @@ def build_agent_pod(
         pod_spec["volumes"] = [{"name": "client", "secret": source}]
     if cluster_spec.get("imagePullSecrets"):
         pod_spec["imagePullSecrets"] = cluster_spec["imagePullSecrets"]
-    # Without the cluster's own label, which makes a pod a broker to the controller's eyes.
+    # Without the cluster's own label, by which the controller recognises brokers' pods.
     labels = {
         "app.kubernetes.io/name": "fairlead",
         "app.kubernetes.io/instance": spec.cluster_name,
@@ -172,7 +172,7 @@ def _owner(drill: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_pod_problem(pod: Mapping[str, Any]) -> str:
-    """Say why a pod does not run, in the words of its status; empty if it says nothing."""
+    """Return why a pod does not run, in the words of its status; empty if it gives no reason."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or ():
         state = container.get("state") or {}

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 GROUP: Final = "fairlead-cli"
-"""In the settings of the consumer that reads a drill's records back."""
+"""The group in the settings of the consumer that reads a drill's records back."""
 REQUEST_TIMEOUT_S: Final = 10.0
 
 
 async def ensure_rights(operator: OwnAccess, user: str) -> None:
     """Let a user do everything with drills' topics; AccessError if brokers do not answer."""
-    # Imported now: an operator without drills of secured clusters does without librdkafka.
+    # Imported only here: an operator without drills of secured clusters needs no librdkafka.
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
         AclBinding,
@@ -31,7 +31,8 @@ async def ensure_rights(operator: OwnAccess, user: str) -> None:
         AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
         for kind, name, pattern, operation in (
             (ResourceType.TOPIC, TOPIC_PREFIX, ResourcePatternType.PREFIXED, AclOperation.ALL),
-            # A consumer that joins no group asks for the coordinator of the one in its settings.
+            # A consumer that joins no group still asks for the coordinator of the group in its
+            # settings.
             (ResourceType.GROUP, GROUP, ResourcePatternType.LITERAL, AclOperation.DESCRIBE),
         )
     ]

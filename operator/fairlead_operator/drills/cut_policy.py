@@ -1,8 +1,8 @@
-"""The NetworkPolicy by which a drill cuts a broker's pod off. Pure.
+"""The NetworkPolicy by which a drill isolates a broker's pod. Pure.
 
-Policies only ever let through, and what several let through adds up. So the pod gets a label that
-takes it out of its cluster's own policy (`specs.network_policy`) and into the drill's, which lets
-through what is not cut. Health checks and metrics go on in any case.
+Policies can only allow traffic, and a pod may use what any of its policies allows. So the pod gets
+a label that takes it out of its cluster's own policy (`specs.network_policy`) and into the drill's,
+which allows what is not cut. Health checks and metrics always work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _DNS: Final = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol
 
 
 def cut_policy_name(drill_name: str) -> str:
-    """Name a drill's policy."""
+    """Return the name of a drill's policy."""
     return f"drill-{drill_name}"[:POLICY_NAME_MAX].rstrip("-.")
 
 
@@ -38,7 +38,7 @@ def build_cut_policy(
     client_ports: Sequence[int],
     operator_namespace: str,
 ) -> Manifest:
-    """Return the policy of the pods that bear the drill's label; it is deleted with the drill."""
+    """Return the policy of the pods with the drill's label; it is deleted with the drill."""
     metadata = drill["metadata"]
     brokers = {"podSelector": {"matchLabels": broker_selector(cluster)}}
     drills = {"podSelector": {"matchLabels": {COMPONENT_LABEL: "drill"}}}
@@ -63,7 +63,7 @@ def build_cut_policy(
         "ingress": ingress,
     }
     if cut != "Clients":
-        # Brokers connect only to each other and the operator, by names.
+        # Brokers connect only to each other and to the operator, by name.
         spec["policyTypes"] = ["Ingress", "Egress"]
         spec["egress"] = [] if cut == "All" else [{"to": inside}, _DNS]
     return {

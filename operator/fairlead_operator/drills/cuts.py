@@ -1,8 +1,8 @@
-"""Cuts brokers' pods off by a NetworkPolicy, and joins them again whatever happens in between.
+"""Isolates brokers' pods by a NetworkPolicy, and reconnects them whatever happens in between.
 
-Before anything is made, the drill's status says which pods it will be (`status.cut`), and a
-finalizer keeps the drill until they are joined again. So every operator that comes later knows what
-to undo. A pod bears the drill's label only while the drill's policy is there.
+Before any object is created, the drill's status records the pods (`status.cut`), and a finalizer
+keeps the drill until they are reconnected. So every later operator knows what to undo. A pod has
+the drill's label only while the drill's policy exists.
 """
 
 import logging
@@ -28,7 +28,7 @@ CUT_SLACK_MS: Final = 15_000
 
 
 class NetworkCuts:
-    """Plans, makes and undoes cuts; each of these can be done twice."""
+    """Plans, makes and undoes cuts; each of these may be repeated."""
 
     def __init__(self, client: KubeClient, operator_namespace: str) -> None:
         self._client = client
@@ -42,7 +42,7 @@ class NetworkCuts:
         number: int,
         targets: Sequence[ChosenTarget],
     ) -> bool:
-        """Note in the status which pods will be cut off; tell whether that has changed it."""
+        """Record in the status which pods will be isolated; tell whether that has changed it."""
         pods = [await self._find_pod(drill, spec, target) for target in targets]
         planned = status.values.get("cut") or {}
         if planned.get("run") == number and planned.get("pods") == pods:
@@ -55,7 +55,7 @@ class NetworkCuts:
     async def prepare(
         self, drill: Mapping[str, Any], spec: FailoverDrillSpec, log_cluster: Mapping[str, Any]
     ) -> None:
-        """Make the policy, which holds for no pod yet."""
+        """Create the policy, which selects no pod yet."""
         metadata = drill["metadata"]
         try:
             cluster = ClusterView.from_manifest(log_cluster).spec
@@ -88,12 +88,12 @@ class NetworkCuts:
             await self._label(drill, pod, drill["metadata"]["uid"])
 
     async def heal(self, drill: dict[str, Any], status: DrillStatus) -> None:
-        """Join everything again, and forget the plan; the status has to be written then."""
+        """Reconnect everything, and remove the plan; the caller then has to write the status."""
         for pod in (status.values.get("cut") or {}).get("pods") or ():
             try:
                 await self._label(drill, pod, None)
             except ApiError as error:
-                # A pod that is gone took its label along, and its successor has another uid.
+                # The label is gone with a deleted pod, and its successor has another uid.
                 if not (error.is_not_found or error.is_conflict):
                     raise
         await self._delete_policy(drill)
@@ -101,7 +101,7 @@ class NetworkCuts:
         _log.info("drill %s/%s: the network is whole again", *_key(drill))
 
     async def release(self, drill: dict[str, Any]) -> None:
-        """Let a drill go that is being deleted, once all is joined again."""
+        """Release a drill that is being deleted, once everything is reconnected."""
         metadata = drill["metadata"]
         if CUT_FINALIZER not in (metadata.get("finalizers") or ()):
             return
@@ -123,7 +123,7 @@ class NetworkCuts:
     async def _label(
         self, drill: Mapping[str, Any], pod: Mapping[str, str], value: str | None
     ) -> None:
-        # With the uid: another pod of the same name is not meant.
+        # With the uid, so that another pod of the same name is not changed.
         patch = {"metadata": {"uid": pod["uid"], "labels": {CUT_LABEL: value}}}
         await self._client.patch(POD, drill["metadata"]["namespace"], pod["name"], patch)
 

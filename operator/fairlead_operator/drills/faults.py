@@ -1,7 +1,7 @@
 """Breaks a broker or the active controller, and makes sure that it is healed.
 
-A paused process is woken, and a full disk emptied, by the supervisor's own timer, which does not
-need this process for it.
+The supervisor's own timer resumes a paused process and empties a full disk; this process is not
+needed for that.
 """
 
 import os
@@ -60,7 +60,7 @@ async def choose_targets(
 
 
 def describe_targets(spec: FailoverDrillSpec, targets: Sequence[ChosenTarget]) -> str:
-    """Name the targets of a run."""
+    """Return a name for the targets of a run."""
     if spec.target.type == "Cluster":
         return f"all {len(targets)} brokers"
     if not spec.target.is_of_several:
@@ -108,7 +108,7 @@ def pick_replica(target_type: str, leader: int, in_sync: Sequence[int]) -> int:
 
 
 def broker_pod_name(cluster: str, pools: Sequence[Mapping[str, Any]], broker_id: int) -> str:
-    """Name the pod of a broker; empty if no pool has such a broker."""
+    """Return the name of a broker's pod; empty if no pool has such a broker."""
     for pool in pools:
         ordinal = broker_id - int(pool["spec"].get("idBase") or 0)
         if 0 <= ordinal < int(pool["spec"].get("replicas") or 0):
@@ -126,7 +126,7 @@ class FaultInjector:
     async def prepare(
         self, spec: FailoverDrillSpec, namespace: str, target: ChosenTarget
     ) -> Callable[[], Awaitable[None]]:
-        """Look up what has to be known; break nothing yet."""
+        """Read what has to be known; break nothing yet."""
         if spec.fault.type == "Delete":
             return await self._prepare_deletion(spec, namespace, target)
         duration_ms = spec.fault.hold_ms

@@ -11,7 +11,7 @@ CLUSTER_HIBERNATED: Final = "ClusterHibernated"
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why not: `reason` in one word for machines, and a sentence that says what to do."""
+    """Why not: `reason` is one word for machines, and a sentence says what to do."""
 
     reason: str
     message: str
@@ -20,7 +20,7 @@ class Objection:
 def find_trespass(
     spec: FailoverDrillSpec, namespace: str, access: ControllerAccess
 ) -> Objection | None:
-    """Say why a drill of this namespace may not break its target, whatever the target's state.
+    """Return why a drill of this namespace may not break its target, whatever the target's state.
 
     All clusters share the controller: a user who may create drills in one namespace may not stop
     it.
@@ -89,7 +89,7 @@ def find_objection(spec: FailoverDrillSpec, cluster: ClusterObservation) -> Obje
 
 
 def find_danger(spec: FailoverDrillSpec, loss: Loss | None) -> Objection | None:
-    """Say why several brokers must not be broken at once; None if they may."""
+    """Return why several brokers must not be broken at once; empty if they may."""
     if spec.allow_unsafe or loss is None or loss.is_safe:
         return None
     return Objection(
@@ -99,7 +99,7 @@ def find_danger(spec: FailoverDrillSpec, loss: Loss | None) -> Objection | None:
 
 
 def find_ailment(name: str, cluster: ClusterObservation) -> Objection | None:
-    """Return what is wrong with a cluster before anything was done to it."""
+    """Return what is wrong with a cluster before any fault was injected."""
     advice = f"wait until `kubectl fairlead status {name}` has no complaint, then make a new drill"
     if cluster.not_live:
         broker, state = min(cluster.not_live.items())

@@ -1,6 +1,6 @@
 """Turns an agent's and the controller's figures into a drill's status. Pure.
 
-Times are milliseconds since the fault. Recovery is judged by partition: until its first new
+Times are milliseconds since the fault. Recovery is measured per partition: until its first new
 acknowledgement, or after a graceful end its longest time without one (`drill_verdict`).
 """
 
@@ -33,7 +33,7 @@ UNDONE: Final = {
 }
 FIRST_BATCH_MS: Final = 1000
 CUT_SEEN_MS: Final = 5_000
-"""A cut that lasts as long is noticed: above the brokers' session timeout."""
+"""A cut of this duration is noticed: it is above the brokers' session timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ControllerTimes:
     detection_ms: int | None = None
     election_ms: int | None = None
     leaders_moved: int | None = None
-    """How many leaders it took off the brokers that were broken."""
+    """How many leaders it moved off the broken brokers."""
 
 
 def read_controller_times(
@@ -96,7 +96,7 @@ def build_run(
         "target": memo.get("target", ""),
         "faultAt": memo.get("faultAt"),
         "detectionMs": times.detection_ms,
-        # The journal is gone with a controller that was lost; clients were told a little later.
+        # A lost controller's journal is gone, too; clients learned of the election a little later.
         "electionMs": figures["electionMs"] if times.election_ms is None else times.election_ms,
         "recoveryP50Ms": percentile(known, 0.5),
         "recoveryMaxMs": max(known) if is_whole else None,
@@ -111,11 +111,11 @@ def build_run(
 def find_ineffective(
     spec: FailoverDrillSpec, figures: Mapping[str, Any], times: ControllerTimes
 ) -> str:
-    """Say why a cut seems to have had no effect; empty if it had one, or that is unknown."""
+    """Return why a cut seems to have had no effect; empty if it had one, or that is unknown."""
     if spec.fault.type != "Isolate" or spec.fault.hold_ms < CUT_SEEN_MS:
         return ""
     cut = spec.fault.cut or "All"
-    # The journal is gone with a controller that was lost; clients see what was decided, too.
+    # A lost controller's journal is gone, too; clients also see what it decided.
     signs = (times.detection_ms, figures["electionMs"], figures.get("leftIsrMs"))
     if cut not in {"All", "Controller"} or any(sign is not None for sign in signs):
         return ""
@@ -133,7 +133,7 @@ def _recoveries(spec: FailoverDrillSpec, figures: Mapping[str, Any]) -> list[int
 def build_timeline(
     spec: FailoverDrillSpec, figures: Mapping[str, Any], run: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return what happened when in one run."""
+    """Return what happened in one run, and when."""
     entries: list[tuple[int | None, str]] = [(0, f"{run['target']} {DONE[spec.fault.type]}")]
     entries.append((run.get("detectionMs"), "detected by the controller"))
     entries.append((run.get("electionMs"), _elected_text(spec, figures)))
@@ -191,7 +191,7 @@ def judge(
     verdict: Mapping[str, Any] | None,
     problem: str = "",
 ) -> list[str]:
-    """Say why a drill has failed; empty if it has passed."""
+    """Return why a drill has failed; empty if it has passed."""
     runs = status.get("runs") or ()
     problems = [f"run {i}: {run['problem']}" for i, run in enumerate(runs, 1) if run.get("problem")]
     if problem or verdict is None:
@@ -204,7 +204,7 @@ def judge(
         )
         if verdict[name]
     ]
-    # Otherwise one run without a measured recovery would hide behind the others.
+    # Otherwise the other runs would hide a run without a measured recovery.
     is_measured = all("recoveryMaxMs" in run for run in runs)
     measured = DrillMeasurement(
         recovery_max_ms=status.get("recoveryMaxMs") if is_measured else None,
@@ -219,7 +219,7 @@ def judge(
 
 
 def percentile(values: Sequence[int], fraction: float = 0.5) -> int | None:
-    """Return a value that was measured, by nearest rank."""
+    """Return a measured value, by nearest rank."""
     if not values:
         return None
     return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]

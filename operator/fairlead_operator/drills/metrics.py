@@ -10,7 +10,7 @@ RECOVERY_BUCKETS_S: Final = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 2.
 
 
 class DrillMetrics:
-    """The metrics of one process; a registry of its own is for tests."""
+    """The metrics of one process; tests pass their own registry."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self.recovery = Histogram(
@@ -59,7 +59,7 @@ class DrillMetrics:
             self._due.remove_by_labels({"namespace": namespace, "drill": drill})
 
     def forget_schedule(self, namespace: str, drill: str) -> None:
-        """Show a drill no longer."""
+        """Stop showing a drill."""
         labels = {"namespace": namespace, "drill": drill}
         self._last_result.remove_by_labels(labels)
         self._due.remove_by_labels(labels)

@@ -53,11 +53,11 @@ class ClusterObservation:
     offline: int = 0
     controller_epoch: int = 0
     is_paused: bool = False
-    """Whether the operator leaves the cluster as it is."""
+    """Whether the operator leaves the cluster unchanged."""
     is_hibernated: bool = False
-    """Whether the cluster sleeps, or is to."""
+    """Whether the cluster hibernates, or is to."""
     epochs: Mapping[int, int] = field(default_factory=dict)
-    """Of each broker: another one after each start."""
+    """The broker epoch of each broker: it changes with each start."""
     nodes: Mapping[int, str] = field(default_factory=dict)
     zones: Mapping[int, str] = field(default_factory=dict)
 
@@ -80,12 +80,12 @@ class Loss:
 
     @property
     def is_safe(self) -> bool:
-        """Whether everything is still served, with its minimum and a copy elsewhere."""
+        """Whether every partition keeps a leader, its min.insync.replicas and another copy."""
         return not (self.without_leader or self.below_minimum or self.last_copies)
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The forecast as a message."""
         return (
             f"{self.without_leader} partitions would lose their leader, {self.below_minimum} their "
             f"min.insync.replicas, {self.last_copies} their last copy"
@@ -105,7 +105,7 @@ class ControllerAccess:
     is_allowed: bool = False
     """Whether the operator's installation allows it; a namespace cannot allow it itself."""
     operator_namespace: str = ""
-    """The only namespace whose drills may."""
+    """The only namespace whose drills may break it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,13 @@ class DrillObservations:
     """Everything that the next step depends on."""
 
     namespace: str = ""
-    """The drill's own."""
+    """The drill's own namespace."""
     controller_access: ControllerAccess = field(default_factory=ControllerAccess)
     cluster: ClusterObservation | None = None
     """None if there is no such LogCluster, or its controller does not answer."""
     is_cluster_declared: bool = True
     other_drill: str = ""
-    """Name of another drill that is in progress, or is older and waits too."""
+    """Name of another drill that is in progress, or is older and also waits."""
     pod: PodState = "Absent"
     pod_age_s: float = 0.0
     pod_problem: str = ""
@@ -129,7 +129,7 @@ class DrillObservations:
     loss: Loss | None = None
     """What the loss of a node's or a zone's brokers would do now, while the drill waits."""
     late_ms: int = 0
-    """How long ago the schedule was due: of the drill that waits, or of the next; negative before.
+    """How long ago the schedule was due, for this drill or the next one; negative before that.
 
     It is 0 for a drill without a schedule.
     """
@@ -143,7 +143,7 @@ def observe_cluster(
     pools: Sequence[Mapping[str, Any]],
     controller_status: Mapping[str, Any],
 ) -> ClusterObservation:
-    """Combine what the resources ask for and what the controller sees."""
+    """Combine what the resources want and what the controller reports."""
     spec = log_cluster.get("spec") or {}
     conditions = (log_cluster.get("status") or {}).get("conditions") or []
     brokers = controller_status["brokers"]
@@ -158,7 +158,7 @@ def observe_cluster(
         ),
         brokers_expected=len(wanted),
         live=frozenset(broker for broker, state in states.items() if state == "live"),
-        # The controller still has brokers that were scaled down; the drill does not wait for those.
+        # The controller still has brokers that were scaled down; the drill does not wait for them.
         not_live={
             broker: state
             for broker, state in states.items()
@@ -176,7 +176,7 @@ def observe_cluster(
 
 
 def _wanted_ids(pools: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Return the ids of the brokers that pools ask for."""
+    """Return the ids of the brokers that pools want."""
     wanted: set[int] = set()
     for pool in pools:
         first = int(pool["spec"].get("idBase") or 0)

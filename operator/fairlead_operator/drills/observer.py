@@ -1,4 +1,4 @@
-"""Observes all that a drill's next step depends on: resources, the controller, the drill's pod."""
+"""Observes everything that a drill's next step depends on: resources, controller, drill's pod."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Sight:
 
 
 class Observer:
-    """Observes; remembers only since when a pod has been silent."""
+    """Observes; remembers only since when a pod has not answered."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Observer:
         self._answered_at: dict[str, float] = {}
 
     async def look(self, drill: Manifest, spec: FailoverDrillSpec) -> Sight:
-        """Observe once; ApiError and its like when the API server cannot be asked."""
+        """Observe once; ApiError or ApiUnavailableError if the API server does not answer."""
         namespace = drill["metadata"]["namespace"]
         phase = (drill.get("status") or {}).get("phase")
         log_cluster = await self._client.find(LOG_CLUSTER, namespace, spec.cluster_name)
@@ -96,7 +96,7 @@ class Observer:
         return Sight(seen, log_cluster, pools, address)
 
     def forget(self, drill: Manifest) -> None:
-        """Forget a drill that is over."""
+        """Forget a finished drill."""
         self._answered_at.pop(drill["metadata"]["uid"], None)
 
     async def _find_own_pod(self, drill: Manifest) -> dict[str, Any] | None:
@@ -150,7 +150,7 @@ class Observer:
 
 
 def find_due(drill: Manifest, spec: FailoverDrillSpec) -> tuple[datetime | None, str]:
-    """Return when the drill that waits was due, or the next one is; and what hinders telling."""
+    """Return when the schedule is due, for this drill or the next one; and why that is unknown."""
     if spec.schedule is None:
         return None, ""
     status = drill.get("status") or {}
@@ -164,7 +164,7 @@ def find_due(drill: Manifest, spec: FailoverDrillSpec) -> tuple[datetime | None,
 
 
 def read_time(text: str) -> datetime:
-    """Read a time of Kubernetes."""
+    """Parse a time of Kubernetes."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 

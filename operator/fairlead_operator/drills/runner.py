@@ -1,9 +1,9 @@
 """Carries out drills: observes, lets `decide_drill_step` decide, acts, and observes again.
 
-The drills of a namespace are handled one after another, so that no two of a cluster begin. Those of
-other namespaces do not wait for them, nor for pods that do not answer. A status is written only
-with the version that was read, so that an operator that has been replaced cannot undo what its
-successor wrote.
+The drills of a namespace are handled one after another, so that two drills of a cluster never begin
+together. Drills of other namespaces do not wait for them, nor for pods that do not answer. A status
+is written only with the version that was read, so that an operator that has been replaced cannot
+undo its successor's writes.
 """
 
 import asyncio
@@ -53,22 +53,22 @@ TICK_S: Final = 0.2
 ERROR_DELAY_S: Final = 1.0
 UNEXPECTED_DELAY_S: Final = 30.0
 HOLD_S: Final = 2.0
-"""Between two looks at a drill that waits; each asks the API server and the controller."""
+"""Time between two checks of a waiting drill; each asks the API server and the controller."""
 NO_CONTROLLER_ACCESS: Final = ControllerAccess()
 SCHEDULE_S_MAX: Final = 3_600.0
-"""Between two looks at a drill that waits for its time."""
+"""Time between two checks of a drill that waits for its schedule."""
 IDLE_S: Final = 30.0
-"""Between two looks if no drill is in progress; changes are looked at once."""
+"""Time between two checks if no drill is in progress; changes are handled at once."""
 
 _RETRIED: Final = (AccessError, ApiUnavailableError, ControllerError, AgentError, TargetError)
 
 
 class NameTakenError(TargetError):
-    """An object that stays has the name of one that a drill needs, and is not the drill's."""
+    """An object that stays has the name of an object that the drill needs, and another owner."""
 
 
 class DrillRunner:
-    """Made in a running loop; `run` until cancelled."""
+    """Carries out drills; made in a running loop, `run` until cancelled."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class DrillRunner:
             await asyncio.gather(following, *passes.values(), return_exceptions=True)
 
     async def _pass(self, namespace: str) -> bool:
-        """Do the next step of each drill of a namespace; tell whether to look again soon."""
+        """Take the next step of each drill of a namespace; tell whether to check again soon."""
         is_busy = False
         for key, drill in list(self._drills.objects.items()):
             if key[0] == namespace:
@@ -138,21 +138,22 @@ class DrillRunner:
         elif change.new is not None and change.old is not None:
             generations = (it["metadata"].get("generation") for it in (change.old, change.new))
             if len(set(generations)) > 1:
-                # Another schedule, or suspended no longer: what was awaited counts no more.
+                # Its schedule has changed, or it is no longer suspended: the earlier wait does not
+                # count.
                 self._retry_at.pop(change.key, None)
                 self._clean.discard(change.new["metadata"]["uid"])
         self._changed.set()
 
     async def _wait(self, seconds: float) -> None:
         try:
-            # Not wait_for: until Python 3.12 it can forget that it was cancelled.
+            # Not wait_for: until Python 3.12 it can lose a cancellation.
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
         except TimeoutError:
             return
 
     async def _attend(self, key: ObjectKey, drill: dict[str, Any]) -> bool:
-        """Do the next step of a drill; tell whether to look at it again soon."""
+        """Take the next step of a drill; tell whether to check it again soon."""
         metadata = drill["metadata"]
         is_leaving = "deletionTimestamp" in metadata
         is_held = CUT_FINALIZER in (metadata.get("finalizers") or ())
@@ -223,7 +224,8 @@ class DrillRunner:
                 status.start_round(due or _now(), _now())
                 await self._write(drill, status)
             case _ if status.phase in steps.FINAL:
-                # Over; with a schedule, suspended or unreadable: a change of it wakes the drill.
+                # Finished, or its schedule is suspended or unreadable: a change of the drill wakes
+                # it.
                 self._observer.forget(drill)
                 self._clean.add(drill["metadata"]["uid"])
                 return False
@@ -243,7 +245,7 @@ class DrillRunner:
     async def _await_time(
         self, drill: dict[str, Any], spec: FailoverDrillSpec, status: DrillStatus
     ) -> bool:
-        """Say when the schedule is due, and look at the drill again then."""
+        """Report when the schedule is due, and check the drill again then."""
         due, _ = find_due(drill, spec)
         if due is None:
             return True
@@ -265,7 +267,7 @@ class DrillRunner:
             return
         due, _ = find_due(drill, spec)
         status = drill.get("status") or {}
-        # That it was not done to a cluster that slept on purpose tells nobody anything.
+        # A round that was skipped because its cluster hibernated on purpose does not count.
         asleep = f"{CLUSTER_HIBERNATED}: "
         history: Sequence[Mapping[str, Any]] = [
             each
@@ -287,7 +289,7 @@ class DrillRunner:
         status: DrillStatus,
         sight: Sight,
     ) -> None:
-        """Do what concerns a run; a lasting refusal ends the drill."""
+        """Take a step of a run; a lasting refusal ends the drill."""
         try:
             if await self._runs.take(step, drill, spec, status, sight):
                 await self._write(drill, status)
@@ -317,10 +319,10 @@ class DrillRunner:
         await self._events.emit(drill, "DrillRefused", message, "Warning", action="Drill")
 
     async def _ensure_secret(self, drill: dict[str, Any], secret: dict[str, Any]) -> None:
-        """Make the Secret of a drill's pod as it is now.
+        """Bring the Secret of a drill's pod to its present content.
 
-        NameTakenError where its name is another's. What the last round has left may have expired
-        since, or trust an authority that is gone.
+        NameTakenError if its name belongs to another owner. The Secret of the last round may have
+        expired since, or trust an authority that no longer exists.
         """
         metadata = secret["metadata"]
         try:
@@ -345,7 +347,7 @@ class DrillRunner:
             gone = f"LogCluster {spec.cluster_name} is gone"
             await self._finish(drill, spec, status, sight, gone)
             return
-        # The status first: a drill that goes on keeps the others of its cluster waiting.
+        # The status first: other drills of the cluster wait for a drill that has begun.
         if status.enter("Preparing", "the load is being prepared", _now()):
             await self._write(drill, status)
         try:
@@ -360,7 +362,7 @@ class DrillRunner:
         status: DrillStatus,
         cluster: Mapping[str, Any],
     ) -> None:
-        """Make a drill's pod and its Secret; NameTakenError where a name is another's for good."""
+        """Create a drill's pod and its Secret; NameTakenError if a name is taken for good."""
         namespace = drill["metadata"]["namespace"]
         access = await find_access(self._client, namespace, cluster, DRILLS_USER)
         secret = build_agent_secret(drill, access)
@@ -418,7 +420,7 @@ class DrillRunner:
         written = await self._client.patch(
             FAILOVER_DRILL, metadata["namespace"], metadata["name"], patch, subresource="status"
         )
-        # The informer hears of it later; until then this is what the next step builds on.
+        # The informer reports it later; until then the next step builds on this.
         metadata["resourceVersion"] = written["metadata"]["resourceVersion"]
         drill["status"] = written.get("status") or {}
 
@@ -433,7 +435,7 @@ class DrillRunner:
 
 
 def describe_success(values: Mapping[str, Any]) -> str:
-    """Describe the result of a drill that has passed."""
+    """Return the result of a drill that has passed, as a message."""
     return (
         f"recovered within {values.get('recoveryMaxMs')} ms; {values['acknowledged']} records "
         f"acknowledged, {values['lost']} lost, {values['duplicates']} duplicated, "
@@ -442,9 +444,10 @@ def describe_success(values: Mapping[str, Any]) -> str:
 
 
 def _require_own(kind: ResourceKind, there: Mapping[str, Any], drill: Mapping[str, Any]) -> None:
-    """Raise NameTakenError where an object is not a drill's; a TargetError if it goes by itself.
+    """Raise NameTakenError if an object is not the drill's; TargetError if it will be deleted.
 
-    So does what an earlier drill of the same name has left: Kubernetes deletes it after its owner.
+    Objects of an earlier drill of the same name will be deleted: Kubernetes does so after their
+    owner.
     """
     metadata, own = there["metadata"], drill["metadata"]
     owners = metadata.get("ownerReferences") or ()

@@ -1,4 +1,4 @@
-"""The single faults of a drill: to begin, confirm, forget and collect them."""
+"""The single faults of a drill: how they begin, and are confirmed, forgotten and collected."""
 
 import asyncio
 import logging
@@ -68,9 +68,9 @@ class DrillRuns:
         status: DrillStatus,
         sight: Sight,
     ) -> bool:
-        """Do a step; tell whether the status has changed."""
+        """Take a step; tell whether the status has changed."""
         if isinstance(step, steps.HealCut):
-            # Without asking the drill's pod: it may be gone, or silent for good.
+            # Without a request to the drill's pod: it may be deleted, or never answer again.
             await self._cuts.heal(drill, status)
             return True
         address, agent = sight.agent_address, sight.seen.agent
@@ -82,7 +82,7 @@ class DrillRuns:
             case steps.BeginRun(number):
                 message = f"run {number} of {spec.runs}"
                 if status.enter("Running", message, now):
-                    # Written before anything is broken; the fault itself is the next step.
+                    # This is written before anything is broken; the fault itself is the next step.
                     return True
                 return await self._begin(number, drill, spec, status, sight)
             case steps.ConfirmRun(number):
@@ -112,7 +112,7 @@ class DrillRuns:
         status: DrillStatus,
         sight: Sight,
     ) -> bool:
-        """Break the target; tell whether there is a status to be written before that instead."""
+        """Break the target; tell whether a status has to be written first instead."""
         cluster, address = sight.seen.cluster, sight.agent_address
         if address is None or cluster is None or sight.log_cluster is None:
             raise TargetError("the cluster cannot be seen now")
@@ -150,24 +150,24 @@ class DrillRuns:
             memo["intent"] = await self._controller.record_intent(
                 namespace, spec.cluster_name, DELETE_POD, pods
             )
-        # Measured from before the order to the pod, so that no figure is too good.
+        # Measured from before the order to the pod, so that no figure is too low.
         memo["faultAtMs"] = time.time_ns() // 1_000_000
         memo["faultAt"] = _iso(memo["faultAtMs"])
         await self._agents.begin(address, number, broker_ids, memo)
         await break_it()
         _log.info("run %d: %s of %s", number, spec.fault.type, memo["target"])
         if broker_ids:
-            # What happens to a controller is proved by its successor's epoch.
+            # A fault of the controller is proved by its successor's epoch.
             await self._agents.tell(address, number, "injected")
             if "intent" in memo:
-                # Not only at the run's end: the pod that remembers it may not live to see that.
+                # Not only at the run's end: the pod that remembers the intent may be gone by then.
                 await self._controller.clear_intent(namespace, spec.cluster_name, memo["intent"])
         return False
 
     async def _foretell(
         self, namespace: str, spec: FailoverDrillSpec, broker_ids: Sequence[int]
     ) -> Loss | None:
-        """Ask what the loss of these brokers would do; None where none is lost."""
+        """Return what the loss of these brokers would do; None if none would be lost."""
         if not broker_ids or spec.fault.type in {"Slow", "RollingRestart"}:
             return None
         return read_loss(await self._controller.loss(namespace, spec.cluster_name, broker_ids))
@@ -175,7 +175,7 @@ class DrillRuns:
     async def _prepare_all(
         self, spec: FailoverDrillSpec, namespace: str, targets: Sequence[ChosenTarget]
     ) -> Callable[[], Awaitable[None]]:
-        """Look up what has to be known of each, so that all are broken at once."""
+        """Read what has to be known of each target, so that all are broken at once."""
         breaks = [await self._injector.prepare(spec, namespace, target) for target in targets]
 
         async def break_all() -> None:
@@ -189,7 +189,7 @@ class DrillRuns:
     async def _restart_all(
         self, drill: Mapping[str, Any], spec: FailoverDrillSpec, number: int
     ) -> None:
-        """Ask for a rolling restart as people do; asked again, it is the same one."""
+        """Request a rolling restart as people do; a repeated request is the same restart."""
         value = f"drill {drill['metadata']['uid']} run {number}"
         patch = {"metadata": {"annotations": {RESTART_ANNOTATION: value}}}
         namespace = drill["metadata"]["namespace"]

@@ -13,7 +13,7 @@ _FIGURES: Final = ("detectionMs", "electionMs", "recoveryMaxMs", "lost", "duplic
 
 
 class DrillStatus:
-    """A copy of what the drill has; `values` is what will be written."""
+    """A copy of the drill's status; `values` is what will be written."""
 
     def __init__(self, drill: Mapping[str, Any]) -> None:
         self.values: dict[str, Any] = deepcopy(dict(drill.get("status") or {}))
@@ -21,35 +21,35 @@ class DrillStatus:
 
     @property
     def phase(self) -> str:
-        """How far it is."""
+        """The drill's phase."""
         return str(self.values.get("phase") or "Pending")
 
     @property
     def runs(self) -> list[dict[str, Any]]:
-        """What was measured so far."""
+        """The runs that were measured so far."""
         return list(self.values.get("runs") or ())
 
     def hold(self, reason: str, message: str, now: datetime) -> bool:
-        """Stay pending; tell whether that says anything new."""
+        """Stay pending; tell whether the status has changed."""
         return self._enter("Pending", reason, message, now)
 
     def enter(self, phase: str, message: str, now: datetime) -> bool:
-        """Enter a phase that is not the last; tell whether that says anything new."""
+        """Enter a phase that is not the last; tell whether the status has changed."""
         return self._enter(phase, phase, message, now)
 
     def refuse(self, reason: str, message: str, now: datetime) -> None:
-        """End before anything has begun."""
+        """End before any run has begun."""
         self._end("Refused", reason, message, now)
         self._claim("Passed", False, "Refused", message, now)
 
     def finish(self, *, is_passed: bool, problem: str, message: str, now: datetime) -> None:
-        """End with a verdict; a problem says why it ended early."""
+        """End with a verdict; a problem is the reason for an early end."""
         reason = "Aborted" if problem else "Finished"
         self._end("Finished", reason, problem or "all runs were done and everything read", now)
         self._claim("Passed", is_passed, "WithinLimits" if is_passed else "Failed", message, now)
 
     def start_round(self, due: datetime, now: datetime) -> None:
-        """Begin a drill of a schedule: what the last one has left is in the history."""
+        """Begin a scheduled drill: the history keeps what the last one has left."""
         for name in self.values.keys() - KEPT_BETWEEN_ROUNDS:
             self.values[name] = None
         self.values |= {
@@ -62,7 +62,7 @@ class DrillStatus:
         }
 
     def end_round(self, verdict: str, message: str, limit: int, now: datetime) -> None:
-        """Note in the history what came of a drill of a schedule."""
+        """Record the result of a scheduled drill in the history."""
         names = ("dueAt", "startedAt", *_FIGURES)
         past = {name: self.values[name] for name in names if self.values.get(name) is not None}
         past |= {"verdict": verdict, "message": message[:MESSAGE_MAX]}
@@ -70,19 +70,19 @@ class DrillStatus:
         self.values["endedAt"] = _stamp(now)
 
     def note_next(self, due: datetime) -> bool:
-        """Say when the schedule is due next; tell whether that is new."""
+        """Set when the schedule is due next; tell whether that has changed."""
         if self.values.get("nextRunAt") == _stamp(due):
             return False
         self.values["nextRunAt"] = _stamp(due)
         return True
 
     def add_run(self, run: dict[str, Any], timeline: list[dict[str, Any]]) -> None:
-        """Keep the result of a run; the timeline is that of the last one."""
+        """Keep the result of a run; the timeline is that of the last run."""
         self.values["runs"] = [*self.runs, run]
         self.values["timeline"] = timeline
 
     def as_patch(self) -> dict[str, Any]:
-        """Return all of it as a patch; lists replace those in the object."""
+        """Return the whole status as a patch; lists replace those in the object."""
         return self.values
 
     def _enter(self, phase: str, reason: str, message: str, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""The next step of a drill: a pure function of its status and of what is observed.
+"""The next step of a drill: a pure function of its status and the observations.
 
 | phase | waits for | then |
 |---|---|---|
@@ -8,14 +8,15 @@
 | Verifying | everything read back | Finish |
 | Finished, Refused | | CleanUp |
 
-A drill with a schedule begins anew (StartRound) whenever it is due and the last one is cleaned up.
+A drill with a schedule starts again (StartRound) whenever it is due and the last round is cleaned
+up.
 
-A network that was cut is joined again first (HealCut), whatever the phase, once the fault is over,
-the run is in doubt or over, the drill cannot go on, or its time is up.
+A cut network is reconnected first (HealCut), whatever the phase, once the fault is over, the run is
+in doubt or over, the drill cannot continue, or its time is up.
 
-Each step can be done twice. Between two steps nothing is remembered: what a run has come to is
-asked of the drill's pod. If it cannot be told whether a fault was really injected, the run is
-forgotten and repeated once all is well; for the controller, a higher controller epoch is the proof.
+Each step may be repeated. The operator remembers nothing between two steps: the drill's pod knows
+the state of a run. If it is unknown whether a fault was really injected, the run is forgotten and
+repeated once the cluster is healthy; for the controller, a higher controller epoch is the proof.
 """
 
 from collections.abc import Mapping
@@ -32,16 +33,16 @@ from fairlead_operator.drills.health import (
 from fairlead_operator.drills.observations import AgentRun, AgentState, DrillObservations
 
 OBSERVE_MS: Final = 1_000
-"""How long to observe after a fault that does not last: a second effect would show by then."""
+"""How long to observe after a fault without duration: a second effect would show by then."""
 RECOVERY_MS_MAX: Final = 30_000
 HEAL_MS_MAX: Final = 300_000
-"""A deleted pod may have to be scheduled, started and to catch up."""
+"""A deleted pod may have to be scheduled, start and catch up."""
 SETTLE_MS_MAX: Final = 120_000
 PREPARE_S_MAX: Final = 180.0
 SILENCE_S_MAX: Final = 60.0
 ROLL_MS_MAX: Final = 1_800_000
 LATE_MS_MAX: Final = 3_600_000
-"""A scheduled drill that could not begin within that is skipped."""
+"""A scheduled drill that could not begin within this time is skipped."""
 TAKEOVER_MS_MAX: Final = 15_000
 FINAL: Final = frozenset({"Finished", "Refused"})
 ACTIVE: Final = frozenset({"Preparing", "Running", "Verifying"})
@@ -54,7 +55,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Stay pending, and say why."""
+    """Stay pending, and report why."""
 
     reason: str
     message: str
@@ -85,7 +86,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class BeginRun:
-    """Choose the target, let the pod measure, and break it."""
+    """Choose the target, start the pod's measurement, and break the target."""
 
     number: int
 
@@ -99,14 +100,14 @@ class ConfirmRun:
 
 @dataclass(frozen=True, slots=True)
 class ForgetRun:
-    """Measure again: it is not known whether the fault was injected."""
+    """Measure again: it is unknown whether the fault was injected."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class CollectRun:
-    """End a run and put its figures into the status."""
+    """End a run and write its figures into the status."""
 
     number: int
     problem: str = ""
@@ -114,24 +115,24 @@ class CollectRun:
 
 @dataclass(frozen=True, slots=True)
 class HealCut:
-    """Join again what was cut off."""
+    """Reconnect what was cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Let the pod read everything back."""
+    """Have the pod read everything back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Judge; a problem says why the drill could not go on."""
+    """Judge; a problem says why the drill could not continue."""
 
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Delete the drill's pod; its topic goes with it."""
+    """Delete the drill's pod; its topic is deleted, too."""
 
 
 Step: TypeAlias = (
@@ -165,7 +166,7 @@ def decide_drill_step(
         return _decide_waiting(spec, phase, seen)
     trespass = find_trespass(spec, seen.namespace, seen.controller_access)
     if trespass is not None:
-        # Later than that only after the operator's values have changed, or a status by hand.
+        # Later only if the operator's values have changed, or somebody has edited the status.
         refusal = Refuse(trespass.reason, trespass.message)
         return refusal if phase == "Pending" else Finish(trespass.message)
     if phase == "Pending":
@@ -204,9 +205,9 @@ def _decide_waiting(spec: FailoverDrillSpec, phase: str, seen: DrillObservations
 def _may_be_cut(
     spec: FailoverDrillSpec, phase: str, status: Mapping[str, Any], seen: DrillObservations
 ) -> bool:
-    """Tell whether the cut that was planned is about to be made, or shall still last.
+    """Tell whether the planned cut is about to be made, or shall still last.
 
-    A run of which nobody knows whether it has begun is repeated, so that its cut ends, too.
+    A run that may or may not have begun is repeated, so its cut ends, too.
     """
     planned = status["cut"]
     number = len(status.get("runs") or ()) + 1
@@ -247,7 +248,7 @@ def _decide_beginning(spec: FailoverDrillSpec, seen: DrillObservations) -> Step:
 
 
 def _find_failure(phase: str, seen: DrillObservations) -> str:
-    """Say why a drill cannot go on."""
+    """Return why a drill cannot continue."""
     if seen.pod == "Absent":
         return "the drill's pod is gone, and what it had counted with it"
     if seen.pod == "Ended":
@@ -272,10 +273,10 @@ def _decide_running(
     run, number = agent.run, done + 1
     if run is not None and run.number == number:
         if run.is_ended:
-            # The operator that ended it may not have written the reason any more.
+            # The operator that ended the run may not have written the reason.
             return CollectRun(number, _find_delay(spec, run))
         return _decide_observing(spec, run, agent, seen)
-    # The pod may have been told already, by an operator that did not get to write it down.
+    # An operator that could not record it may already have told the pod.
     if done >= spec.runs and agent.phase in {"steady", "verifying", "verified"}:
         return Verify()
     if agent.phase != "steady":
@@ -314,7 +315,7 @@ def _over_ms(spec: FailoverDrillSpec, run: AgentRun) -> int:
 
 
 def _find_delay(spec: FailoverDrillSpec, run: AgentRun, ailment: str = "") -> str:
-    """Say what has taken too long, or had when the run ended; empty if nothing."""
+    """Return what takes too long, or took too long when the run ended; empty if nothing."""
     if spec.fault.type == "RollingRestart":
         late = f"not every broker has restarted within {ROLL_MS_MAX // 60_000} minutes"
         return late if run.since_fault_ms > ROLL_MS_MAX else ""
@@ -329,7 +330,7 @@ def _find_delay(spec: FailoverDrillSpec, run: AgentRun, ailment: str = "") -> st
 def _decide_rolling(
     spec: FailoverDrillSpec, run: AgentRun, agent: AgentState, seen: DrillObservations
 ) -> Step:
-    """Wait until every broker has started again, and all is well."""
+    """Wait until every broker has restarted, and the cluster is healthy."""
     if delay := _find_delay(spec, run):
         return CollectRun(run.number, delay)
     if seen.cluster is None or run.since_fault_ms < OBSERVE_MS:
@@ -343,9 +344,9 @@ def _decide_rolling(
 
 
 def _decide_in_doubt(spec: FailoverDrillSpec, run: AgentRun, seen: DrillObservations) -> Step:
-    """Decide about a run that has begun if it is not known whether the fault happened."""
+    """Decide about a run that has begun if it is unknown whether the fault happened."""
     if spec.fault.type == "RollingRestart":
-        # Asked for again with the same words, it is the same restart.
+        # Requested again with the same value, it is the same restart.
         return ConfirmRun(run.number)
     if spec.target.type != "Controller":
         return ForgetRun(run.number)

@@ -1,1 +1,1 @@
-"""Rebalances: plans that are made, approved and carried out, all of it kept in their statuses."""
+"""Rebalances: plans that are made, approved and carried out; their statuses hold all progress."""

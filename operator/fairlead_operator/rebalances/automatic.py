@@ -1,9 +1,9 @@
 """When the mode Auto begins a round, and with which plan: a pure function of loads and history.
 
-It does not go to and fro, for four reasons. A round begins above one threshold and aims at a lower
-one. It must be worth it, for what is above the threshold. Rounds are apart by a cool-down. And what
-was moved rests, whatever its load does meanwhile; if it has to move again soon after, for twice as
-long.
+It does not move partitions back and forth, for four reasons. A round begins above one threshold and
+aims at a lower one. The improvement above the threshold must be worth the moves. A cool-down
+separates rounds. And a moved partition rests, whatever its load does meanwhile; if it has to move
+again soon after, it rests twice as long.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ ROUNDING: Final = 1e-3
 REMEMBERED_RESTS: Final = 4
 TIMES_MAX: Final = 8
 URGENT_QUIET_S: Final = 60
-"""How long a broker that holds nothing waits at most after a disturbance, such as its own start."""
+"""How long an empty broker waits at most after a disturbance, such as its own start."""
 _MEASURES: Final[Mapping[Goal, tuple[str, float]]] = {
     Goal.DISKS: ("bytes", 1 << 30),
     Goal.REPLICAS: ("replicas", 2),
@@ -40,47 +40,47 @@ _MEASURES: Final[Mapping[Goal, tuple[str, float]]] = {
     Goal.BYTES_IN: ("bytes_in", 1 << 20),
     Goal.BYTES_OUT: ("bytes_out", 1 << 20),
 }
-"""What is compared for a goal, and by how much a broker is off at least: one replica is a large
+"""The measure of a goal, and the least deviation of a broker that counts: one replica is a large
 part of three, and a kilobyte a large part of nothing."""
 
 
 class Moved(NamedTuple):
-    """When a partition was moved last, and how often without having stayed for long between."""
+    """When a partition was last moved, and how many times with little time in between."""
 
     since: datetime
     times: int = 1
 
     def rest(self, limits: AutomaticLimits) -> timedelta:
-        """Return for how long it stays."""
+        """Return how long it rests."""
         return timedelta(seconds=limits.rest_seconds << (self.times - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What has to be known of before."""
+    """The facts of earlier rounds."""
 
     disturbed_at: datetime | None = None
     ended_at: datetime | None = None
     """When the last round ended."""
     moved: Mapping[tuple[str, int], Moved] = field(default_factory=dict)
-    """What was moved not long ago."""
+    """Partitions that were moved not long ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Begin nothing now."""
+    """Begin no round now."""
 
     reason: str
     message: str
     is_even: bool | None = None
-    """None where that is not known."""
+    """None if unknown."""
     until: datetime | None = None
-    """When it may be otherwise, whatever the cluster does."""
+    """When the decision may change, even if the cluster does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Begin a round with this plan, as the status has it."""
+    """Begin a round with this plan, in the form of the status."""
 
     plan: Mapping[str, Any]
     why: str
@@ -93,16 +93,16 @@ class _Cause:
     why: str
     goal: Goal
     empty: int | None = None
-    """The broker that holds nothing, if that is why."""
+    """The empty broker, if that is the cause."""
 
     @property
     def is_urgent(self) -> bool:
-        """Whether it waits for no cool-down, and need not be worth it."""
+        """Whether it waits for no cool-down, and need not be worth the moves."""
         return self.empty is not None
 
 
 def read_memory(status: Mapping[str, Any]) -> Memory:
-    """Return what a status remembers."""
+    """Return the memory that a status holds."""
     auto = status.get("auto") or {}
     disturbed_at, last = auto.get("disturbedAt"), auto.get("lastRound")
     return Memory(
@@ -120,9 +120,9 @@ def read_memory(status: Mapping[str, Any]) -> Memory:
 def remember_moves(
     memory: Memory, moves: Iterable[tuple[str, int]], limits: AutomaticLimits, now: datetime
 ) -> dict[tuple[str, int], Moved]:
-    """Return what was moved not long ago, once a round with these moves has ended.
+    """Return the partitions moved not long ago, after a round with these moves has ended.
 
-    It is remembered for some rests. Where that is too much, those that rest stay.
+    They are remembered for several rests. If they are too many, those that still rest are kept.
     """
     known = {
         at: each
@@ -144,7 +144,7 @@ def decide_round(
     memory: Memory,
     now: datetime,
 ) -> Begin | Wait:
-    """Decide for a cluster with which nothing is wrong now."""
+    """Decide about a healthy cluster."""
     if not load.is_whole:
         return Wait("NotMeasured", " ".join(load.missing[:3]))
     resting = [at for at, moved in memory.moved.items() if now - moved.since < moved.rest(limits)]
@@ -160,11 +160,11 @@ def decide_round(
         return wait
     if causes and causes[0].is_urgent:
         draft = draft_plan(facts, room)
-        # With more brokers than replicas one of them stays empty.
+        # With more brokers than replicas, a broker stays empty.
         if causes[0].empty in {each for move in draft.kept.moves for each in move.adding}:
             return Begin(describe_draft(state, load, draft, now), causes[0].why)
         causes = [each for each in causes if not each.is_urgent]
-        # What waited for nothing comes to nothing; the others wait as if it were not there.
+        # The urgent cause leads to no move; the others wait as if it did not exist.
         if causes and (wait := _find_wait(causes[0], limits, memory, now)):
             return wait
     if not causes:
@@ -204,10 +204,10 @@ def _earliest(cause: _Cause, limits: AutomaticLimits, memory: Memory) -> tuple[s
 
 
 def _is_worth_it(goal: Goal, draft: Draft, load: MeasuredLoad, limits: AutomaticLimits) -> bool:
-    """Tell whether a goal gets that much better, and none before it worse.
+    """Tell whether a goal improves by at least the limit, and no goal before it gets worse.
 
-    Another goal that gets better meanwhile is no reason: with loads that wander there is always
-    one, and it would be another one each time.
+    An improvement of another goal is no reason: with changing loads there always is one, and a
+    different one each time.
     """
     before, after = draft.kept.before.distances, draft.kept.after.distances
     judged = judged_goals(load)
@@ -219,7 +219,7 @@ def _is_worth_it(goal: Goal, draft: Draft, load: MeasuredLoad, limits: Automatic
 def _find_causes(
     facts: Facts, standing: Standing, load: MeasuredLoad, limits: AutomaticLimits
 ) -> Iterator[_Cause]:
-    """Yield why a round should begin, the most urgent first."""
+    """Yield why a round should begin, the most urgent cause first."""
     shares = standing.shares
     accepting = [each for each in facts.brokers if not each.is_cordoned]
     for broker in accepting:

@@ -1,7 +1,7 @@
 """Asks the brokers of a cluster over HTTP what they hold, only when a plan is to be made.
 
-A broker has an answer of some thirty bytes a replica. Few are asked at a time, each answer has a
-bound, and what is not needed of it is dropped before the next one is read.
+A broker's answer has some thirty bytes per replica. Few brokers are asked at a time, each answer
+has a bound, and unneeded parts are dropped before the next answer is read.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ LOAD_PATH: Final = "/load"
 TIMEOUT_S: Final = 5.0
 AT_ONCE: Final = 4
 ANSWER_BYTES_MAX: Final = 4 << 20
-"""More than 100,000 replicas of one broker."""
+"""Enough for more than 100,000 replicas of one broker."""
 
 
 class LoadMeter(Protocol):
     """Measures the load of a cluster's partitions."""
 
     async def measure(self, namespace: str, cluster: str, state: ControllerState) -> MeasuredLoad:
-        """Measure once; what cannot be measured is named in the answer."""
+        """Measure once; the answer names what cannot be measured."""
         ...
 
 
 class PodLoadMeter:
-    """Asks pods; ApiError and its like where the API server does not name them."""
+    """Asks pods; ApiError or ApiUnavailableError if the API server does not name them."""
 
     def __init__(self, client: KubeClient, *, port: int = HTTP_PORT) -> None:
         self._client = client

@@ -1,8 +1,8 @@
 """The brokers' reports of their replicas, combined as plans need it. Pure.
 
-Answers are taken in one after another, so that only one is in memory as a whole. They come from
-pods whose image users choose: what is malformed counts as no answer, and what is told of partitions
-that are not on that broker is left out.
+Answers are added one after another, so that only one is in memory as a whole. They come from pods
+whose image users choose: a malformed answer counts as none, and entries about partitions that are
+not on that broker are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.partition import PartitionRegistration
 
 RATES_KNOWN_MIN: Final = 0.5
-"""With rates of fewer partitions than this part of all, bytes in and out are not judged."""
+"""If the rates of a smaller share of partitions are known, bytes in and out are not judged."""
 BYTES_MAX: Final = 1 << 60
-"""More than any disk has, and little enough to count with."""
+"""More than any disk has, and small enough to calculate with."""
 
 
 class LoadAnswerError(Exception):
@@ -34,7 +34,7 @@ class MeasuredLoad:
     copy_bytes_per_s: int | None = None
     """Bytes a second that the slowest broker sends to added replicas."""
     rates_known: int = 0
-    """Partitions whose leaders told what flows through them."""
+    """Partitions whose leaders reported their rates."""
     partitions: int = 0
     missing: Sequence[str] = ()
     """Brokers without a report, and why; sentences."""
@@ -51,7 +51,7 @@ class MeasuredLoad:
 
 
 class LoadReading:
-    """Puts answers together. The leader's word goes; where it is missing, the largest replica's."""
+    """Combines answers. The leader's report counts; if it is missing, the largest replica's."""
 
     def __init__(self, state: ControllerState) -> None:
         self._image = state.image
@@ -62,7 +62,7 @@ class LoadReading:
         self._why: dict[str, str] = {}
 
     def add(self, answer: object) -> None:
-        """Take in what one broker said; LoadAnswerError if it is malformed."""
+        """Add the answer of one broker; LoadAnswerError if it is malformed."""
         if not isinstance(answer, dict) or answer.get("version") != 1:
             raise LoadAnswerError("an answer of another release")
         broker_id = _whole(answer.get("brokerId"))
@@ -111,7 +111,7 @@ class LoadReading:
     ) -> None:
         size = _whole(row[1])
         if partition.leader != broker_id:
-            # Whatever followers say, the leader is asked first if it answers at all.
+            # A follower's report counts only if the leader has not answered.
             if partition.leader not in self._disks:
                 self._sizes[at] = max(size, self._sizes.get(at, 0))
             return
@@ -124,7 +124,7 @@ class LoadReading:
         self._why[pod] = why
 
     def finish(self, now: datetime) -> MeasuredLoad:
-        """Return everything; what flows where it is not known is the mean of its topic."""
+        """Return the result; an unknown rate becomes the mean of its topic."""
         means = self._topic_means()
         silent = sorted(self._image.brokers.keys() - self._disks.keys())
         reasons = "; ".join(f"pod {pod}: {why}" for pod, why in sorted(self._why.items())[:3])

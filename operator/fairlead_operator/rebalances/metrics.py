@@ -10,7 +10,7 @@ from fairlead_operator.rebalances.measured_load import MeasuredLoad
 
 
 class RebalanceMetrics:
-    """The metrics of one process; a registry of its own is for tests."""
+    """The metrics of one process; tests pass their own registry."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._phases = Gauge(
@@ -45,7 +45,7 @@ class RebalanceMetrics:
         self._bytes.inc(plan.get("bytes", 0))
 
     def show(self, rebalances: Iterable[Mapping[str, Any]]) -> None:
-        """Show how far rebalances are."""
+        """Show the progress of rebalances."""
         counts = Counts(
             (
                 str((each.get("spec") or {}).get("mode") or "Propose"),

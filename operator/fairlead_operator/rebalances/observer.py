@@ -42,25 +42,25 @@ class RebalanceController(Protocol):
     async def alter_reassignments(
         self, namespace: str, cluster: str, partitions: Sequence[JsonObject]
     ) -> list[JsonObject]:
-        """Begin reassignments, or call them back; return what is refused."""
+        """Begin reassignments, or cancel them; return the refusals."""
         ...
 
     async def elect_preferred(
         self, namespace: str, cluster: str, partitions: Sequence[JsonObject]
     ) -> list[JsonObject]:
-        """Let preferred leaders lead; return those that cannot."""
+        """Elect preferred leaders; return the partitions for which that is impossible."""
         ...
 
 
 class Observer:
-    """Looks anew each time, and remembers nothing."""
+    """Observes anew each time, and remembers nothing."""
 
     def __init__(self, client: KubeClient, controller: RebalanceController) -> None:
         self._client = client
         self._controller = controller
 
     async def look(self, rebalance: Manifest, it: RebalanceView) -> ClusterSight:
-        """Observe once; ApiError and its like when the API server cannot be asked."""
+        """Observe once; ApiError or ApiUnavailableError if the API server does not answer."""
         return replace(await self._look(rebalance, it), now=datetime.now(UTC))
 
     async def _look(self, rebalance: Manifest, it: RebalanceView) -> ClusterSight:
@@ -70,7 +70,7 @@ class Observer:
             return ClusterSight(presence=presence)
         seen = ClusterSight(presence=presence)
         if it.phase not in ACTIVE:
-            # Asked of the API server: the informer may not have heard of one that has just begun.
+            # The API server is asked: the informer may not have a Rebalance that has just begun.
             listed = (await self._client.list(REBALANCE, namespace)).items
             automatic = find_automatic(rebalance, cluster, listed) if it.is_automatic else ""
             other = find_other(rebalance, cluster, listed)
@@ -79,7 +79,7 @@ class Observer:
             drills = (await self._client.list(FAILOVER_DRILL, namespace)).items
             seen = replace(seen, drill=find_drill(cluster, drills))
         if it.phase in ACTIVE:
-            # What has begun is looked after whatever else goes on.
+            # A plan that has begun is followed, whatever else happens.
             return replace(seen, state=await self._read_moved(namespace, it))
         if seen.other or seen.automatic or seen.drill or presence != "Present":
             return seen
@@ -93,7 +93,7 @@ class Observer:
         return await self._read_state(namespace, it.spec.cluster_name, topics)
 
     async def _look_at_everything(self, namespace: str, it: RebalanceView) -> ClusterSight:
-        """Read all partitions, but only once the brokers alone are nothing to wait for."""
+        """Read all partitions, but only if the brokers alone give no reason to wait."""
         cluster = it.spec.cluster_name
         brokers = ClusterSight(state=await self._read_state(namespace, cluster, []))
         if brokers.state is None or find_obstacle(it, brokers) is not None:

@@ -1,7 +1,7 @@
-"""A plan as a Rebalance's status has it: made from the controller's state, and compared with it.
+"""A plan in a Rebalance's status: built from the controller's state, and compared with it.
 
 Pure. The moves have the fields of `fairlead_controller.decisions.balance.plan_document`, which says
-what a plan's id stands for and what makes it stale.
+what a plan's id stands for and when it is stale.
 """
 
 from collections import Counter
@@ -43,24 +43,24 @@ MOVE_FIELDS: Final = (
 )  # fmt: skip
 MISSING_SAID: Final = 3
 AGE_MAX: Final = timedelta(days=1)
-"""What was measured longer ago is not carried out: topics have grown since."""
+"""A plan with older measurements is not carried out: topics have grown since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLimits:
-    """How much of a plan is kept; the rest is for the next one."""
+    """How much of a plan is kept; the rest is left to the next plan."""
 
     moves: int = MOVES_MAX
     bytes: int | None = None
     staying: Collection[tuple[str, int]] = ()
-    """Partitions that this plan leaves alone."""
+    """Partitions that this plan does not move."""
     goals: Collection[Goal] = frozenset(Goal)
-    """What partitions are moved for."""
+    """Goals for which partitions are moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a plan is made from."""
+    """The facts from which a plan is made."""
 
     brokers: Sequence[BalancedBroker]
     partitions: Sequence[BalancedPartition]
@@ -68,7 +68,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan, whole and as much of it as is kept."""
+    """A whole plan, and the part of it that is kept."""
 
     facts: Facts
     whole: BalancePlan
@@ -84,7 +84,7 @@ NO_LIMITS: Final = PlanLimits()
 
 
 def read_facts(state: ControllerState, load: MeasuredLoad, limits: PlanLimits = NO_LIMITS) -> Facts:
-    """Return the cluster as it is; sizes and rates count only where every broker told its own."""
+    """Return the cluster's facts; sizes and rates count only if every broker reported them."""
     staying = waiting_partitions(state) | set(limits.staying)
     return Facts(
         build_brokers(state, load.disks if load.is_whole else {}),
@@ -93,7 +93,7 @@ def read_facts(state: ControllerState, load: MeasuredLoad, limits: PlanLimits = 
 
 
 def draft_plan(facts: Facts, limits: PlanLimits = NO_LIMITS) -> Draft:
-    """Plan, and cut the plan to its limits."""
+    """Make a plan, and cut it to its limits."""
     whole = plan_balance(facts.brokers, facts.partitions)
     kept = cut_plan(
         whole,
@@ -107,7 +107,7 @@ def draft_plan(facts: Facts, limits: PlanLimits = NO_LIMITS) -> Draft:
 
 
 def judged_loads(load: MeasuredLoad) -> Mapping[tuple[str, int], PartitionLoad]:
-    """Return what plans may rest on."""
+    """Return the loads on which plans may be based."""
     if not load.is_whole:
         return {}
     if load.knows_rates:
@@ -128,14 +128,14 @@ def judged_goals(load: MeasuredLoad) -> tuple[Goal, ...]:
 def make_plan(
     state: ControllerState, load: MeasuredLoad, now: datetime, limits: PlanLimits = NO_LIMITS
 ) -> dict[str, Any]:
-    """Return a plan for the cluster as it is; it may have no moves."""
+    """Return a plan for the present cluster; it may have no moves."""
     return describe_draft(state, load, draft_plan(read_facts(state, load, limits), limits), now)
 
 
 def describe_draft(
     state: ControllerState, load: MeasuredLoad, draft: Draft, now: datetime
 ) -> dict[str, Any]:
-    """Return a plan as the status has it."""
+    """Return a plan in the form of the status."""
     plan = draft.kept
     rate = load.copy_bytes_per_s if load.is_whole else None
     document = build_plan_document(state.image.cluster_id, state, plan, rate)
@@ -221,13 +221,13 @@ def _shares(plan: BalancePlan, load: MeasuredLoad) -> list[dict[str, int]]:
 
 
 def waiting_partitions(state: ControllerState) -> set[tuple[str, int]]:
-    """Return the partitions that move, or wait for it."""
+    """Return the partitions that are being reassigned, or wait for it."""
     keys = {*state.moves.running, *state.moves.queued}
     return {(topic.name, index) for topic, index in located(state.image, keys)}
 
 
 def find_changes(plan: Mapping[str, Any], state: ControllerState, now: datetime) -> list[str]:
-    """Say what is not as a plan has it; nothing if it can be carried out as it is."""
+    """Return what differs from a plan; empty if it can be carried out as it is."""
     if plan_id(plan) != plan["id"]:
         return ["it was edited after it was made"]
     age = now - datetime.fromisoformat(plan["madeAt"])
@@ -237,7 +237,7 @@ def find_changes(plan: Mapping[str, Any], state: ControllerState, now: datetime)
 
 
 def sort_moves(plan: Mapping[str, Any], state: ControllerState) -> dict[MoveState, list[Move]]:
-    """Return a plan's moves by what became of them."""
+    """Return a plan's moves by their results."""
     sorted_moves: dict[MoveState, list[Move]] = {name: [] for name in MoveState}
     for move in plan["moves"]:
         target = _target(move, state)
@@ -252,7 +252,7 @@ def is_queued(move: Move, state: ControllerState) -> bool:
 
 
 def needs_election(move: Move, state: ControllerState) -> bool:
-    """Tell whether a partition that has moved is led by another than its preferred leader."""
+    """Tell whether a reassigned partition is not led by its preferred leader."""
     record = state.image.partition(move["topic"], move["partition"])
     return record is not None and record.leader != record.preferred_leader
 

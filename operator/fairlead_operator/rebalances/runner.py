@@ -1,8 +1,8 @@
 """Carries out Rebalances: observes, lets `decide_rebalance_step` decide, acts, and looks again.
 
-Those of a namespace are handled one after another, so that no two of a cluster begin. A status is
-written only with the version that was read, so that an operator that has been replaced cannot undo
-what its successor wrote.
+The Rebalances of a namespace are handled one after another, so that two Rebalances of a cluster
+never begin together. A status is written only with the version that was read, so that an operator
+that has been replaced cannot undo its successor's writes.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ from fairlead_operator.topics.topic_resource import FINALIZER, differs_for_us
 
 _log = logging.getLogger(__name__)
 WATCH_S: Final = 15.0
-"""Between two looks of the mode Auto at brokers, which ask for no partitions."""
+"""Time between two reads of the brokers, without partitions, in the mode Auto."""
 LOOK_S: Final = 5.0
-"""Between two looks at what moves or waits; each asks the API server and the controller."""
+"""Time between two checks of moves or waits; each asks the API server and the controller."""
 ERROR_DELAY_S: Final = 1.0
 UNEXPECTED_DELAY_S: Final = 30.0
 PARTITIONS_A_REQUEST: Final = 1_000
@@ -54,7 +54,7 @@ Manifest = dict[str, Any]
 
 
 class RebalanceRunner:
-    """Made in a running loop; `run` until cancelled."""
+    """Carries out Rebalances; made in a running loop, `run` until cancelled."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RebalanceRunner:
         self._watch_s = watch_s
         self._metrics = metrics or RebalanceMetrics(CollectorRegistry())
         self._whole_looks: dict[ObjectKey, tuple[float, frozenset[int]]] = {}
-        """When the mode Auto looks at all partitions again, and the brokers at the last look."""
+        """When the mode Auto reads all partitions again, and the brokers at the last read."""
         self._loads: LoadMeter = loads or PodLoadMeter(client)
         self._observer = Observer(client, controller)
         self._changed = asyncio.Event()
@@ -83,7 +83,7 @@ class RebalanceRunner:
             client, REBALANCE, namespaces=namespaces, on_change=self._on_change
         )
         self._due: dict[ObjectKey, float] = {}
-        """When to look again; what is not here waits for a change."""
+        """When to check again; a Rebalance that is not here waits for a change."""
 
     async def run(self) -> None:
         """Carry out all Rebalances; a ControllerStandbyError ends it."""
@@ -118,7 +118,7 @@ class RebalanceRunner:
         return [key for key, due in self._due.items() if due <= now]
 
     async def _wait(self, passes: Mapping[str, asyncio.Task[None]]) -> None:
-        """Wait for a change, for the end of a pass, or until something is due."""
+        """Wait for a change, for the end of a pass, or until a Rebalance is due."""
         changed = asyncio.create_task(self._changed.wait())
         due = [at for (namespace, _), at in self._due.items() if namespace not in passes]
         seconds = max(0.0, min(due) - time.monotonic()) if due else None
@@ -130,7 +130,7 @@ class RebalanceRunner:
             changed.cancel()
 
     async def _pass(self, namespace: str) -> None:
-        """Do the next step of each Rebalance of a namespace that is due."""
+        """Take the next step of each due Rebalance of a namespace."""
         for key in self._due_now():
             rebalance = self._rebalances.objects.get(key)
             if key[0] == namespace and rebalance is not None:
@@ -151,11 +151,11 @@ class RebalanceRunner:
             _log.exception("rebalance %s/%s: trying again after an unexpected error", *key)
             delay_s = UNEXPECTED_DELAY_S
         if delay_s is not None and key in self._rebalances.objects:
-            # A change that came meanwhile is looked at no later.
+            # If a change came meanwhile, it has set an earlier time.
             self._due.setdefault(key, time.monotonic() + delay_s)
 
     async def _step(self, rebalance: Manifest) -> float | None:
-        """Do the next step; return when to look again, None if only after a change."""
+        """Take the next step; return when to check again, None if only after a change."""
         draft, metadata = RebalanceStatusDraft(rebalance), rebalance["metadata"]
         status = rebalance.get("status") or {}
         try:
@@ -203,7 +203,7 @@ class RebalanceRunner:
         it: steps.RebalanceView,
         draft: RebalanceStatusDraft,
     ) -> float | None:
-        """Say why nothing else is done."""
+        """Report why nothing else is done."""
         if it.is_watching:
             draft.watch(step.reason, step.message, None, _now())
         draft.tell(
@@ -225,7 +225,7 @@ class RebalanceRunner:
         it: steps.RebalanceView,
         draft: RebalanceStatusDraft,
     ) -> float | None:
-        """Do a step that changes the resource alone, or one that the controller carries out."""
+        """Take a step that changes only the resource, or one that the controller carries out."""
         match step:
             case steps.Replan(message):
                 draft.replan(message, _now())
@@ -249,7 +249,7 @@ class RebalanceRunner:
         it: steps.RebalanceView,
         draft: RebalanceStatusDraft,
     ) -> float | None:
-        """Do a step that the controller carries out."""
+        """Take a step that the controller carries out."""
         place = rebalance["metadata"]["namespace"], it.spec.cluster_name
         match step:
             case steps.HandOver(moves):
@@ -264,7 +264,7 @@ class RebalanceRunner:
                 refused = [each for each in refused if each["reason"] != NOT_MOVING]
                 draft.note_refusals(refused)
                 await self._write(rebalance, draft)
-                # What cannot go back now may later, or comes to its end.
+                # A move that cannot be cancelled now can be later, or completes.
                 return self._look_s if refused else 0.0
             case steps.End(phase, reason, message, progress, elections):
                 named = [_named(move) for move in elections]
@@ -305,7 +305,7 @@ class RebalanceRunner:
         it: steps.RebalanceView,
         sight: steps.ClusterSight,
     ) -> float:
-        """Begin a round of the mode Auto, or say why not."""
+        """Begin a round of the mode Auto, or report why not."""
         if sight.state is None:
             return self._watch_s
         load, now = await self._measure(rebalance, sight.state), _now()
@@ -321,7 +321,7 @@ class RebalanceRunner:
         draft.watch(outcome.reason, outcome.message, outcome.is_even, now)
         await self._write(rebalance, draft)
         key = _place(rebalance)
-        # It may have been deleted meanwhile, and be forgotten.
+        # The Rebalance may have been deleted meanwhile.
         if outcome.until is not None and key in self._whole_looks:
             due, brokers = self._whole_looks[key]
             until = time.monotonic() + max(0.0, (outcome.until - now).total_seconds())
@@ -334,7 +334,7 @@ class RebalanceRunner:
         if sight.state is None:
             return
         load = await self._measure(rebalance, sight.state)
-        # Seconds in a large cluster.
+        # This takes seconds in a large cluster.
         plan = await asyncio.to_thread(make_plan, sight.state, load, _now())
         if not plan["moves"]:
             message = "nothing to move: the brokers are as even as they can be made"
@@ -353,7 +353,7 @@ class RebalanceRunner:
         message: str = "",
         kind: EventType = "Normal",
     ) -> None:
-        """Write a status that has changed; with a reason, tell it by an Event, too."""
+        """Write a status that has changed; with a reason, also report it by an Event."""
         patch = draft.as_patch()
         if patch:
             place, read = _place(rebalance), _version(rebalance)
@@ -377,12 +377,12 @@ def _place(rebalance: Manifest) -> tuple[str, str]:
 
 
 def _version(rebalance: Manifest) -> Manifest:
-    """Return what lets a patch land on the version that was read, and on no other."""
+    """Return the precondition that a patch applies only to the version that was read."""
     return {"resourceVersion": rebalance["metadata"]["resourceVersion"]}
 
 
 def _take(rebalance: Manifest, written: Manifest) -> None:
-    """Go on with what was written; the informer hears of it later."""
+    """Continue with what was written; the informer reports it later."""
     rebalance["metadata"] = written["metadata"]
     rebalance["status"] = written.get("status") or {}
 
@@ -396,7 +396,7 @@ async def _in_parts(
     place: tuple[str, str],
     partitions: Sequence[JsonObject],
 ) -> list[JsonObject]:
-    """Ask some partitions at a time; return what is refused of all."""
+    """Send some partitions at a time; return the refusals of all requests."""
     refused: list[JsonObject] = []
     for begin in range(0, len(partitions), PARTITIONS_A_REQUEST):
         refused += await call(*place, partitions[begin : begin + PARTITIONS_A_REQUEST])

@@ -13,7 +13,7 @@ from fairlead_operator.resources.rebalance import REFUSALS_MAX, AutomaticLimits
 
 
 class RebalanceStatusDraft:
-    """A copy of what the resource has, changed step by step."""
+    """A copy of the resource's status, changed step by step."""
 
     def __init__(self, rebalance: Mapping[str, Any]) -> None:
         self._before: dict[str, Any] = dict(rebalance.get("status") or {})
@@ -29,7 +29,7 @@ class RebalanceStatusDraft:
         progress: Mapping[str, int] | None = None,
         is_disturbed: bool = False,
     ) -> None:
-        """Say why it is not further; the phase stays."""
+        """Report why there is no progress; the phase stays."""
         if is_disturbed:
             self._remember(disturbedAt=api_time(now))
         self._values.setdefault("phase", "Pending")
@@ -40,13 +40,13 @@ class RebalanceStatusDraft:
             self._values["progress"] = dict(progress)
 
     def watch(self, reason: str, message: str, is_even: bool | None, now: datetime) -> None:
-        """Say why the mode Auto begins no round."""
+        """Report why the mode Auto begins no round."""
         self._values["phase"] = "Watching"
         self._claim("Balanced", is_even, reason, message, now)
         self.tell(reason, message, now)
 
     def begin_round(self, plan: Mapping[str, Any], why: str, now: datetime) -> None:
-        """Take a plan of the mode Auto, which needs no approval."""
+        """Adopt a plan of the mode Auto, which needs no approval."""
         for name in ("progress", "refusals"):
             self._values.pop(name, None)
         self._values |= {"phase": "ProposalReady", "plan": dict(plan), "isHandedOver": False}
@@ -64,7 +64,7 @@ class RebalanceStatusDraft:
         limits: AutomaticLimits,
         now: datetime,
     ) -> None:
-        """Go back to Watching; what was to move rests, wherever it is now."""
+        """Return to Watching; the partitions of the plan rest, wherever they are now."""
         auto, plan = dict(self._values.get("auto") or {}), self._values["plan"]
         moves = [(move["topic"], move["partition"]) for move in plan["moves"]]
         moved = remember_moves(read_memory(self._values), moves, limits, now)
@@ -102,24 +102,24 @@ class RebalanceStatusDraft:
             self._claim("Complete", False, "AwaitingApproval", advice, now)
 
     def replan(self, message: str, now: datetime) -> None:
-        """Give up a plan."""
+        """Drop a plan."""
         for name in ("plan", "progress", "refusals", "isHandedOver"):
             self._values.pop(name, None)
         self._values["phase"] = "Pending"
         self.tell(STALE, message, now)
 
     def enter(self, phase: str, message: str, now: datetime) -> None:
-        """Enter a phase that is not the last; what is left is handed over anew."""
+        """Enter a phase that is not the last; the remaining moves are handed over again."""
         self._values |= {"phase": phase, "isHandedOver": False}
         self._claim("Complete", False, phase, message, now)
 
     def hand_over(self, refusals: Sequence[Mapping[str, Any]]) -> None:
-        """Note that the controller has been given all moves, and what it refuses."""
+        """Record that the controller has all moves, and which it refuses."""
         self._values["isHandedOver"] = True
         self.note_refusals(refusals)
 
     def note_refusals(self, refusals: Sequence[Mapping[str, Any]]) -> None:
-        """Keep what was refused last."""
+        """Keep the last refusals."""
         self._values["refusals"] = [
             {**each, "message": shortened(each["message"])} for each in refusals[:REFUSALS_MAX]
         ]
@@ -133,7 +133,7 @@ class RebalanceStatusDraft:
         *,
         progress: Mapping[str, int] | None = None,
     ) -> None:
-        """Come to an end."""
+        """End the Rebalance."""
         self._values["phase"] = phase
         if "plan" not in self._values:
             self._claim("ProposalReady", False, reason, message, now)
@@ -144,7 +144,7 @@ class RebalanceStatusDraft:
             self._values["progress"] = dict(progress)
 
     def as_patch(self) -> dict[str, Any]:
-        """Return what has changed, as a merge patch; nothing if all is as before."""
+        """Return the changes as a merge patch; empty if nothing has changed."""
         return _merge_patch(self._before, self._values)
 
     def _remember(self, **values: Any) -> None:
@@ -166,7 +166,7 @@ class RebalanceStatusDraft:
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes the one of the other (RFC 7386): what is gone is null, at every depth."""
+    """Return the merge patch from `before` to `after` (RFC 7386): removed fields are null."""
     patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for name, value in after.items():
         known = before.get(name)
@@ -179,7 +179,7 @@ def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[st
 
 
 def describe_plan(plan: Mapping[str, Any]) -> str:
-    """Say in a sentence what moves, how much that is and how long it takes."""
+    """Return a sentence with what moves, how much that is and how long it takes."""
     text = (
         f"{plan['partitions']} partitions get other replicas, {plan['leaders']} another preferred "
         "leader"
@@ -192,7 +192,7 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Return bytes as people read them: three digits and a unit."""
+    """Return bytes in a readable form: three digits and a unit."""
     amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
     while amount >= 1024 and len(units) > 1:
         amount, units = amount / 1024, units[1:]

@@ -2,19 +2,19 @@
 
 | phase | waits for | then |
 |---|---|---|
-| Watching | (mode Auto) the same, and a look that is due | MakePlan, if it is worth a round |
+| Watching | (mode Auto) the same, and a check that is due | MakePlan, if it is worth a round |
 | Pending | no other rebalance, a healthy cluster, the controller | MakePlan |
 | ProposalReady | the same, and spec.approve with the plan's id | Enter Moving, or Replan |
 | Moving | the controller's reassignments | HandOver; End |
-| Paused | paused off | CallBack what waits for its turn; Enter Moving |
+| Paused | paused off | CallBack of queued moves; Enter Moving |
 | Cancelling | | CallBack everything; End |
 | Complete, Cancelled, Failed | | DropFinalizer |
 
-Each step is one call or one write, and can be done twice. Between two steps nothing is remembered:
-what moves is the controller's queue, and whether it was given all moves stands in the status.
-In the mode Auto a plan needs no approval, whatever disturbs the cluster pauses a round, and its end
-leads back to Watching.
-The finalizer is there while anything may move, so that a deletion calls it back.
+Each step is one call or one write, and may be repeated. The operator remembers nothing between two
+steps: the controller's queue has the moves, and the status says whether the controller has them
+all. In the mode Auto a plan needs no approval, any disturbance of the cluster pauses a round, and
+its end leads back to Watching. The finalizer is set while anything may move, so that a deletion
+cancels the moves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ DISTURBING: Final = frozenset(
         "UnderReplicated",
     }
 )
-"""Reasons after which the mode Auto stays quiet for a while."""
+"""Reasons after which the mode Auto begins nothing for a while."""
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -66,11 +66,11 @@ class RebalanceView:
     is_deleting: bool = False
     has_finalizer: bool = False
     known_brokers: frozenset[int] | None = None
-    """Brokers at the last look at all partitions, while the next one is not due."""
+    """Brokers at the last read of all partitions, while the next read is not due."""
 
     @property
     def phase(self) -> str:
-        """How far it is."""
+        """The Rebalance's phase."""
         return str(self.status.get("phase") or "Pending")
 
     @property
@@ -85,13 +85,13 @@ class RebalanceView:
 
     @property
     def reason(self) -> str:
-        """Why it is not further, as its status says."""
+        """Why there is no progress, by its status."""
         condition = find_condition(self.status.get("conditions") or (), "Complete") or {}
         return str(condition.get("reason") or "")
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """What is proposed or carried out; from ProposalReady on there is one."""
+        """The proposed or running plan; there is one from ProposalReady on."""
         plan: Mapping[str, Any] = self.status["plan"]
         return plan
 
@@ -107,10 +107,10 @@ class RebalanceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSight:
-    """The LogCluster, and what its controller says."""
+    """The LogCluster, and what its controller reports."""
 
     presence: Literal["Absent", "Paused", "Hibernated", "Changing", "Present"] = "Present"
-    """Paused: its spec says so. Changing: a rolling restart or another change goes on."""
+    """Paused: its spec says so. Changing: a rolling restart or another change is under way."""
     state: ControllerState | None = None
     """None if the controller does not answer, or was not asked."""
     other: str = ""
@@ -122,7 +122,7 @@ class ClusterSight:
     is_whole: bool = False
     """Whether `state` has all partitions."""
     now: datetime = LONG_AGO
-    """When this was seen."""
+    """When this was observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,45 +132,45 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class LookLater:
-    """Do nothing until the next look."""
+    """Do nothing until the next check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Say why nothing else is done, and how far it is."""
+    """Report why nothing else is done, and the progress."""
 
     reason: str
     message: str
     progress: Mapping[str, int] | None = None
     is_disturbed: bool = False
-    """Whether the mode Auto has to stay quiet from now on."""
+    """Whether the mode Auto must begin nothing for a while from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class MakePlan:
-    """Plan, and propose it."""
+    """Make a plan, and propose it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Give up a plan that does not fit any more; the next step makes another one."""
+    """Drop a plan that no longer fits; the next step makes another plan."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Let the deletion of the resource wait for what moves."""
+    """Make the deletion of the resource wait for the moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropFinalizer:
-    """Let the resource go."""
+    """Let the resource be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """Enter a phase that is not the last; the moves that are left are handed over anew."""
+    """Enter a phase that is not the last; the remaining moves are handed over again."""
 
     phase: Literal["Moving", "Paused", "Cancelling"]
     message: str
@@ -178,33 +178,33 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Give moves to the controller, which begins few at a time."""
+    """Hand moves over to the controller, which begins few at a time."""
 
     moves: Sequence[Move]
 
 
 @dataclass(frozen=True, slots=True)
 class CallBack:
-    """Call moves back."""
+    """Cancel moves."""
 
     moves: Sequence[Move]
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Come to an end."""
+    """End the Rebalance."""
 
     phase: Literal["Complete", "Cancelled", "Failed"]
     reason: str
     message: str
     progress: Mapping[str, int] | None = None
     elections: Sequence[Move] = ()
-    """What the planned preferred leaders do not lead yet."""
+    """Moves whose planned preferred leaders do not lead yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndRound:
-    """Go back to Watching, as the mode Auto does."""
+    """Return to Watching, in the mode Auto."""
 
     outcome: Literal["Complete", "Failed"]
     message: str
@@ -244,7 +244,7 @@ def decide_rebalance_step(it: RebalanceView, sight: ClusterSight) -> Step:
 
 
 def find_obstacle(it: RebalanceView, sight: ClusterSight) -> Tell | None:
-    """Say why no plan is made or begun now."""
+    """Return why no plan is made or begun now."""
     name = it.spec.cluster_name
     if sight.presence == "Absent":
         return Tell("ClusterNotFound", f"there is no LogCluster {name} here")
@@ -275,7 +275,7 @@ def find_obstacle(it: RebalanceView, sight: ClusterSight) -> Tell | None:
 
 
 def find_disturbance(it: RebalanceView, sight: ClusterSight) -> Tell | None:
-    """Say why the mode Auto neither begins a round nor goes on with one."""
+    """Return why the mode Auto neither begins a round nor continues one."""
     if sight.automatic:
         message = f"rebalance {sight.automatic} of the mode Auto is older, and watches this cluster"
         return Tell("AnotherAutomatic", message)
@@ -303,7 +303,7 @@ def _decide_watching(it: RebalanceView, sight: ClusterSight) -> Step:
     if it.has_finalizer:
         return DropFinalizer()
     if not sight.is_whole:
-        # What was in the way may be so still: that is seen only among all partitions.
+        # What prevented progress may still be there: only a read of all partitions shows that.
         return LookLater()
     if it.reason in DISTURBING:
         return Tell("Quiet", "nothing is in the way any more", is_disturbed=True)
@@ -313,7 +313,7 @@ def _decide_watching(it: RebalanceView, sight: ClusterSight) -> Step:
 
 
 def _or_end_of_round(it: RebalanceView, step: Step) -> Step:
-    """In the mode Auto a plan that is done is the end of a round only."""
+    """Return the end of the round in place of the end of its plan, in the mode Auto."""
     if not it.is_automatic or not isinstance(step, End) or step.progress is None:
         return step
     if step.phase == "Cancelled":
@@ -322,7 +322,7 @@ def _or_end_of_round(it: RebalanceView, step: Step) -> Step:
 
 
 def _decide_round_begin(it: RebalanceView, sight: ClusterSight) -> Step:
-    """Carry out a plan of the mode Auto, unless something has come between."""
+    """Carry out a plan of the mode Auto, unless something prevents it now."""
     plan_id = it.plan["id"]
     disturbance = find_disturbance(it, sight)
     if disturbance is not None or sight.state is None:
@@ -435,7 +435,7 @@ def _finish(
 
 
 def count_moves(moves: Mapping[MoveState, Sequence[Move]]) -> dict[str, int]:
-    """Return the progress as the status has it."""
+    """Return the progress in the form of the status."""
     return {
         "done": len(moves[MoveState.DONE]),
         "moving": len(moves[MoveState.MOVING]),

@@ -1,7 +1,7 @@
-"""The resources of `fairlead.io`: one declaration a kind gives schema, reader and reference.
+"""The resources of `fairlead.io`: one declaration per kind gives schema, reader and reference.
 
-Reconcilers read manifests with `LogClusterSpec.from_manifest(body)` and the like; Topics are read
-by `fairlead_model.resources.topic_manifest`, which `fairlead up` shares.
+Reconcilers read manifests with `LogClusterSpec.from_manifest(body)` and the like;
+`fairlead_model.resources.topic_manifest` reads Topics, because `fairlead up` reads them, too.
 """
 
 from fairlead_model.resources.failover_drill import FailoverDrillSpec

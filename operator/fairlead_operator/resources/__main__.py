@@ -12,11 +12,11 @@ from fairlead_operator.resources.reference import render_reference
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CHART_FILES: Final = "charts/fairlead/files"
-"""Plain manifests; the chart's templates include them behind their switches."""
+"""Plain manifests; the chart's templates include them, depending on its values."""
 
 
 def generated_files() -> dict[str, str]:
-    """Give every generated file by its path below the project's folder."""
+    """Yield every generated file by its path below the project's folder."""
     files = {
         "docs/resources.md": render_reference(DEFINITIONS),
         f"{CHART_FILES}/deletion-protection.yaml": render_manifests(*build_deletion_protection()),

@@ -223,7 +223,7 @@ class BrokerPoolSpec:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "BrokerPoolSpec":
-        """Read a BrokerPool; ManifestError lists all that is wrong with it."""
+        """Read a BrokerPool; ManifestError lists all its problems."""
         return read_manifest(manifest, ManifestForm("BrokerPool", cls, _ROOT_RULES))
 
 

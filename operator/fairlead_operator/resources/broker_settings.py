@@ -1,4 +1,4 @@
-"""Settings of brokers in manifests: what Kafka's names take, and what is the operator's own."""
+"""Settings of brokers in manifests: values for Kafka's names, and what the operator sets itself."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ MANAGED_SETTINGS: Final = {
     "node.id": "spec.idBase of the BrokerPool says it",
     "num.partitions": "spec.defaults.partitions of the LogCluster says it",
 }
-"""Settings that a manifest cannot give, and where their value comes from."""
+"""Settings that a manifest cannot set, and where their value comes from."""
 _LISTENERS_SAY: Final = "spec.listeners of the LogCluster says it"
 MANAGED_SECURITY: Final = {
     "authorizer.class.name": "spec.authorization of the LogCluster says it",
@@ -54,11 +54,11 @@ MANAGED_SECURITY: Final = {
     "ssl.truststore.location": _LISTENERS_SAY,
     "super.users": "spec.authorization of the LogCluster says it",
 }
-"""The same for settings that only secured clusters have, most of them by listener."""
+"""The same for settings that only secured clusters have, most of them per listener."""
 
 
 def pool_setting_problem(name: str, text: str | None) -> str | None:
-    """Say what is wrong with a setting of a BrokerPool; null needs a known name."""
+    """Return the problem of a setting of a BrokerPool; null needs a known name."""
     if name in CONTROLLER_CONFIGS:
         return (
             f"{name} cannot be set here: the controller reads it in spec.config of the LogCluster"
@@ -67,7 +67,7 @@ def pool_setting_problem(name: str, text: str | None) -> str | None:
 
 
 def broker_setting_problem(name: str, text: str | None) -> str | None:
-    """Say what is wrong with a setting of a LogCluster; null needs a known name."""
+    """Return the problem of a setting of a LogCluster; null needs a known name."""
     managed = MANAGED_SETTINGS | MANAGED_SECURITY
     base = name
     if name.startswith(LISTENER_PREFIX):
@@ -83,6 +83,6 @@ def broker_setting_problem(name: str, text: str | None) -> str | None:
         return error.message
     written = (text or "").strip()
     if len(written.splitlines()) > 1 or written.endswith("\\"):
-        # In the brokers' file it would be another setting, or take in the next one.
+        # In the brokers' file it would begin another setting, or continue into the next one.
         return f"{name}: a value is one line, and does not end with a backslash"
     return None

@@ -1,4 +1,4 @@
-"""The `conditions` of every status, as Kubernetes knows them."""
+"""The `conditions` of every status, in Kubernetes' form."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal

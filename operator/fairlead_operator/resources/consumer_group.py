@@ -22,7 +22,7 @@ RESET_ID_LENGTH_MAX: Final = 63
 RESET_TOPICS_MAX: Final = 64
 RESET_TOPIC_PARTITIONS_MAX: Final = 1_000
 RESET_PARTITIONS_MAX: Final = 10_000
-"""Partitions that one reset may set: where they go is kept in the resource until it is done."""
+"""Partitions that one reset may set: the resource holds their targets until it is done."""
 PAST_RESETS_MAX: Final = 32
 MEMBERS_SHOWN_MAX: Final = 20
 TOPICS_SHOWN_MAX: Final = 50
@@ -37,7 +37,7 @@ _TOPIC_NAME: Final = Text(
     hint="a topic's name has letters, digits, '.', '_' and '-' only",
 )
 _CLIENT_TEXT: Final = Text(255)
-"""What clients say of themselves; longer texts are cut."""
+"""Texts that clients report; longer texts are cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def _is_moment(text: str | None) -> bool:
 
 
 def moment_ms(text: str) -> int:
-    """Return a time as Kafka counts it, in milliseconds since 1970; ValueError without a zone."""
+    """Return a time in Kafka's form, milliseconds since 1970; ValueError without a time zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} says no zone")
@@ -176,7 +176,7 @@ class ConsumerGroupSpec:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "ConsumerGroupSpec":
-        """Read a ConsumerGroup; ManifestError lists all that is wrong with it."""
+        """Read a ConsumerGroup; ManifestError lists all its problems."""
         return read_manifest(manifest, ManifestForm(CONSUMER_GROUP_KIND, cls, _ROOT_RULES))
 
 

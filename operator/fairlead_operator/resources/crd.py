@@ -71,7 +71,7 @@ def _root_schema(definition: ResourceDefinition) -> Schema:
 
 def _root_rule(rule: RootRule[Any]) -> Schema:
     entry = {"rule": rule.cel, "message": rule.message}
-    # The schema of metadata is the API server's own, so a path into it is refused.
+    # The API server has its own schema of metadata, so it refuses a path into it.
     if rule.field and not rule.field.startswith("metadata"):
         entry["fieldPath"] = f".{rule.field}"
     return entry
@@ -104,7 +104,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def build_kept_crd(definition: ResourceDefinition) -> dict[str, Any]:
-    """Return the definition as the chart installs it: uninstalling the chart leaves it there."""
+    """Return the definition as the chart installs it: it stays when the chart is uninstalled."""
     crd = build_crd(definition)
     crd["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
     return crd

@@ -1,4 +1,4 @@
-"""What a kind is besides its fields: its names, columns, subresources and rules about its name."""
+"""What a kind has besides its fields: its names, columns, subresources and rules about its name."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal

@@ -1,4 +1,4 @@
-"""All kinds of the group, in the order in which people meet them."""
+"""All kinds of the group, in the order in which users meet them."""
 
 from typing import Final
 

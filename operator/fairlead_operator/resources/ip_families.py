@@ -1,4 +1,4 @@
-"""Families of addresses of Services: of all that a LogCluster has, or of one listener's."""
+"""IP families of Services: for all Services of a LogCluster, or for those of one listener."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -8,7 +8,7 @@ from fairlead_model.resources.resource_shape import Rule
 IpFamily: TypeAlias = Literal["IPv4", "IPv6"]
 IpFamilyPolicy: TypeAlias = Literal["SingleStack", "PreferDualStack", "RequireDualStack"]
 COUNT_CEL: Final = "(has({0}.ipFamilies) ? {0}.ipFamilies.size() : 0)"
-"""How many families the named one lists."""
+"""CEL: how many families the given field lists."""
 FIRST_STAYS: Final = (
     "the first of ipFamilies cannot be changed, because Kubernetes does not change it in Services: "
     "add or remove the second one, or make a new"
@@ -16,7 +16,7 @@ FIRST_STAYS: Final = (
 
 
 def has_same_first(old: Sequence[IpFamily], new: Sequence[IpFamily]) -> bool:
-    """Tell whether Services can follow; what somebody leaves out Kubernetes has chosen."""
+    """Tell whether Services can follow; if a list is left out, Kubernetes has chosen."""
     return not old or not new or old[0] == new[0]
 
 
@@ -44,4 +44,4 @@ FAMILY_RULES: Final = (
         holds=_has_policy_for_two,
     ),
 )
-"""Rules of whatever has `ipFamilyPolicy` and `ipFamilies`."""
+"""Rules for every record with `ipFamilyPolicy` and `ipFamilies`."""

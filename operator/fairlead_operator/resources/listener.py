@@ -1,4 +1,4 @@
-"""Listeners of a LogCluster: where they are, what they speak, how clients say who they are."""
+"""Listeners of a LogCluster: their ports and addresses, protocols and authentication."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ ExternalTrafficPolicy: TypeAlias = Literal["Cluster", "Local"]
 AuthenticationType: TypeAlias = Literal["scram-sha-512", "tls", "oauth"]
 OUTSIDE_PORT_MIN: Final = 9095
 INTERNAL_PORT: Final = 9094
-"""The listener of brokers."""
+"""The listener between brokers."""
 RESERVED_NAMES: Final = ("client", "internal", "operator", "rest")
-"""Listeners that the operator makes itself, and that of the HTTP API; names are in capitals where
-brokers read them."""
+"""Listeners that the operator makes itself, and that of the HTTP API; brokers see these names in
+capitals."""
 PLACEHOLDERS: Final = (
     "brokerId",
     "ordinal",
@@ -319,24 +319,24 @@ class Listener:
 
     @property
     def is_inside(self) -> bool:
-        """Whether clients inside Kubernetes use it, under the names of pods."""
+        """Whether clients inside Kubernetes use it, with the pods' names."""
         return self.type == "Internal"
 
     @property
     def is_tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return self.tls is not None and self.tls.enabled
 
     @property
     def is_secured(self) -> bool:
-        """Whether it speaks TLS, or asks clients who they are."""
+        """Whether it uses TLS or authentication."""
         return self.is_tls or self.authentication is not None
 
     @property
     def is_plaintext(self) -> bool:
-        """Whether who listens on the way reads what is said."""
+        """Whether its traffic can be read on the network."""
         return not self.is_tls
 
 
 DEFAULT_LISTENER: Final = Listener(name="client", type="Internal", port=9092)
-"""The listener of clients inside Kubernetes where a LogCluster declares none of type Internal."""
+"""The listener of clients inside Kubernetes if a LogCluster declares none of type Internal."""

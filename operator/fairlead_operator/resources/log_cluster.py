@@ -125,12 +125,12 @@ class RestSettings:
 
     @property
     def is_tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return self.tls is not None and self.tls.enabled
 
     @property
     def is_secured(self) -> bool:
-        """Whether it is served over TLS, and so may ask clients who they are."""
+        """Whether it is served over TLS, and so may require authentication."""
         return self.enabled and self.is_tls
 
 
@@ -431,13 +431,13 @@ class LogClusterSpec:
 
     @property
     def inside_listeners(self) -> tuple[Listener, ...]:
-        """Listeners of clients inside Kubernetes: those of type Internal, or the one of old."""
+        """Listeners of clients inside Kubernetes: those of type Internal, or else the default."""
         declared = tuple(each for each in self.listeners if each.is_inside)
         return declared or (DEFAULT_LISTENER,)
 
     @property
     def outside_listeners(self) -> tuple[Listener, ...]:
-        """Listeners with Services of their own."""
+        """Listeners with their own Services."""
         return tuple(each for each in self.listeners if not each.is_inside)
 
     @property
@@ -452,7 +452,7 @@ class LogClusterSpec:
 
     @property
     def is_secured(self) -> bool:
-        """Whether any listener encrypts or asks who clients are, or requests are authorized."""
+        """Whether any listener uses TLS or authentication, or requests are authorized."""
         return (
             self.authorization is not None
             or self.rest.is_secured
@@ -466,7 +466,7 @@ class LogClusterSpec:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "LogClusterSpec":
-        """Read a LogCluster; ManifestError lists all that is wrong with it."""
+        """Read a LogCluster; ManifestError lists all its problems."""
         return read_manifest(manifest, ManifestForm("LogCluster", cls, _ROOT_RULES))
 
 
@@ -483,7 +483,7 @@ _ROOT_RULES: Final[tuple[RootRule[LogClusterSpec], ...]] = (
 
 
 def is_cluster_name(name: str) -> bool:
-    """Tell whether a LogCluster may be called so."""
+    """Tell whether a LogCluster may have this name."""
     return (
         len(name) <= CLUSTER_NAME.maximum and re.fullmatch(CLUSTER_NAME.pattern, name) is not None
     )

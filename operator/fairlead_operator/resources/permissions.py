@@ -1,7 +1,7 @@
-"""What people may do: roles that join Kubernetes' view, edit and admin, and a guard of deletions.
+"""What people may do: roles that extend Kubernetes' view, edit and admin, and a guard of deletions.
 
-Pure builders of manifests for the operator's chart. Nobody is given the right to write
-PartitionTables and ClusterStates: they are the controller's own.
+Pure builders of manifests for the operator's chart. No role may write PartitionTables and
+ClusterStates: only the controller writes them.
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ ADMIN_PLURALS: Final = (
     "logclusters",
     "rebalances",
 )
-"""What decides about brokers; topics, groups, jobs and users are for everybody who may edit."""
+"""Kinds that decide about brokers; whoever may edit may change topics, groups, jobs and users."""
 
 PROTECTED_PLURALS: Final = ("logclusters", "topics")
 
@@ -40,7 +40,8 @@ _NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-cont
 def build_user_roles() -> list[Manifest]:
     """Return the ClusterRoles fairlead-view, fairlead-edit and fairlead-admin.
 
-    Kubernetes adds them to its own roles, and these contain one another: who may edit may view.
+    Kubernetes adds them to its own roles, each of which includes the one before: edit includes
+    view.
     """
     return [
         _role("view", ALL_PLURALS, READ),
@@ -62,10 +63,10 @@ def _role(name: str, plurals: tuple[str, ...], verbs: tuple[str, ...]) -> Manife
 
 
 def build_deletion_protection() -> list[Manifest]:
-    """Return the policy that refuses to delete what has deletionProtection, and its binding.
+    """Return the policy that refuses to delete objects with deletionProtection, and its binding.
 
-    A namespace that is being deleted takes clusters and topics along: it takes the volumes too, so
-    that holding them back would save nothing and hang the namespace.
+    The deletion of a namespace deletes clusters and topics, too: it also deletes the volumes, so a
+    refusal would save nothing and block the namespace.
     """
     name = f"deletion-protection.{GROUP}"
     rule = {

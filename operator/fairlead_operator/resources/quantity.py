@@ -13,8 +13,8 @@ _FACTORS: Final[dict[str, Fraction]] = {
     **{name: Fraction(1, 1000) ** power for power, name in enumerate("mun", 1)},
     "": Fraction(1),
 }
-# Bounded, since any text may be asked about: a number with an exponent of nine digits, such as a
-# hash may look like, has a billion digits.
+# Bounded, because any text may be tested: a number with a nine-digit exponent, which a hash may
+# look like, has a billion digits.
 _AMOUNT: Final = re.compile(
     r"(?P<number>[+-]?([0-9]{1,32}(\.[0-9]{0,32})?|\.[0-9]{1,32}))"
     rf"([eE](?P<exponent>[+-]?[0-9]{{1,2}})|(?P<suffix>{'|'.join(_FACTORS)}))"
@@ -22,7 +22,7 @@ _AMOUNT: Final = re.compile(
 
 
 def quantity_value(text: str) -> Fraction:
-    """Return the number that an amount stands for; ValueError where it is none."""
+    """Return the number that an amount stands for; ValueError if it is no amount."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         raise ValueError(f"no amount of Kubernetes: {text[:64]!r}")

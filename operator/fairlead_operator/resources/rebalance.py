@@ -1,7 +1,7 @@
 """Rebalance: a plan that makes the brokers of a LogCluster even, carried out once it is approved.
 
-Moves are kept in the status, because they are what an approval is for, and what the next operator
-has to go on with.
+The status keeps the moves, because an approval is for them, and because the next operator has to
+continue them.
 """
 
 from collections.abc import Mapping
@@ -177,7 +177,7 @@ class RebalanceSpec:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether plans are carried out without being asked for."""
+        """Whether plans are carried out without approval."""
         return self.mode == "Auto"
 
     @property
@@ -187,7 +187,7 @@ class RebalanceSpec:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "RebalanceSpec":
-        """Read a rebalance; ManifestError lists all that is wrong."""
+        """Read a Rebalance; ManifestError lists all its problems."""
         return read_manifest(manifest, ManifestForm(REBALANCE_KIND, cls))
 
 

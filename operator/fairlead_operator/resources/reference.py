@@ -1,4 +1,4 @@
-"""docs/resources.md: every kind and field, from the declarations that also make the schemas."""
+"""docs/resources.md: every kind and field, from the same declarations as the schemas."""
 
 import textwrap
 from collections.abc import Iterator

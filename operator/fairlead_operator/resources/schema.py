@@ -1,6 +1,6 @@
 """Shapes as the structural OpenAPI schemas of CustomResourceDefinitions.
 
-Everything has a bound, so that the API server can tell what a CEL rule may cost at most.
+Everything has a bound, so that the API server can compute the maximum cost of a CEL rule.
 """
 
 from dataclasses import is_dataclass
@@ -92,7 +92,7 @@ def member_schema(member: Member) -> Schema:
 
 
 def _default(member: Member) -> object:
-    """Return the default that the API server fills in; empty records take their fields' own."""
+    """Return the default that the API server fills in; empty records get their fields' defaults."""
     value = member.default
     if is_dataclass(value) and not isinstance(value, type):
         members = record_of(type(value)).members
@@ -143,9 +143,9 @@ def _text_schema(shape: Text) -> Schema:
 
 
 def _config_value_schema(shape: ConfigMap) -> Schema:
-    """Anything but mappings and lists: a structural schema cannot name several types at once.
+    """Return a schema of all but mappings and lists; structural schemas cannot name several types.
 
-    A mapping or list has to be empty by these bounds, and by the last one not even that.
+    A mapping or list would have to be empty by these bounds, and the last bound excludes even that.
     """
     return {
         "x-kubernetes-preserve-unknown-fields": True,

@@ -1,4 +1,4 @@
-"""The volumes of a pool's brokers: one, or several of which each is a log directory."""
+"""The volumes of a pool's brokers: one, or several, each of which is a log directory."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from fairlead_operator.resources.quantity import quantity_value
 VOLUMES_MAX: Final = 16
 VOLUME_ID_MAX: Final = 999
 LOG_DIRECTORIES_VARIABLE: Final = "FAIRLEAD_LOG_DIRS"
-"""Variable by which a pod with several volumes names its log directories."""
+"""Variable in which a pod with several volumes lists its log directories."""
 
 ONLY_GROWS: Final = (
     "volumes can only grow: set at least the present size, or make a new pool and move the "
@@ -60,7 +60,7 @@ class Volume:
             field="size",
             holds=lambda volume: quantity_value(volume.size) > 0,
         ),
-        # Asked of a list by the id of its entries; readers are told by the rules of Storage.
+        # The API server compares list entries of the same id; for readers, Storage has the rules.
         Rule(cel=_SAME_CLASS, message=_CLASS_STAYS, field="storageClassName"),
         Rule(cel=_SAME_ANNOTATIONS, message=_ANNOTATIONS_STAY, field="annotations"),
     )
@@ -110,7 +110,7 @@ def _keeps_volumes(old: "Storage", new: "Storage") -> bool:
 
 
 def _keeps_first(old: "Storage", new: "Storage") -> bool:
-    """Tell whether volume 0 says nothing else when one volume becomes several, or back."""
+    """Tell whether volume 0 stays the same when one volume becomes several, or back."""
     if bool(old.volumes) == bool(new.volumes):
         return True
     first = next(each for each in (*old.volumes, *new.volumes) if each.id == 0)
@@ -163,7 +163,7 @@ class Storage:
             holds=lambda storage: storage.size is None or quantity_value(storage.size) > 0,
         ),
         Rule(
-            cel="",  # rules below the root, which see the status too
+            cel="",  # rules below the root, which also see the status
             message=ONLY_GROWS,
             holds_change=_keeps_sizes,
         ),
@@ -219,7 +219,7 @@ class Storage:
 
     @property
     def each_volume(self) -> tuple[Volume, ...]:
-        """Its volumes in the order of their ids, each with all that holds for it."""
+        """Its volumes in the order of their ids, each with all settings that apply to it."""
         volumes = self.volumes or (Volume(id=0, size=self.size or ""),)
         return tuple(
             Volume(
@@ -233,7 +233,7 @@ class Storage:
 
 
 def _of_first(spec: str, variable: str, claim: Callable[[str], str]) -> str:
-    """Return CEL that says something of the size of volume 0, wherever a spec names it.
+    """Return CEL about the size of volume 0, wherever a spec has it.
 
     The API server cannot bound the length of a text that a filter or a choice has found.
     """
@@ -247,7 +247,7 @@ def _at_least(new: str) -> Callable[[str], str]:
 
 
 FIRST_GROWS_CEL: Final = (
-    # A size that the volumes never got may be taken back.
+    # A size that the volumes never got may be set back.
     _of_first("self.spec", "v", lambda new: _of_first("oldSelf.spec", "o", _at_least(new)))
     + " || (has(self.status) && has(self.status.storageSize) && "
     + _of_first("self.spec", "v", lambda new: _at_least(new)("self.status.storageSize"))
@@ -263,11 +263,11 @@ OTHERS_GROW_CEL: Final = (
     "quantity(v.size).compareTo(quantity(s.size)) >= 0)))"
 )
 VOLUMES_STAY_CEL: Final = (
-    # One that no broker has got yet may be taken back, one that all have emptied taken away.
+    # A volume that no broker has yet, or that all brokers have emptied, may be removed.
     "!has(oldSelf.spec.storage.volumes) || oldSelf.spec.storage.volumes.all(o, o.id == 0 || "
     "(has(self.spec.storage.volumes) && self.spec.storage.volumes.exists(v, v.id == o.id)) || "
     "(has(self.status) && has(self.status.volumes) && "
     "self.status.volumes.exists(s, s.id == o.id && (s.bound == 0 || "
     "(has(s.drainedOn) && s.drainedOn.size() >= s.bound)))))"
 )
-"""Rules below the root of a BrokerPool, which see its status too."""
+"""Rules below the root of a BrokerPool, which also see its status."""

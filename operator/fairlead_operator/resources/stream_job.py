@@ -1,4 +1,4 @@
-"""StreamJob: how it does and its columns; the spec is `fairlead_model.resources.stream_job`."""
+"""StreamJob: its status and columns; the spec is `fairlead_model.resources.stream_job`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias

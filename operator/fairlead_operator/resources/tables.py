@@ -1,7 +1,7 @@
-"""PartitionTable and ClusterState: the controller's metadata, one text block an object.
+"""PartitionTable and ClusterState: the controller's metadata, one text per object.
 
-Structured lists would cost the API server seven to fourteen times more a write. Nobody but the
-controller writes them; `kubectl get -o yaml` shows them to people.
+Structured lists would cost the API server seven to fourteen times more per write. Only the
+controller writes these objects; `kubectl get -o yaml` shows them to people.
 """
 
 from dataclasses import dataclass

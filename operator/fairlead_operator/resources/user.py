@@ -1,4 +1,4 @@
-"""User: who comes in to a LogCluster, how, and what he may do there."""
+"""User: who may log in to a LogCluster, how, and with which rights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ OPERATIONS_MAX: Final = 11
 COMMON_NAME_LENGTH_MAX: Final = 64
 """X.509's bound (`ub-common-name`)."""
 RATE_MAX: Final = 2**53
-"""The highest whole number that every reader of JSON takes for itself."""
+"""The highest whole number that every JSON reader reads exactly."""
 PERCENTAGE_MAX: Final = 100_000
 MUTATIONS_MAX: Final = 1_000_000
 EVERYBODY: Final = ("*", "ANONYMOUS")
-"""Names of users that stand for all, or for those who were not asked."""
+"""Names of users that stand for all users, or for those without authentication."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +218,7 @@ class UserSpec:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> "UserSpec":
-        """Read a User; ManifestError lists all that is wrong with it."""
+        """Read a User; ManifestError lists all its problems."""
         return read_manifest(manifest, ManifestForm("User", cls, _ROOT_RULES))
 
 

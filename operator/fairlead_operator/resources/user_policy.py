@@ -1,4 +1,4 @@
-"""What the Users of a LogCluster may give: decided by who administers the cluster."""
+"""What the Users of a LogCluster may grant: the cluster's administrators decide it."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
@@ -12,7 +12,8 @@ DEFAULT_CLUSTER_OPERATIONS: Final[tuple[AclOperation, ...]] = (
     "DescribeConfigs",
     "IdempotentWrite",
 )
-"""What makes nobody an administrator: Alter, for one, lets its owner give himself all the rest."""
+"""These make nobody an administrator; Alter, for example, would let a user grant himself all
+others."""
 
 
 QuotaPolicy: TypeAlias = Literal["UpToDefaults", "Any"]

@@ -1,8 +1,8 @@
 """Whether a manifest has to be applied again. Pure.
 
 Each child carries a hash of what was last applied, so that a field which the operator no longer
-sets is noticed, too. In addition, everything that the manifest says must be in the live object,
-however much the API server and others have added to it.
+sets is noticed, too. In addition, everything in the manifest must be in the live object, whatever
+the API server and others have added to it.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ _MERGED_BY: Final[Mapping[str, Mapping[str, str | None]]] = {
     "volumeMounts": {"mountPath": None},
     "volumes": {"name": None},
 }
-"""The keys (`x-kubernetes-list-map-keys`) of lists in pods and metadata, and what an absent one is.
+"""The keys (`x-kubernetes-list-map-keys`) of lists in pods and metadata, each with its default.
 
-Of the lists called ports only those of containers: a NetworkPolicy's are replaced as a whole."""
+Of lists called ports, only those of containers: a NetworkPolicy's are replaced as a whole."""
 _SERVICE_PORT: Final = {"port": None, "protocol": "TCP"}
-"""The keys of a Service's ports, which have a target: it tells them from the others."""
+"""The keys of a Service's ports, which have a target, unlike other ports."""
 
 
 def with_hash(desired: Manifest) -> Manifest:
@@ -50,8 +50,8 @@ def needs_apply(desired: Manifest, live: Mapping[str, Any] | None) -> bool:
 def is_covered(desired: object, live: object, field: str = "") -> bool:
     """Tell whether everything in `desired`, the value of a field, is in `live`.
 
-    Lists correspond item by item, but for those that the API server merges by a key: entries of
-    others stay there whatever is applied.
+    Lists correspond item by item, except for those that the API server merges by a key: others'
+    entries stay there whatever is applied.
     """
     if isinstance(desired, Mapping):
         if not isinstance(live, Mapping):
@@ -71,9 +71,9 @@ def is_covered(desired: object, live: object, field: str = "") -> bool:
 
 
 def _without_others(field: str, desired: Sequence[Any], live: Sequence[Any]) -> Sequence[Any]:
-    """Leave out what others have added to a list and an apply would not remove."""
+    """Leave out entries of a list that others have added and an apply would not remove."""
     if field == FAMILIES:
-        # With PreferDualStack the server adds the second one, behind ours.
+        # With PreferDualStack the server adds the second family after ours.
         return live[: max(1, len(desired))]
     keys = _MERGED_BY.get(field, {})
     if field == "ports" and all(isinstance(each, Mapping) and TARGET in each for each in desired):
@@ -89,7 +89,7 @@ def _without_others(field: str, desired: Sequence[Any], live: Sequence[Any]) -> 
 
 
 def _is_same_amount(one: str, other: str) -> bool:
-    """Tell whether two texts are one amount, such as 1000m and 1; the server rewrites them."""
+    """Tell whether two texts are the same amount, such as 1000m and 1; the server rewrites them."""
     try:
         return quantity_value(one) == quantity_value(other)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The Secrets with authorities and certificates, and for which names certificates are. Pure."""
+"""The Secrets with authorities and certificates, and the names in certificates. Pure."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ _INSIDE: Final = ("svc", "svc.cluster.local")
 def build_authority_secret(
     cluster: ClusterView, authorities: Authorities, *, rotated: str
 ) -> Manifest:
-    """Return the Secret with the authority's key, which nobody but the operator needs."""
+    """Return the Secret with the authority's key, which only the operator needs."""
     manifest = _secret(cluster, authority_secret_name(cluster.name), cluster_labels(cluster.name))
     if rotated:
         manifest["metadata"]["annotations"] = {ROTATE_ANNOTATION: rotated}
@@ -53,7 +53,7 @@ def build_authority_secret(
 
 
 def build_trust_secret(cluster: ClusterView, authorities: Authorities) -> Manifest:
-    """Return the Secret with what clients are to trust."""
+    """Return the Secret with the certificates that clients have to trust."""
     manifest = _secret(cluster, trust_secret_name(cluster.name), cluster_labels(cluster.name))
     data = {CA_CERTIFICATE: _encode(authorities.trusted)}
     return manifest | {"type": "Opaque", "data": data}
@@ -70,7 +70,7 @@ def build_tls_secret(
 
 
 def build_controller_secret(cluster: ClusterView, trusted: bytes, pair: KeyPair) -> Manifest:
-    """Return the Secret out of which the controller speaks TLS with the cluster's brokers."""
+    """Return the Secret with which the controller uses TLS to the cluster's brokers."""
     name = controller_tls_secret_name(cluster.name)
     manifest = _secret(cluster, name, cluster_labels(cluster.name))
     texts = {TRUST_KEY: trusted, TLS_CERTIFICATE: pair.certificate, TLS_KEY: pair.key}
@@ -79,7 +79,7 @@ def build_controller_secret(cluster: ClusterView, trusted: bytes, pair: KeyPair)
 
 
 def rebuild_secret(live: Mapping[str, Any], texts: Mapping[str, bytes]) -> Manifest:
-    """Return a Secret of ours with other contents, and all else as it is."""
+    """Return one of our Secrets with other contents, and everything else unchanged."""
     metadata = live["metadata"]
     kept = ("name", "namespace", "labels", "ownerReferences")
     return {
@@ -94,7 +94,7 @@ def rebuild_secret(live: Mapping[str, Any], texts: Mapping[str, bytes]) -> Manif
 def build_certificate(
     cluster: ClusterView, pool: PoolView, listener: Listener, hosts: Iterable[str]
 ) -> Manifest | None:
-    """Return the Certificate that asks cert-manager for one; None where no issuer is named."""
+    """Return the Certificate for cert-manager to issue; None if no issuer is named."""
     if listener.tls is None or listener.tls.issuer_ref is None:
         return None
     issuer = listener.tls.issuer_ref
@@ -139,10 +139,10 @@ def outside_hosts(
     nodes: Sequence[str],
     bootstrap: Mapping[str, Any] | None,
 ) -> frozenset[str]:
-    """Return the names that clients outside use; `nodes` are the addresses of known nodes.
+    """Return the names that outside clients use; `nodes` are the addresses of known nodes.
 
     `looked_up` has the addresses of brokers that only Kubernetes knows, `bootstrap` is the live
-    Service with which clients begin.
+    bootstrap Service of the listener.
     """
     hosts = set()
     for ordinal, broker_id in enumerate(pool.broker_ids(replicas)):
@@ -164,12 +164,12 @@ def outside_hosts(
         hosts |= {str(entry[field]) for field in ("hostname", "ip") if entry.get(field)}
     service = listener_service_name(cluster.name, listener.name, None)
     hosts.add(f"{service}.{cluster.namespace}.svc")
-    # A node that is not known yet has no address to vouch for.
+    # A node that is not known yet has no address for the certificate.
     return frozenset(host for host in hosts if "${" not in host)
 
 
 def decode_secret(manifest: Mapping[str, Any] | None, key: str) -> bytes:
-    """Return what a Secret has under a key; empty where it has nothing that can be read."""
+    """Return a Secret's content under a key; empty if it has none that can be read."""
     text = ((manifest or {}).get("data") or {}).get(key, "")
     try:
         return base64.b64decode(text, validate=True)
@@ -180,7 +180,7 @@ def decode_secret(manifest: Mapping[str, Any] | None, key: str) -> bytes:
 def bootstrap_of(
     listener: Listener, cluster: ClusterView, live: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> Mapping[str, Any] | None:
-    """Return the live Service with which clients of an outside listener begin."""
+    """Return the live bootstrap Service of an outside listener."""
     return live.get((SERVICE.kind, listener_service_name(cluster.name, listener.name, None)))
 
 

@@ -1,4 +1,4 @@
-"""The volume claims of a StatefulSet, which nobody can change while it lives. Pure."""
+"""The volume claims of a StatefulSet, which nobody can change while it exists. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from fairlead_operator.specs.views import Manifest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimTemplate:
-    """How the claims for one volume are made, one a broker."""
+    """How the claims for one volume are made, one claim per broker."""
 
     volume: int
     """Id of the volume."""
@@ -21,7 +21,7 @@ class ClaimTemplate:
 
     @classmethod
     def from_volume(cls, volume: Volume) -> Self:
-        """Return what a pool asks for."""
+        """Return the template that a pool requests."""
         return cls(
             volume=volume.id,
             size=volume.size,
@@ -45,7 +45,7 @@ def build_claim_template(claim: ClaimTemplate, labels: Mapping[str, str]) -> Man
 
 
 def read_claim_templates(stateful_set: Mapping[str, Any]) -> tuple[ClaimTemplate, ...]:
-    """Return the templates that a live StatefulSet has for volumes of brokers."""
+    """Return the templates of a live StatefulSet for volumes of brokers."""
     return tuple(
         ClaimTemplate(
             volume=volume,

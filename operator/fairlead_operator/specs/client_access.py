@@ -1,4 +1,4 @@
-"""At which listener of a LogCluster a user comes in, and whether the HTTP API takes him. Pure."""
+"""Which listener of a LogCluster a user uses, and whether the HTTP API accepts the user. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from fairlead_operator.specs.names import (
 
 INSIDE: Final = "Internal"
 MOUNT_FOLDER: Final = "/etc/fairlead/user"
-"""Where the Secret of a User is mounted: its librdkafka.config and curl.config can name
-certificates by files only."""
+"""Where the Secret of a User is mounted: its librdkafka.config and curl.config can only name
+certificates by files."""
 CONFIG_KEY: Final = "librdkafka.config"
 """The settings for librdkafka in that Secret."""
 CURL_KEY: Final = "curl.config"
@@ -23,45 +23,45 @@ CURL_KEY: Final = "curl.config"
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """Where a client begins, and what it speaks there."""
+    """The bootstrap address of a client, and its protocol."""
 
     bootstrap: str
     protocol: str
     """Kafka's name: SSL, SASL_SSL, SASL_PLAINTEXT."""
     is_of_own_authority: bool = False
-    """Whether the cluster's own authority has issued what brokers show there."""
+    """Whether the cluster's own authority has issued the certificates that brokers show there."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """Where the HTTP API is, as it is reached inside Kubernetes; it speaks TLS."""
+    """The address of the HTTP API inside Kubernetes; it uses TLS."""
 
     url: str
     is_of_own_authority: bool = False
-    """Whether the cluster's own authority has issued what brokers show there."""
+    """Whether the cluster's own authority has issued the certificates that brokers show there."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserAccess:
-    """All ways that take a user's login; None where there is no such."""
+    """All ways that accept a user's login; None for each that does not."""
 
     kafka: ClientAccess | None
     http: HttpAccess | None = None
 
     @property
     def takes_login(self) -> bool:
-        """Whether there is a way at all."""
+        """Whether any way accepts it."""
         return self.kafka is not None or self.http is not None
 
     @property
     def is_of_own_authority(self) -> bool:
-        """Whether a client has to trust the cluster's own authority somewhere."""
+        """Whether a client has to trust the cluster's own authority for any way."""
         ways = (self.kafka, self.http)
         return any(way is not None and way.is_of_own_authority for way in ways)
 
 
 def find_user_access(cluster: Mapping[str, Any], login: LoginType) -> UserAccess:
-    """Return the ways into a LogCluster that take a login."""
+    """Return the ways into a LogCluster that accept a login."""
     return UserAccess(find_access(cluster, login), _find_http(cluster, login))
 
 
@@ -75,7 +75,7 @@ def _find_http(cluster: Mapping[str, Any], login: LoginType) -> HttpAccess | Non
 
 
 def find_access(cluster: Mapping[str, Any], login: LoginType) -> ClientAccess | None:
-    """Return the first listener that takes a login; those inside Kubernetes come first."""
+    """Return the first listener that accepts a login; those inside Kubernetes come first."""
     listeners = (cluster.get("spec") or {}).get("listeners") or ()
     takers = [each for each in listeners if (each.get("authentication") or {}).get("type") == login]
     takers.sort(key=lambda listener: listener.get("type") != INSIDE)

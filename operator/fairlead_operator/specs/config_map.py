@@ -1,13 +1,14 @@
 """The ConfigMap with a pool's server.properties. Pure.
 
-The container fills in `${…}` when it starts. Per broker there may be a file `broker-ID.properties`
-whose lines come on top: addresses that only Kubernetes knows. Those are not part of the hash on the
-pods (`live_settings`), so a new broker's address restarts no broker; a changed one takes effect
-when its broker next restarts. The same holds for settings that follow from the number of brokers,
+The container fills in `${…}` when it starts. A broker may also have a file `broker-ID.properties`,
+whose lines override: addresses that only Kubernetes knows. These are not part of the hash on the
+pods (`live_settings`), so a new broker's address restarts no broker; a changed address takes effect
+when its broker next restarts. The same holds for settings that depend on the number of brokers,
 which are at the end of the file: scaling restarts no broker either.
 
-`log.dirs` names the first volume here. A pod with several has a variable on top that names those
-that it has mounted (`stateful_set`), so no broker looks for one that its pod is yet to get.
+`log.dirs` names the first volume here. In a pod with several volumes, a variable overrides it with
+those that the pod has mounted (`stateful_set`), so no broker looks for a volume that its pod does
+not have yet.
 """
 
 from collections.abc import Mapping
@@ -83,7 +84,7 @@ def build_config_map(
     addresses: Mapping[int, Addresses],
     brokers: int,
 ) -> Manifest:
-    """Return the ConfigMap of a pool; `addresses` holds, by broker id, what was looked up.
+    """Return the ConfigMap of a pool; `addresses` has, by broker id, what was looked up.
 
     `brokers` is how many the cluster should have, over all its pools.
     """
@@ -107,7 +108,7 @@ def build_config_map(
 
 
 def sized_properties(cluster: ClusterView, brokers: int) -> dict[str, str]:
-    """Return settings that follow from the number of brokers, unless a user sets them.
+    """Return settings that depend on the number of brokers, unless a user sets them.
 
     With a default of one replica, consumer groups and transactions would go offline with their
     broker.
@@ -128,7 +129,7 @@ def _bound_listeners(cluster: ClusterView) -> list[str]:
 
 
 def _rest_properties(cluster: ClusterView) -> dict[str, str]:
-    """Return the settings of the HTTP API; none where the LogCluster does not want it."""
+    """Return the settings of the HTTP API; none if the LogCluster has it off."""
     rest = cluster.spec.rest
     if not rest.enabled:
         return {}
@@ -149,7 +150,7 @@ def _pod_host(cluster: ClusterView) -> str:
 
 
 def _advertised(cluster: ClusterView, pool: PoolView, looked_up: Addresses) -> str:
-    """Return the advertised addresses; one that is not known yet is the pod's."""
+    """Return the advertised addresses; while one is unknown, it is the pod's."""
     pod = _pod_host(cluster)
     told = [
         *(f"{each.name.upper()}://{pod}:{each.port}" for each in cluster.spec.inside_listeners),

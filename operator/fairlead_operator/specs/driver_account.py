@@ -1,7 +1,7 @@
 """The account of a cluster's Spark drivers, and what to do with existing objects. Pure.
 
-The operator creates no Roles and cannot: its chart has one with the rights of a driver, and the
-operator may bind just that one. Objects of these names that others have created stay theirs.
+The operator creates no Roles and cannot: its chart has a role with a driver's permissions, and the
+operator may bind only that role. Objects of these names that others have created stay unchanged.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ class AccountStep(Enum):
     """It is as it should be."""
     CREATE = auto()
     DELETE = auto()
-    """It is ours and not asked for, or has to be replaced: a binding's role cannot be changed."""
+    """It is ours and not wanted, or has to be replaced: a binding's role cannot be changed."""
     WAIT = auto()
-    """It is that of an earlier LogCluster of this name, which Kubernetes is about to delete."""
+    """It belongs to an earlier LogCluster of this name; Kubernetes is about to delete it."""
     LEAVE = auto()
-    """Somebody else made it."""
+    """Somebody else created it."""
 
 
 def build_driver_account(cluster: ClusterView) -> Manifest:
@@ -52,7 +52,7 @@ def build_driver_binding(cluster: ClusterView, role: str) -> Manifest:
 def decide_account_step(
     desired: Manifest, live: Mapping[str, Any] | None, cluster: ClusterView
 ) -> AccountStep:
-    """Return what to do with one object, given the object of its name."""
+    """Return what to do with one object, given the live object of its name."""
     is_wanted = cluster.spec.spark.driver_account
     if live is None:
         return AccountStep.CREATE if is_wanted else AccountStep.KEEP
@@ -61,7 +61,7 @@ def decide_account_step(
         return AccountStep.WAIT if is_wanted else AccountStep.LEAVE
     if cluster.uid not in owners:
         return AccountStep.LEAVE
-    # Who labels it is no matter: an account that is made anew takes running drivers their rights.
+    # Labels are ignored: an account that is created again would cost running drivers their rights.
     said = {name: value for name, value in desired.items() if name != "metadata"}
     return AccountStep.KEEP if is_wanted and is_covered(said, live) else AccountStep.DELETE
 

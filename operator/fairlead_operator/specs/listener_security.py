@@ -1,9 +1,9 @@
-"""What the brokers' settings say of TLS, logins and rights. Pure.
+"""The brokers' settings for TLS, logins and authorization. Pure.
 
-A cluster that declares nothing of them has no such setting. Any other has one more listener, that
-of the operator: there the operator itself and drills show certificates of the cluster's authority,
-and nobody else gets in. So what Fairlead does itself goes on, however client listeners are secured.
-What brokers speak with each other is a matter of its own (`peer_security`).
+A cluster that declares none of them has no such setting. Any other cluster has one more listener,
+for the operator: there the operator itself and drills show certificates of the cluster's authority,
+and nobody else is admitted. So Fairlead's own requests work, however client listeners are secured.
+`peer_security` is about connections between brokers.
 """
 
 from typing import Final
@@ -26,17 +26,17 @@ _MECHANISMS: Final = {"scram-sha-512": "SCRAM-SHA-512", "oauth": "OAUTHBEARER"}
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 REST_LISTENER: Final = "rest"
 _HTTP_METHODS: Final = {"scram-sha-512": "BASIC", "oauth": "BEARER"}
-"""How clients of the HTTP API log in; certificates of `tls` are shown before that."""
+"""How clients of the HTTP API log in; the certificates of `tls` are checked before that."""
 _USER_OF_COMMON_NAME: Final = "RULE:^CN=([^,+]+)$/$1/,DEFAULT"
 _OF_TLS: Final = {"ssl.allow.dn.changes": "true", "ssl.allow.san.changes": "true"}
-"""The operator decides on the names of certificates, and follows those of others."""
+"""The operator decides on the names in certificates, and accepts other issuers' changes."""
 
 
 def own_user(uid: str, user: str) -> str:
-    """Return the principal's name of a user of our own.
+    """Return the principal's name of one of Fairlead's own users.
 
-    With the colon it is the name of no User resource, and with the uid of the LogCluster nobody
-    else's by chance.
+    Because of the colon, no User resource can have the name; because of the LogCluster's uid,
+    nobody else has it by chance.
     """
     return f"{user}:{uid}"
 
@@ -47,7 +47,7 @@ def keystore_key(listener: str) -> str:
 
 
 def rest_listener(spec: LogClusterSpec) -> Listener | None:
-    """Return the HTTP API's port as the listener that it is to brokers; None where it is off."""
+    """Return the HTTP API's port as a listener in the brokers' sense; None if it is off."""
     rest = spec.rest
     if not rest.enabled:
         return None
@@ -61,14 +61,14 @@ def rest_listener(spec: LogClusterSpec) -> Listener | None:
 
 
 def tls_listeners(cluster: ClusterView) -> tuple[Listener, ...]:
-    """Return the client listeners that speak TLS, that of the HTTP API among them."""
+    """Return the client listeners that use TLS, including that of the HTTP API."""
     rest = rest_listener(cluster.spec)
     listeners = (*cluster.spec.listeners, *(() if rest is None else (rest,)))
     return tuple(each for each in listeners if each.is_tls)
 
 
 def rest_properties(spec: LogClusterSpec) -> dict[str, str]:
-    """Return what the HTTP API's port speaks, and how its clients say who they are."""
+    """Return the protocol of the HTTP API's port, and how its clients authenticate."""
     listener = rest_listener(spec)
     if listener is None:
         return {}
@@ -82,14 +82,14 @@ def rest_properties(spec: LogClusterSpec) -> dict[str, str]:
 
 
 def protocol_of(listener: Listener) -> str:
-    """Return Kafka's name of what a listener speaks."""
+    """Return Kafka's name of a listener's protocol."""
     is_login = listener.authentication is not None and listener.authentication.type != "tls"
     transport = "SSL" if listener.is_tls else "PLAINTEXT"
     return f"SASL_{transport}" if is_login else transport
 
 
 def security_properties(cluster: ClusterView) -> dict[str, str]:
-    """Return the settings; none where the LogCluster declares nothing of the kind."""
+    """Return the security settings; none if the LogCluster declares no security."""
     spec = cluster.spec
     if not spec.has_certificates:
         return {}
@@ -106,7 +106,7 @@ def security_properties(cluster: ClusterView) -> dict[str, str]:
 
 
 def _access_properties(cluster: ClusterView) -> dict[str, str]:
-    """Return the settings of listeners that encrypt or ask, and of rights."""
+    """Return the settings of secured listeners and of authorization."""
     spec = cluster.spec
     users = [own_user(cluster.uid, OPERATOR_USER)]
     if spec.authorization is not None:
@@ -124,7 +124,7 @@ def _access_properties(cluster: ClusterView) -> dict[str, str]:
 
 
 def plaintext_problem(cluster: ClusterView) -> str:
-    """Say what of a cluster clients could speak with in clear; empty if there is nothing."""
+    """Return which listeners accept plaintext, or that the HTTP API does; empty if none."""
     open_ways = [
         f"the listener {each.name} (port {each.port})"
         for each in cluster.spec.client_listeners
@@ -147,7 +147,7 @@ def own_client_port(spec: LogClusterSpec) -> int:
 
 
 def _listener_properties(listener: Listener, *, is_sasl: bool = True) -> dict[str, str]:
-    """Return the settings of a listener; without `is_sasl` others say how its clients log in."""
+    """Return the settings of a listener; without `is_sasl`, its logins are set elsewhere."""
     authentication = listener.authentication
     properties: dict[str, str] = {}
     if listener.is_tls:
@@ -167,12 +167,12 @@ def _listener_properties(listener: Listener, *, is_sasl: bool = True) -> dict[st
                 "sasl.oauthbearer.sub.claim.name": authentication.user_name_claim or "sub",
             }
         case "scram-sha-512" | "tls":
-            pass  # with the mechanism, or the certificates, above
+            pass  # the mechanism, or the certificates, are set above
     return properties
 
 
 def _tls_properties(listener: str, *, users: str) -> dict[str, str]:
-    """Return the settings of TLS; `users` says how certificates name them, empty: none is asked."""
+    """Return the settings of TLS; `users` maps certificates to names; empty requires none."""
     properties = {**_OF_TLS, "ssl.keystore.location": f"{TLS_FOLDER}/{keystore_key(listener)}"}
     if users:
         properties |= {

@@ -1,8 +1,9 @@
 """The addresses that brokers advertise to clients outside Kubernetes. Pure.
 
-What is the same for all brokers of a pool, except for the id, is in the shared server.properties,
-with placeholders that the container fills in. What only Kubernetes knows (a node port of its own
-choice, or the address of a load balancer) is looked up per broker and is in a file of its own.
+Addresses that are the same for all brokers of a pool, except for the id, are in the shared
+server.properties, with placeholders that the container fills in. Addresses that only Kubernetes
+knows (a node port that it chose, or a load balancer's address) are looked up per broker and written
+to a separate file.
 """
 
 import re
@@ -24,16 +25,16 @@ _ESCAPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OutsideAddress:
-    """Where clients reach a broker; both parts may hold placeholders of the container."""
+    """Where clients reach a broker; both parts may have placeholders of the container."""
 
     host: str
     port: str
 
 
 def node_port(listener: Listener, broker_id: int | None) -> int | None:
-    """Return the node port that the spec asks for, if it does.
+    """Return the node port that the spec requests, if it does.
 
-    `broker_id` None means the bootstrap.
+    `broker_id` None is the bootstrap Service.
     """
     if listener.node_port_base is None:
         return None
@@ -41,7 +42,7 @@ def node_port(listener: Listener, broker_id: int | None) -> int | None:
 
 
 def needs_lookup(listener: Listener) -> bool:
-    """Tell whether a broker's address can be known only from its live Service."""
+    """Tell whether only a broker's live Service shows its address."""
     if listener.type == "LoadBalancer":
         return listener.advertised_host_template is None
     if listener.node_port_base is not None:
@@ -66,11 +67,11 @@ def shared_address(listener: Listener, cluster: ClusterView, pool: PoolView) -> 
 def looked_up_address(
     listener: Listener, cluster: ClusterView, pool: PoolView, service: Mapping[str, Any] | None
 ) -> OutsideAddress | None:
-    """Return the address of the broker behind a live Service; None while it has none."""
+    """Return the address of the broker behind a live Service; None while it has no address."""
     if service is None:
         return None
     ports = (service.get("spec") or {}).get("ports") or []
-    # Somebody may have added another one.
+    # Somebody may have added another port.
     own: Manifest = next((each for each in ports if each.get("port") == listener.port), {})
     names = _names(cluster, pool) | {"nodePort": str(own.get("nodePort") or "")}
     if listener.type == "NodePort":

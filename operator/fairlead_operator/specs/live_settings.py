@@ -1,24 +1,25 @@
 """Which settings of a pool's brokers change while they run, and which restart them. Pure.
 
 A *live* setting is a dynamic config (`ConfigKey.is_dynamic`) in `spec.config` of the LogCluster
-that no BrokerPool names. The controller gives it to all brokers at once, where it is stronger than
-their files; a pool's own value would be weaker, so what a pool names stays in the files and
-restarts. The files follow all the same: a broker that starts has the present values at once.
+that no BrokerPool names. The controller distributes it to all brokers at once, where it overrides
+their files. It would also override a pool's own value, so settings that a pool names stay in the
+files and restart brokers. The files have the live settings, too: a broker that starts has the
+present values at once.
 
-server.properties has three parts. The hash on the pods is that of the first, so that a change of
-the others restarts nobody:
+server.properties has three parts. The hash on the pods covers only the first part, so that a change
+of the others restarts no broker:
 
 1. settings whose change restarts brokers,
-2. live settings, which the controller tells,
-3. what follows from the number of brokers.
+2. live settings, which the controller distributes,
+3. settings that depend on the number of brokers.
 
-A setting that is taken out of the LogCluster is still in the files that running brokers have read.
-Until they restart for another reason it is live with its default. One without a default (another
-setting stands for it) restarts them.
+A setting that is removed from the LogCluster is still in the files that running brokers have read.
+Until they restart for another reason, it is live with its default. A setting without a default
+(because another setting determines it) restarts them.
 
-The ConfigMap carries the hash that its StatefulSet shall have. Which part a setting was in when
-brokers started does not matter as long as it is live now: an operator that makes settings live
-which were not restarts nobody.
+The ConfigMap carries the hash that its StatefulSet shall have. It does not matter in which part a
+setting was when brokers started, as long as it is live now: an operator that makes more settings
+live restarts no broker.
 """
 
 import hashlib
@@ -40,9 +41,9 @@ class PoolSettings:
 
     restarting: Mapping[str, str]
     live: Mapping[str, str]
-    """With the defaults of those that are live no more, and that running brokers may have read."""
+    """With the defaults of settings that are no longer live, and that running brokers may have."""
     config_hash: str
-    """Another one restarts the brokers."""
+    """A different hash restarts the brokers."""
 
 
 def find_live(cluster: ClusterView, named_by_pools: Collection[str]) -> dict[str, str]:
@@ -55,7 +56,7 @@ def find_live(cluster: ClusterView, named_by_pools: Collection[str]) -> dict[str
 
 
 def names_in_pools(pools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return what BrokerPools set, those with mistakes and those that are going, too."""
+    """Return the settings that BrokerPools name, including invalid and terminating pools."""
     configs = ((each.get("spec") or {}).get("config") or {} for each in pools)
     return frozenset(
         name for config in configs for name, value in config.items() if value is not None
@@ -67,14 +68,14 @@ def decide_settings(
     live: Mapping[str, str],
     config_map: Mapping[str, Any] | None,
 ) -> PoolSettings:
-    """Divide a pool's settings; `config_map` is what the API server has of them."""
+    """Divide a pool's settings; `config_map` is the live ConfigMap."""
     restarting = {name: value for name, value in properties.items() if name not in live}
     fresh = _hash(render_properties(restarting))
     if config_map is None:
         return PoolSettings(restarting, live, fresh)
     text, told = read_parts(config_map)
     annotations = config_map["metadata"].get("annotations") or {}
-    # An operator of before kept all settings in one part, and its hash on the pods only.
+    # Earlier operators kept all settings in one part, and its hash only on the pods.
     held_hash = annotations.get(CONFIG_HASH_ANNOTATION) or _hash(text)
     held = {name: value for name, value in _read(text).items() if name not in live}
     defaults = {name: _default(name) for name in _read(told) if name not in live}
@@ -89,7 +90,7 @@ def decide_settings(
 def decide_declaration(
     wanted: Mapping[str, str], declared: Mapping[str, str], *, may_unset: bool
 ) -> dict[str, str]:
-    """Return what the controller is told; `declared` is what it has been told so far.
+    """Return the settings for the controller; `declared` are those it has so far.
 
     A setting is only unset (`may_unset`) once no broker runs with a file that has it.
     """
@@ -97,7 +98,7 @@ def decide_declaration(
 
 
 def read_parts(config_map: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the parts of a file with settings that restart, and with live ones."""
+    """Return the parts of a file: the settings that restart brokers, and the live ones."""
     text = str((config_map.get("data") or {}).get(PROPERTIES_KEY, ""))
     given, _, _ = text.partition(SIZED)
     restarting, _, live = given.partition(LIVE)
@@ -110,7 +111,7 @@ def render_properties(properties: Mapping[str, str]) -> str:
 
 
 def _on_one_line(value: str) -> str:
-    """Return a value that neither begins another setting nor takes in the next one.
+    """Return a value that cannot begin another setting or continue into the next one.
 
     Values of spec.config are refused before (`broker_setting_problem`); this is for all others.
     """
@@ -121,7 +122,7 @@ def _on_one_line(value: str) -> str:
 
 
 def _read(text: str) -> dict[str, str]:
-    """Read what `render_properties` has written."""
+    """Parse what `render_properties` has written."""
     lines = (line.partition("=") for line in text.split("\n") if line)
     return {name: value for name, _, value in lines}
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 OPERATOR_PORT: Final = 9091
-"""Of the listener where the operator and drills are clients of a secured cluster."""
+"""Port of the listener at which the operator and drills are clients of a secured cluster."""
 INTERNAL_PORT: Final = 9094
 HTTP_PORT: Final = 8080
 REST_PORT: Final = 8082
@@ -23,7 +23,7 @@ DATA_VOLUME: Final = "data"
 CERTIFICATES_LABEL: Final = "fairlead.io/certificates"
 """On Secrets with certificates, which the operator follows: a rotation waits for all of them."""
 CUT_LABEL: Final = "fairlead.io/cut"
-"""On a pod that a drill cuts off: the drill's policy holds for it, the cluster's does not."""
+"""On a pod that a drill isolates: the drill's policy applies to it, the cluster's does not."""
 CLUSTER_LABEL: Final = "fairlead.io/cluster"
 POOL_LABEL: Final = "fairlead.io/pool"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
@@ -35,9 +35,9 @@ RESTART_ANNOTATION: Final = "fairlead.io/restart"
 RESTARTS_ALLOWED_ANNOTATION: Final = "fairlead.io/restarts-allowed-until"
 """On a LogCluster: a time until which brokers may restart outside of maintenance windows, too."""
 ROTATE_ANNOTATION: Final = "fairlead.io/rotate-authority"
-"""On a LogCluster: each new value asks for another authority. On the Secret: the last one done."""
+"""On a LogCluster: each new value requests a new authority. On the Secret: the last one done."""
 AWAKE_REPLICAS_ANNOTATION: Final = "fairlead.io/awake-replicas"
-"""On the StatefulSet of a cluster that sleeps: how many brokers wake."""
+"""On the StatefulSet of a hibernating cluster: its number of brokers after hibernation."""
 MANAGED_ANNOTATION: Final = "fairlead.io/managed"
 MANAGED_SELECTOR: Final = f"{MANAGED_BY_LABEL}={FIELD_MANAGER},{CLUSTER_LABEL}"
 
@@ -58,12 +58,12 @@ def headless_service_name(cluster: str) -> str:
 
 
 def bootstrap_service_name(cluster: str) -> str:
-    """Return the name of the Service where clients inside Kubernetes begin."""
+    """Return the name of the bootstrap Service for clients inside Kubernetes."""
     return f"{cluster}-bootstrap"
 
 
 def listener_service_name(cluster: str, listener: str, broker_id: int | None) -> str:
-    """Return the name of an outside listener's Service: of a broker, or the one to begin with."""
+    """Return the name of an outside listener's Service: of a broker, or the bootstrap Service."""
     return f"{cluster}-{listener}-{'bootstrap' if broker_id is None else broker_id}"
 
 
@@ -98,7 +98,7 @@ def authority_secret_name(cluster: str) -> str:
 
 
 def driver_account_name(cluster: str) -> str:
-    """Return the name of the ServiceAccount by which drivers of StreamJobs make executors."""
+    """Return the name of the ServiceAccount with which drivers of StreamJobs create executors."""
     return f"{cluster}-spark"
 
 
@@ -108,9 +108,9 @@ def network_policy_name(cluster: str) -> str:
 
 
 def data_volume(volume: int) -> str:
-    """Return the name of a volume in the pods, which is also how its claims begin.
+    """Return the name of a volume in the pods, with which its claims' names also begin.
 
-    Names of clusters begin with a letter, so no claim of volume 0 is called like one of another.
+    Names of clusters begin with a letter, so no claim of volume 0 has the name of another volume's.
     """
     return f"{DATA_VOLUME}-{volume}" if volume else DATA_VOLUME
 
@@ -131,7 +131,7 @@ def claim_name(cluster: str, pool: str, ordinal: int, volume: int = 0) -> str:
 
 
 def is_claim_name(name: str, cluster: str, pool: str) -> bool:
-    """Tell whether a volume claim is called like one of a pool's brokers, of whichever volume."""
+    """Tell whether a name is that of a pool's broker's volume claim, for any volume."""
     pattern = f"{DATA_VOLUME}(-[0-9]+)?-{re.escape(stateful_set_name(cluster, pool))}-[0-9]+"
     return re.fullmatch(pattern, name) is not None
 
@@ -153,10 +153,10 @@ def pool_labels(cluster: str, pool: str) -> dict[str, str]:
 
 
 def broker_selector(cluster: str) -> dict[str, str]:
-    """Return the labels that pick the pods of a cluster's brokers."""
+    """Return the labels that select the pods of a cluster's brokers."""
     return {CLUSTER_LABEL: cluster, COMPONENT_LABEL: "broker"}
 
 
 def pool_selector(cluster: str, pool: str) -> dict[str, str]:
-    """Return the labels that pick the pods of a pool; a StatefulSet can never change them."""
+    """Return the labels that select the pods of a pool; a StatefulSet can never change them."""
     return broker_selector(cluster) | {POOL_LABEL: pool}

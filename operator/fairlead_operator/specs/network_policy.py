@@ -1,7 +1,7 @@
 """The NetworkPolicy of brokers: who may connect, by port. Pure.
 
-It has no rules for egress: brokers only call each other and the operator, and a policy would have
-to know the cluster's DNS.
+It has no egress rules: brokers only call each other and the operator, and a policy would have to
+know the cluster's DNS.
 """
 
 from fairlead_kube.kinds import NETWORK_POLICY
@@ -21,7 +21,7 @@ from fairlead_operator.specs.views import ClusterView, Manifest, build_child
 
 
 def build_network_policy(cluster: ClusterView, settings: OperatorSettings) -> Manifest | None:
-    """Return the policy, or None where the LogCluster wants none."""
+    """Return the policy, or None if the LogCluster has it off."""
     if not cluster.spec.network_policy.enabled:
         return None
     manifest = build_child(
@@ -33,7 +33,8 @@ def build_network_policy(cluster: ClusterView, settings: OperatorSettings) -> Ma
     brokers = {"podSelector": {"matchLabels": broker_selector(cluster.name)}}
     operator = build_operator_peer(settings.namespace)
     manifest["spec"] = {
-        # What policies let through adds up: only where this one does not hold can a drill cut.
+        # Policies only add permissions, so a drill can isolate only pods that this one does not
+        # select.
         "podSelector": {
             "matchLabels": broker_selector(cluster.name),
             "matchExpressions": [{"key": CUT_LABEL, "operator": "DoesNotExist"}],

@@ -1,7 +1,7 @@
 """What TLS between brokers, and with the controller, needs: settings and names. Pure.
 
-Each broker has one certificate for both, whose URI says which broker of which cluster it is. All
-brokers of a pool mount one Secret, where it stands under the broker's id.
+Each broker has one certificate for both, whose URI names the broker and its cluster. All brokers of
+a pool mount one Secret, which has each certificate under the broker's id.
 """
 
 from typing import Final
@@ -12,13 +12,13 @@ from fairlead_tls.peer_names import PeerName
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER, INTERNAL_LISTENER
 
 PEERS_MAX: Final = 500
-"""Brokers of a pool whose certificates one Secret has room for."""
+"""Brokers of a pool whose certificates fit into one Secret."""
 PEER_LISTENERS: Final = (INTERNAL_LISTENER, CONTROLLER_LISTENER)
 _PREFIX, _SUFFIX = "broker-", ".pem"
 PEER_PROPERTIES: Final = {
     "ssl.allow.dn.changes": "true",
     "ssl.allow.san.changes": "true",
-    # The controller speaks nothing older, whatever listeners of clients are told to speak.
+    # The controller uses nothing older, whatever client listeners are configured to use.
     "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256",
     "ssl.enabled.protocols": "TLSv1.3",
     "ssl.keystore.location": f"{TLS_FOLDER}/{_PREFIX}${{BROKER_ID}}{_SUFFIX}",
@@ -31,7 +31,7 @@ PEER_PROPERTIES: Final = {
 def peer_key(broker_id: int) -> str:
     """Return the key of the brokers' Secret that has a broker's own certificate and key.
 
-    No listener's key is the same: there is no hyphen in their names.
+    No listener has the same key: their names have no hyphen.
     """
     return f"{_PREFIX}{broker_id}{_SUFFIX}"
 

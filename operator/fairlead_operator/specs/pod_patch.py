@@ -1,4 +1,4 @@
-"""A strategic merge patch of a broker's pod: how it is applied, and what it must leave alone. Pure.
+"""A strategic merge patch of a broker's pod: how it is applied, and what it must not change. Pure.
 
 Maps are merged field by field; lists of objects with a key (containers by name, mounts by path) are
 merged object by object; other lists are replaced. `null` removes a field, `$patch: delete` a field
@@ -39,10 +39,10 @@ CONTAINER_LISTS: Final = {
     "volumeMounts": "mountPath",
 }
 LISTS_WITHIN: Final = {"containers": CONTAINER_LISTS, "initContainers": CONTAINER_LISTS}
-"""Nowhere else are these names lists: a label may be called env."""
+"""These names are lists only there: a label may be called env."""
 OWN_POD_FIELDS: Final = ("hostname", "restartPolicy", "subdomain")
 OWN_FIELDS: Final = ("args", "command", "image", "name")
-"""Of the broker's container; its image is the cluster's."""
+"""Fields of the broker's container that a patch may not change; its image is the cluster's."""
 DIRECTIVE: Final = "$patch"
 OWN_MOUNTS: Final = {
     CONFIG_FOLDER: CONFIG_VOLUME,
@@ -51,11 +51,11 @@ OWN_MOUNTS: Final = {
 
 
 class PodPatchError(ValueError):
-    """A patch that says something that cannot be merged; the text says where."""
+    """A patch has a part that cannot be merged; the text names it."""
 
 
 def merge_pod_spec(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> Manifest:
-    """Return a pod's spec with a patch merged into it; PodPatchError says what cannot be."""
+    """Return a pod's spec with a patch merged into it; PodPatchError if a part cannot be."""
     return _merge(spec, patch, "podSpec", POD_LISTS)
 
 
@@ -112,10 +112,10 @@ def _is_deletion(value: object) -> bool:
 
 
 def pod_patch_problem(patch: Mapping[str, Any], data: Collection[int] = (0,)) -> str:
-    """Say what a patch must not do to a broker's pod; empty if it may be applied.
+    """Return what a patch must not do to a broker's pod; empty if it may be applied.
 
-    It may add to the pod and change how it runs, but not what the broker is started with. `data`
-    are the ids of the pool's volumes.
+    It may add to the pod and change how it runs, but not how the broker is started. `data` are the
+    ids of the pool's volumes.
     """
     own_container = _own_container(data)
     own_volumes = [{"name": CONFIG_VOLUME}, {"name": SESSION_VOLUME}]
@@ -145,7 +145,7 @@ def pod_patch_problem(patch: Mapping[str, Any], data: Collection[int] = (0,)) ->
 
 
 def _own_container(data: Collection[int]) -> Manifest:
-    """Return the parts of the broker's container that a patch leaves alone, without values."""
+    """Return the parts of the broker's container that no patch may change, without values."""
     variables = [*OWN_ENVIRONMENT, *([LOG_DIRECTORIES_VARIABLE] if len(data) > 1 else [])]
     mounts = {data_folder(each): data_volume(each) for each in data} | OWN_MOUNTS
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read_data(held: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return what a Secret holds; what is not base64 is left out."""
+    """Return the content of a Secret; values that are not base64 are left out."""
     data = {}
     for key, text in (held.get("data") or {}).items():
         try:

@@ -19,7 +19,7 @@ from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build
 
 
 def build_headless_service(cluster: ClusterView) -> Manifest:
-    """Return the Service of the pods' own names, which includes brokers that start."""
+    """Return the headless Service for the pods' names, including brokers that are starting."""
     manifest = build_child(
         SERVICE, cluster, headless_service_name(cluster.name), cluster_labels(cluster.name)
     )
@@ -40,7 +40,7 @@ def build_headless_service(cluster: ClusterView) -> Manifest:
 
 
 def build_bootstrap_service(cluster: ClusterView) -> Manifest:
-    """Return the Service where clients inside Kubernetes begin: any broker that is ready."""
+    """Return the bootstrap Service for clients inside Kubernetes: any broker that is ready."""
     manifest = build_child(
         SERVICE, cluster, bootstrap_service_name(cluster.name), cluster_labels(cluster.name)
     )
@@ -54,7 +54,7 @@ def build_bootstrap_service(cluster: ClusterView) -> Manifest:
 
 
 def build_listener_bootstrap(cluster: ClusterView, listener: Listener) -> Manifest:
-    """Return the Service where clients of an outside listener begin."""
+    """Return the bootstrap Service for clients of an outside listener."""
     manifest = build_child(
         SERVICE,
         cluster,
@@ -71,7 +71,7 @@ def build_listener_bootstrap(cluster: ClusterView, listener: Listener) -> Manife
 
 
 def build_broker_services(cluster: ClusterView, pool: PoolView, replicas: int) -> list[Manifest]:
-    """Return the Services that lead from outside to each broker of a pool, ready or not."""
+    """Return the Services from outside to each broker of a pool, ready or not."""
     manifests = []
     for listener in cluster.spec.outside_listeners:
         for ordinal in range(replicas):
@@ -94,7 +94,7 @@ def build_broker_services(cluster: ClusterView, pool: PoolView, replicas: int) -
 
 
 def _families(said: LogClusterSpec | Listener) -> Manifest:
-    """Return the families of addresses, as far as they are said: else Kubernetes chooses."""
+    """Return the IP families as far as they are declared; Kubernetes chooses the rest."""
     wanted: Manifest = {
         "ipFamilyPolicy": said.ip_family_policy,
         "ipFamilies": list(said.ip_families),
@@ -103,7 +103,7 @@ def _families(said: LogClusterSpec | Listener) -> Manifest:
 
 
 def _listener_families(cluster: ClusterView, listener: Listener) -> Manifest:
-    """Return those of a listener's Services: its own if it says any, else the cluster's."""
+    """Return the IP families of a listener's Services: its own if declared, else the cluster's."""
     return _families(listener) or _families(cluster.spec)
 
 

@@ -19,9 +19,9 @@ def build_session_secret(cluster: ClusterView, random_bytes: bytes) -> Manifest:
 
 
 def is_leftover(live: Mapping[str, Any], uid: str) -> bool:
-    """Tell whether a Secret is that of an earlier LogCluster of the name, and about to go.
+    """Tell whether a Secret belongs to an earlier LogCluster of this name, and will be deleted.
 
-    `uid` is that of the present one.
+    `uid` is that of the present LogCluster.
     """
     metadata = live["metadata"]
     owners = [

@@ -1,11 +1,11 @@
 """The StatefulSet of a pool. Pure.
 
 Pods return without the operator's help (Parallel), and change only when the operator deletes them
-one by one (OnDelete). Volumes are never deleted by the StatefulSet. Where there are several, a
-variable of the pod names all log directories: mounts and list are of one template.
+one by one (OnDelete). The StatefulSet never deletes volumes. If there are several, a variable of
+the pod names all log directories: mounts and list are in the same template.
 
-That of a cluster that sleeps runs no pods; an annotation says how many brokers it has. These keep
-their ids, Services and volumes, so brokers are counted by `count_replicas`.
+The StatefulSet of a hibernating cluster runs no pods; an annotation holds its number of brokers.
+These keep their ids, Services and volumes, so `count_replicas` counts them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build
 USER_ID: Final = 10001
 TERMINATION_GRACE_S: Final = 90
 ENDPOINTS_MOVE_S: Final = 2
-"""For how long a pod that is being deleted still serves before it is told to stop. Meanwhile its
+"""How long a pod that is being deleted still serves before it is told to stop. Meanwhile its
 leaders move, and nodes remove it from the Services; kube-proxy updates about once a second."""
 STARTUP_S_MAX: Final = 6 * 3600
 """Recovery after a crash may have to read terabytes."""
@@ -70,9 +70,9 @@ def build_stateful_set(
     claims: Sequence[ClaimTemplate],
     is_asleep: bool = False,
 ) -> Manifest:
-    """Return the StatefulSet of so many brokers, none of which runs if it `is_asleep`.
+    """Return the StatefulSet of `replicas` brokers, none of which runs if it `is_asleep`.
 
-    `claims` are templates of its claims, fixed once it lives.
+    `claims` are templates of its claims, which cannot change later.
     """
     labels = pool_labels(cluster.name, pool.name)
     asleep = {AWAKE_REPLICAS_ANNOTATION: str(replicas)} if is_asleep else {}
@@ -99,12 +99,12 @@ def build_stateful_set(
 
 
 def sleeps(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether a live StatefulSet has its brokers sleep."""
+    """Tell whether the brokers of a live StatefulSet hibernate."""
     return AWAKE_REPLICAS_ANNOTATION in (manifest["metadata"].get("annotations") or {})
 
 
 def count_replicas(manifest: Mapping[str, Any]) -> int:
-    """Count the brokers of a live StatefulSet, also while they sleep."""
+    """Count the brokers of a live StatefulSet, even while they hibernate."""
     awake = (manifest["metadata"].get("annotations") or {}).get(AWAKE_REPLICAS_ANNOTATION, "")
     if awake.isascii() and awake.isdecimal():
         return int(awake)
@@ -112,7 +112,7 @@ def count_replicas(manifest: Mapping[str, Any]) -> int:
 
 
 def running_ids(stateful_sets: Iterable[Mapping[str, Any]]) -> dict[str, range]:
-    """Return the ids of running or sleeping brokers, by the name of their StatefulSet."""
+    """Return the ids of running or hibernating brokers, by the name of their StatefulSet."""
     return {each["metadata"]["name"]: broker_ids_of(each) for each in stateful_sets}
 
 
@@ -222,7 +222,7 @@ def _container(
             "capabilities": {"drop": ["ALL"]},
         },
         **_probes(),
-        # A command, because clusters before 1.30 drop the field for a sleep without one.
+        # A command, because clusters before 1.30 drop a `sleep` field.
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(ENDPOINTS_MOVE_S)]}}},
         "volumeMounts": [
             *({"name": data_volume(each), "mountPath": data_folder(each)} for each in volumes),
@@ -274,7 +274,7 @@ def _resources(pool: PoolView) -> Manifest:
 def _probes() -> Manifest:
     """Return the probes of a broker.
 
-    Recovery may take hours; only a broker that answers nothing for two minutes is restarted.
+    Recovery may take hours; a broker is restarted only if it answers nothing for two minutes.
     """
 
     def probe(path: str, **limits: int) -> Manifest:

@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 
 
 def is_cluster_paused(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether a LogCluster asks that what belongs to it stays as it is."""
+    """Tell whether a LogCluster wants everything that belongs to it to stay unchanged."""
     spec = manifest.get("spec") or {}
     return spec.get("paused") is True or spec.get("pauseReconciliation") is True
 
@@ -30,7 +30,7 @@ def is_protected(manifest: Mapping[str, Any]) -> bool:
 
 
 def is_going(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether a LogCluster is on its way out; a protected one lives on as before."""
+    """Tell whether a LogCluster is being deleted; a protected one lives on as before."""
     return "deletionTimestamp" in manifest["metadata"] and not is_protected(manifest)
 
 
@@ -46,15 +46,15 @@ class ClusterView:
     restart: str = ""
     """Value of the annotation that requests a rolling restart."""
     restarts_allowed_until: str = ""
-    """Value of the annotation that lets brokers restart outside of maintenance windows."""
+    """Value of the annotation that permits restarts outside of maintenance windows."""
     rotate_authority: str = ""
-    """Value of the annotation that asks for another authority."""
+    """Value of the annotation that requests a new authority."""
     pinned_image: str = ""
     """Image that the brokers were last given, from the status."""
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """Read a LogCluster; ManifestError lists what is wrong with its spec."""
+        """Read a LogCluster; ManifestError lists the problems of its spec."""
         metadata = manifest["metadata"]
         annotations = metadata.get("annotations") or {}
         spec = LogClusterSpec.from_manifest(manifest)
@@ -75,7 +75,7 @@ class ClusterView:
 
     @property
     def is_paused(self) -> bool:
-        """Whether what belongs to it stays as it is."""
+        """Whether everything that belongs to it stays unchanged."""
         return self.spec.paused or self.spec.pause_reconciliation
 
     def owner_reference(self) -> Manifest:
@@ -84,7 +84,7 @@ class ClusterView:
 
 
 def time_zone_problems(spec: LogClusterSpec) -> list[str]:
-    """Return the time zones that are not known here, of which the API server knows nothing."""
+    """Return the time zones that are unknown here; the API server cannot check them."""
     return [
         f"spec.maintenanceWindows[{place}].timeZone: {window.time_zone} is not known"
         for place, window in enumerate(spec.maintenance_windows)
@@ -105,7 +105,7 @@ class PoolView:
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """Read a BrokerPool; ManifestError lists what is wrong with its spec."""
+        """Read a BrokerPool; ManifestError lists the problems of its spec."""
         metadata = manifest["metadata"]
         spec = BrokerPoolSpec.from_manifest(manifest)
         volumes = [volume.id for volume in spec.storage.each_volume]
@@ -131,7 +131,7 @@ class PoolView:
         return f"{self.stateful_set}-{ordinal}"
 
     def broker_ids(self, replicas: int) -> range:
-        """Return the ids of so many brokers."""
+        """Return the ids of `replicas` brokers."""
         return range(self.spec.id_base, self.spec.id_base + replicas)
 
     def owner_reference(self) -> Manifest:

@@ -1,1 +1,1 @@
-"""StreamJobs: one driver pod a job, started, watched, stopped and started again."""
+"""StreamJobs: one driver pod per job, started, watched, stopped and started again."""

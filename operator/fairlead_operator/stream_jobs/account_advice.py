@@ -1,27 +1,27 @@
-"""What to do if Kubernetes refuses a driver for its account, or refuses the account. Pure."""
+"""Advice if Kubernetes refuses a driver's requests, or does not know its account. Pure."""
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
-# Of the admission plugin ServiceAccount, which looks at every pod that is made.
+# From the admission plugin ServiceAccount, which checks every new pod.
 _NO_ACCOUNT: Final = re.compile(r'serviceaccount "[^"]*" not found')
-# Of the API server, to whoever may not do something.
+# From the API server, if a permission is missing.
 _NO_RIGHT: Final = 'User "system:serviceaccount:{namespace}:{account}" cannot '
 RESOURCES: Final = ("configmaps", "persistentvolumeclaims", "pods", "services")
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "watch")
-"""What a driver needs in its namespace; the charts' roles say the same."""
+"""The permissions that a driver needs in its namespace; the charts' roles have the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverAccount:
-    """The ServiceAccount of a job's driver, and who makes it."""
+    """The ServiceAccount of a job's driver, and who creates it."""
 
     name: str
     namespace: str
     cluster: str
     is_default: bool
-    """It is the cluster's, and not one that the job names."""
+    """It is the cluster's account; the job names none."""
     is_asked_for: bool
     """The field `spec.spark.driverAccount` of the LogCluster."""
     role: str

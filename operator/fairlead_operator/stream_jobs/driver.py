@@ -31,14 +31,14 @@ class DriverPod:
     exit_reason: str = ""
     exit_message: str = ""
     ended_at: str = ""
-    """When its program was over, as Kubernetes writes times."""
+    """When its program ended, in the API's format of times."""
     pod_reason: str = ""
     problem: str = ""
-    """Why it does not run yet, in words."""
+    """Why it does not run yet, as a message."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether its program is over, with success or not."""
+        """Whether its program has ended, with success or not."""
         return self.phase in {"Succeeded", "Failed"}
 
     @property
@@ -48,14 +48,14 @@ class DriverPod:
 
     @property
     def is_infrastructure_failure(self) -> bool:
-        """Whether the pod was lost or killed, where the program itself did nothing wrong."""
+        """Whether the pod was lost or killed although the program itself did nothing wrong."""
         if self.is_success:
             return False
         is_killed = self.exit_code in {KILLED, TERMINATED}
         return self.exit_code is None or is_killed or bool(self.pod_reason)
 
     def describe_end(self) -> str:
-        """Say how it ended."""
+        """Return how it ended, as a message."""
         if self.is_success:
             return "the program has ended"
         parts = [self.pod_reason, self.exit_reason if self.exit_reason != "Error" else ""]
@@ -66,7 +66,7 @@ class DriverPod:
 
 
 def read_driver(pod: Mapping[str, Any]) -> DriverPod:
-    """Read a driver off its manifest."""
+    """Read a driver from its manifest."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     ended: Mapping[str, Any] = {}

@@ -19,7 +19,7 @@ class DriverClient:
     """The client of all drivers."""
 
     async def progress(self, address: str) -> JobProgress:
-        """Ask a driver at this IP address."""
+        """Ask the driver at this IP address."""
         try:
             answer = await ask_pod(address, PROGRESS_PORT, "/progress", timeout_s=REQUEST_TIMEOUT_S)
             if answer.status != 200:

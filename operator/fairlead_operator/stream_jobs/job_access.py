@@ -1,13 +1,13 @@
-"""Where a job reaches its LogCluster, and as whom; or why it does not. Pure.
+"""Where a job connects to its LogCluster, and as which user; or why it cannot. Pure.
 
-A job that names no user goes by a listener inside Kubernetes that takes everybody. One that names a
-User gets that User's Secret mounted. So the User has to say that its Secret is of this name, which
-only the operator writes there.
+A job without a user needs a listener inside Kubernetes without authentication. A job that names a
+User gets that User's Secret mounted. So the User has to confirm that its Secret has this name,
+which only the operator writes there.
 
-A job of another namespace than its LogCluster names a Secret of its own namespace. Whoever owns
-that namespace has put it there: the operator copies no Secret from one namespace to another, which
-would give a User's rights to all who may make jobs somewhere. A driver makes pods, and so can mount
-any Secret of its namespace anyway: that a job names one gives its author nothing new.
+A job in another namespace than its LogCluster names a Secret of its own namespace. The owner of
+that namespace has put it there: the operator copies no Secret between namespaces, because that
+would give a User's rights to everybody who may create jobs there. A driver creates pods, and so can
+mount any Secret of its namespace anyway: naming a Secret in a job gives its author nothing new.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ from fairlead_operator.specs.names import bootstrap_service_name
 from fairlead_operator.stream_jobs.steps import Obstacle
 
 LOGINS: Final[tuple[LoginType, ...]] = ("scram-sha-512", "tls")
-"""Those of Users that a job can do."""
+"""Logins of Users that a job supports."""
 
 
 class JobAccess(NamedTuple):
-    """Addresses of the brokers, and what is in the way, if anything is."""
+    """Addresses of the brokers, and what prevents access, if anything does."""
 
     bootstrap: str
     obstacle: Obstacle | None = None
@@ -34,9 +34,9 @@ class JobAccess(NamedTuple):
 def find_open_access(
     name: str, namespace: str, cluster: Mapping[str, Any], *, is_elsewhere: bool = False
 ) -> JobAccess:
-    """Return where a LogCluster takes clients inside Kubernetes as they are.
+    """Return where a LogCluster accepts clients inside Kubernetes without authentication.
 
-    `is_elsewhere` says that the job is in another namespace.
+    `is_elsewhere`: the job is in another namespace.
     """
     service = f"{bootstrap_service_name(name)}.{namespace}.svc"
     listeners = (cluster.get("spec") or {}).get("listeners") or ()
@@ -62,7 +62,7 @@ def find_open_access(
 def find_user_access(
     name: str, cluster: Mapping[str, Any], user: str, found: Mapping[str, Any] | None
 ) -> JobAccess:
-    """Return where the LogCluster `name` takes a User; `found` is its manifest, if there is one."""
+    """Return where LogCluster `name` accepts a User; `found` is its manifest, if it exists."""
     if found is None:
         return _refused("UserNotFound", f"there is no User {user} in the job's namespace")
     spec, status = found.get("spec") or {}, found.get("status") or {}
@@ -78,17 +78,17 @@ def find_user_access(
         what = f"no listener of LogCluster {name} has authentication.type {login}"
         return _refused("UserNotReady", f"User {user}: {what}")
     if "deletionTimestamp" in found["metadata"] or status.get("secret") != user:
-        # The addresses stay as they are: a driver that runs is left alone.
+        # The addresses stay unchanged: a running driver is left alone.
         what = f"User {user} has no Secret now: its condition says why"
         return _refused("UserNotReady", what, access.bootstrap)
     return JobAccess(access.bootstrap)
 
 
 def find_secret_access(name: str, cluster: Mapping[str, Any], login: JobLogin) -> JobAccess:
-    """Return where the LogCluster `name` takes a login; `job_secret` says what the Secret lacks.
+    """Return where LogCluster `name` accepts a login; `job_secret` says what the Secret lacks.
 
-    The addresses do not depend on the Secret, so that a driver that runs is left alone whatever
-    becomes of that.
+    The addresses do not depend on the Secret, so a running driver is left alone whatever happens to
+    the Secret.
     """
     access = find_access(cluster, login)
     if access is not None:
@@ -98,7 +98,7 @@ def find_secret_access(name: str, cluster: Mapping[str, Any], login: JobLogin) -
 
 
 def elsewhere(job_namespace: str, namespace: str, user: str) -> JobAccess:
-    """Return what is said to a job with a User whose LogCluster is in another namespace."""
+    """Return the message for a job with a User whose LogCluster is in another namespace."""
     return _refused(
         "UserNotFound",
         f"a User is in the namespace of its LogCluster, {namespace}, and so is its Secret, which "

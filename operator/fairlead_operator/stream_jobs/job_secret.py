@@ -1,8 +1,8 @@
-"""Whether a job can log in by the Secret of its own namespace that it names. Pure.
+"""Whether a job can log in with the Secret that it names, of its own namespace. Pure.
 
-The Secret has the keys of a User's: its librdkafka.config says all, and names certificates by their
-files below the folder where the Secret is mounted. What is wrong there would end the driver a
-minute later in words of TLS; here it is said in words of keys.
+The Secret has the keys of a User's Secret: its librdkafka.config has all settings, and names
+certificates by their files below the folder where the Secret is mounted. A mistake there would end
+the driver a minute later with a TLS error; here the message names the key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _NEEDED: Final[dict[JobLogin, tuple[str, ...]]] = {
     "scram-sha-512": ("sasl.username", "sasl.password"),
     "tls": (_CERTIFICATE, _KEY),
 }
-"""Settings without which a login cannot be done."""
+"""Settings without which a login is impossible."""
 _MECHANISM: Final = "SCRAM-SHA-512"
 _PLAINTEXT: Final = "PLAINTEXT"
 _PROTOCOLS: Final = (_PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -43,11 +43,11 @@ class SecretSource:
     name: str
 
     def obstacle(self, reason: str, message: str) -> Obstacle:
-        """Return what is said to the job; `message` goes on after the Secret's name."""
+        """Return the reason and text for the job; `message` continues after the Secret's name."""
         return reason, f"spec.authentication: Secret {self.name} {message}"
 
     def missing(self) -> Obstacle:
-        """Return what is said where there is no such Secret."""
+        """Return the reason and text if the Secret does not exist."""
         return self.obstacle(
             NOT_FOUND,
             f"is not in the namespace {self.namespace}: copy the Secret of a User there, with all "
@@ -55,7 +55,7 @@ class SecretSource:
         )
 
     def forbidden(self, answer: str) -> Obstacle:
-        """Return what is said where the operator may not read it; `answer` is the API server's."""
+        """Return reason and text if the operator may not read it; `answer` is the API server's."""
         return self.obstacle(
             NOT_READABLE, f"cannot be read by the operator, which needs to get it: {answer}"
         )
@@ -67,7 +67,7 @@ def find_secret_obstacle(
     access: ClientAccess,
     held: Mapping[str, Any],
 ) -> Obstacle | None:
-    """Return why a job cannot log in by a Secret at a listener, or None if it can."""
+    """Return why a job cannot log in at a listener with a Secret, or None if it can."""
     data = read_data(held)
     text = data.get(CONFIG_KEY, b"")
     if not text.strip():
@@ -100,10 +100,9 @@ def find_secret_obstacle(
 def _setting_problems(
     settings: Mapping[str, str], login: JobLogin, access: ClientAccess
 ) -> Iterator[str]:
-    """Give what is wrong with the settings.
+    """Yield the problems of the settings.
 
-    Who reads it need not be one who may read Secrets, so it holds none of their values but
-    protocols.
+    Its readers may not have permission to read Secrets, so it contains no values but protocols.
     """
     protocol = settings.get("security.protocol", _PLAINTEXT).upper()
     if protocol != access.protocol:

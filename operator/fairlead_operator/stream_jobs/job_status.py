@@ -17,7 +17,7 @@ CLUSTER_HIDDEN: Final = "ClusterHidden"
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """One streaming query, as the driver tells it."""
+    """One streaming query, as the driver reports it."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class JobProgress:
 
 
 class JobStatus:
-    """A copy of what the job has; `values` is what will be written."""
+    """A copy of the job's status; `values` is what will be written."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self._before: dict[str, Any] = dict(job.get("status") or {})
@@ -48,7 +48,7 @@ class JobStatus:
         return str(self.values.get("phase") or "Pending")
 
     def hold(self, phase: str, reason: str, message: str, now: datetime) -> None:
-        """Report what is waited for."""
+        """Report what the job waits for."""
         self._enter(phase, reason, message, now)
         if phase != "Stopping":
             self.values["driver"] = ""
@@ -56,7 +56,7 @@ class JobStatus:
             self.values["rowsPerSecond"] = 0
 
     def hide(self, message: str, now: datetime) -> None:
-        """Report that nobody may see what the job depends on; all else stays as it was said."""
+        """Report that the job's LogCluster may not be read; everything else stays as it was."""
         self.values["observedGeneration"] = self._generation
         self.values["conditions"] = set_condition(
             self.values.get("conditions") or (),
@@ -69,20 +69,20 @@ class JobStatus:
         )
 
     def start(self, run: int, job_hash: str, now: datetime) -> None:
-        """Begin a run; whatever was waited for is over, and no driver of it was seen yet."""
+        """Begin a run; earlier waits are over, and its driver has not been seen yet."""
         for name in ("retryAt", "nextRunAt", "endedAt", "driver"):
             self.values[name] = None
         self.values |= {"run": run, "jobHash": job_hash, "startedAt": api_time(now)}
         self._enter("Starting", "Starting", f"driver {run} is being made", now)
 
     def stop(self, run: int, reason: str, message: str, now: datetime) -> None:
-        """End a run on purpose, which is no failure; only the pod goes where it has ended."""
+        """End a run on purpose, which is no failure; if it has ended, only the pod is deleted."""
         if run != self.values.get("endedRun"):
             self.values["stoppedRun"] = max(run, int(self.values.get("stoppedRun") or 0))
         self._enter("Stopping", reason, message, now)
 
     def end(self, step: RecordEnd, policy: RestartPolicy, now: datetime) -> None:
-        """Note how a run ended on its own, and when it is tried again."""
+        """Note how a run ended by itself, and when it is tried again."""
         self.values |= {
             "endedRun": step.run,
             "outcome": step.outcome,

@@ -1,7 +1,7 @@
 """The objects of a job: Service, ConfigMap, claim and the driver's pod. Pure.
 
-All of them belong to the StreamJob, so that deleting it leaves nothing; a claim that is to be
-retained does not.
+The StreamJob owns all of them, so that nothing remains after its deletion; a claim that is to be
+retained has no owner.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ _SCRATCH: Final = "/tmp"  # noqa: S108  # Spark's scratch folder in a container 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job's spec, read; `image` is that of its pods."""
+    """A job's parsed spec; `image` is that of its pods."""
 
     name: str
     namespace: str
@@ -74,12 +74,12 @@ class JobView:
 
     @property
     def account(self) -> str:
-        """Name the ServiceAccount by which the driver makes executors."""
+        """Return the name of the ServiceAccount with which the driver creates executors."""
         return self.spec.service_account_name or driver_account_name(self.cluster)
 
     @property
     def owner(self) -> Manifest:
-        """Return the reference by which its objects belong to it."""
+        """Return the owner reference of its objects."""
         return {
             "apiVersion": STREAM_JOB.api_version,
             "kind": STREAM_JOB.kind,
@@ -91,7 +91,7 @@ class JobView:
 
 
 def job_hash(job: JobView) -> str:
-    """Return a fingerprint of all that makes a driver; its change restarts the driver.
+    """Return a fingerprint of everything that determines a driver; a change restarts the driver.
 
     The operator's default image is not part of it: an upgrade of the operator does not disturb a
     job, which uses the new image when it next starts.
@@ -105,7 +105,7 @@ def job_hash(job: JobView) -> str:
 
 
 def build_service(job: JobView) -> Manifest:
-    """Return the headless Service by which executors find the driver, before it is ready too."""
+    """Return the headless Service by which executors find the driver, even before it is ready."""
     ports = {
         "rpc": RPC_PORT,
         "blocks": BLOCK_PORT,
@@ -123,7 +123,7 @@ def build_service(job: JobView) -> Manifest:
 
 
 def build_claim(job: JobView) -> Manifest | None:
-    """Return the claim for the checkpoint, where the job asks for a new one."""
+    """Return the claim for the checkpoint, if the job requests a new one."""
     claim = job.spec.checkpoint.claim
     if claim is None or claim.size is None:
         return None
@@ -216,7 +216,7 @@ def _driver_container(job: JobView) -> Manifest:
             "limits": {"memory": memory},
         },
         "securityContext": _container_security(),
-        # The driver writes why it failed; where it could not, the end of its log says it.
+        # The driver writes why it failed; if it could not, the end of its log shows it.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
@@ -319,7 +319,7 @@ def _mounts(job: JobView) -> list[Manifest]:
 
 
 def build_object(job: JobView, kind: ResourceKind, name: str) -> Manifest:
-    """Return what all objects of a job have."""
+    """Return the part that all objects of a job have in common."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -333,7 +333,7 @@ def build_object(job: JobView, kind: ResourceKind, name: str) -> Manifest:
 
 
 def _mebibytes(memory: str) -> int:
-    """Read a memory size of Spark."""
+    """Parse a memory size of Spark."""
     found = re.fullmatch("([0-9]+)(m|g)", memory)
     if found is None:
         raise ValueError(f"not a memory size: {memory}")
@@ -341,6 +341,6 @@ def _mebibytes(memory: str) -> int:
 
 
 def owns(job: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Tell whether an object belongs to this very job, not to an earlier one of the same name."""
+    """Tell whether an object belongs to this very job, not to an earlier job of the same name."""
     uid = job["metadata"]["uid"]
     return any(owner.get("uid") == uid for owner in manifest["metadata"].get("ownerReferences", ()))

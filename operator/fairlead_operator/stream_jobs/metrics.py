@@ -1,4 +1,4 @@
-"""The metrics of jobs: one series a job and figure, as many as there are resources."""
+"""The metrics of jobs: one series per job and figure."""
 
 from collections import Counter as Counts
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _JOB: Final = ("namespace", "job")
 
 
 class StreamJobMetrics:
-    """The metrics of one process; a registry of its own is for tests."""
+    """The metrics of one process; tests pass their own registry."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._phases = Gauge(
@@ -47,11 +47,11 @@ class StreamJobMetrics:
         )
 
     def ended(self, outcome: str) -> None:
-        """Count a run that ended on its own."""
+        """Count a run that ended by itself."""
         self._ends.labels(outcome).inc()
 
     def show(self, jobs: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
-        """Show jobs as their statuses are now; remove those that are gone."""
+        """Show the present statuses of jobs; remove deleted jobs."""
         gauges = {"lag": self._lag, "rowsPerSecond": self._rate, "restarts": self._restarts}
         for gauge in (self._phases, *gauges.values()):
             gauge.clear()

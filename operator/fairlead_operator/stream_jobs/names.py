@@ -11,7 +11,7 @@ RUN_ANNOTATION: Final = "fairlead.io/run"
 HASH_ANNOTATION: Final = "fairlead.io/job-hash"
 DRIVER_CONTAINER: Final = "driver"
 EXECUTOR_CONTAINER: Final = "spark-kubernetes-executor"
-"""The name that Spark looks for in a template."""
+"""The container's name that Spark looks for in a template."""
 
 RPC_PORT: Final = 7078
 BLOCK_PORT: Final = 7079
@@ -41,7 +41,7 @@ def claim_name(job: str) -> str:
 
 
 def job_labels(job: str) -> dict[str, str]:
-    """Return the labels of all that a job has."""
+    """Return the labels of all objects of a job."""
     return {
         "app.kubernetes.io/name": "fairlead",
         "app.kubernetes.io/component": "stream-job",

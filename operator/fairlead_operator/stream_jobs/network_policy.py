@@ -1,7 +1,7 @@
-"""The NetworkPolicy of a job's pods: its driver and its executors hear each other alone. Pure.
+"""The NetworkPolicy of a job's pods: its driver and its executors accept each other. Pure.
 
-Who asks the driver how it does is the operator. Spark's pages are reached by `kubectl
-port-forward`, which no policy concerns.
+Beside them only the operator is accepted, which asks the driver for its progress. Spark's pages are
+reached by `kubectl port-forward`, which no policy concerns.
 """
 
 from typing import Final

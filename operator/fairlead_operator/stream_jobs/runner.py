@@ -1,7 +1,7 @@
 """Carries out jobs: observes, lets `decide_job_step` decide, acts, and observes again.
 
 A status is written only with the version that was read, so that an operator that has been replaced
-cannot undo what its successor wrote. A running driver needs no operator.
+cannot undo its successor's writes. A running driver needs no operator.
 """
 
 import asyncio
@@ -69,23 +69,23 @@ ClusterKey = tuple[str, str]
 """Namespace and name of a LogCluster."""
 _log = logging.getLogger(__name__)
 WATCH_S: Final = 2.0
-"""Between two questions to a running driver."""
+"""Time between two requests to a running driver."""
 FIGURES_S: Final = 5.0
-"""A status in which only figures changed is not written more often."""
+"""A status in which only figures have changed is written at most once in this time."""
 ERROR_DELAY_S: Final = 2.0
 UNEXPECTED_DELAY_S: Final = 30.0
 HIDDEN_LOOK_S: Final = 10.0
-"""Between two looks at a job whose LogCluster may not be read."""
+"""Time between two checks of a job whose LogCluster may not be read."""
 IDLE_S: Final = 60.0
 AT_ONCE: Final = 0.0
-"""A time for the next look that is always over."""
+"""A time for the next check that is always in the past."""
 JOBS_AT_ONCE: Final = 16
 UNSEEN_S: Final = 30.0
-"""For how long a created pod counts as existing before the watch reports it."""
+"""How long a created pod counts as existing before the watch reports it."""
 
 
 class JobClusters(Protocol):
-    """What LogClusters say of jobs; `LiveObjects` knows them."""
+    """What jobs need of LogClusters; `LiveObjects` implements it."""
 
     async def synced(self) -> None:
         """Wait until all LogClusters have been listed."""
@@ -94,26 +94,26 @@ class JobClusters(Protocol):
     def find_cluster(
         self, namespace: str, name: str | None, cluster_namespace: str | None
     ) -> ClusterKey:
-        """Return the LogCluster that a job of a namespace reads; LookupError if there is none."""
+        """Return the LogCluster that a job of a namespace reads; LookupError if it is missing."""
         ...
 
     def asks_for_driver_account(self, cluster: ClusterKey) -> bool:
-        """Tell whether the operator is to make the account of drivers in its namespace."""
+        """Tell whether the operator is to create drivers' accounts in the cluster's namespace."""
         ...
 
     def cluster(self, cluster: ClusterKey) -> Manifest:
-        """Return a LogCluster; empty if it is not there."""
+        """Return a LogCluster; empty if it does not exist."""
         ...
 
     def may_use_driver_account(self, namespace: str, cluster: ClusterKey, account: str) -> bool:
-        """Tell whether drivers of a namespace may run as one of its ServiceAccounts."""
+        """Tell whether drivers of a namespace may use one of its ServiceAccounts."""
         ...
 
 
 class StreamJobRunner:
     """Carries out all jobs; made in a running loop, `run` until cancelled.
 
-    Drivers get the role `driver_role` where a LogCluster has the operator make their account.
+    Drivers get the role `driver_role` if a LogCluster has the operator create their account.
     """
 
     def __init__(
@@ -144,12 +144,12 @@ class StreamJobRunner:
         )
         self._users = Informer(client, USER, namespaces=namespaces, on_change=self._on_user)
         self._look_at: dict[ObjectKey, float] = {}
-        """Monotonic time of the next look at each job."""
+        """Monotonic time of the next check of each job."""
         self._figures_at: dict[ObjectKey, float] = {}
         self._made: dict[ObjectKey, tuple[DriverPod, float]] = {}
         """Drivers that the watch has not reported yet, and until when they count as existing."""
         self._not_made: dict[ObjectKey, str] = {}
-        """Why the pod of a job's last run could not be made."""
+        """Why the pod of a job's last run could not be created."""
         self._slots = asyncio.Semaphore(JOBS_AT_ONCE)
 
     async def run(self) -> None:
@@ -157,7 +157,7 @@ class StreamJobRunner:
         informers = (self._jobs, self._pods, self._users)
         following = [asyncio.create_task(each.run()) for each in informers]
         try:
-            # A LogCluster that was not listed yet is not missing: no driver is stopped for it.
+            # A LogCluster that was not listed yet is not missing: no driver is stopped for that.
             for each in (*informers, self._clusters):
                 await each.synced()
             while True:
@@ -192,7 +192,7 @@ class StreamJobRunner:
         self._changed.set()
 
     def _on_user(self, change: ObjectChange) -> None:
-        """Look at the jobs that connect as a user."""
+        """Have the jobs checked that connect as a user."""
         namespace, user = change.key
         for key, job in self._jobs.objects.items():
             if key[0] == namespace and job["spec"].get("user") == user:
@@ -204,14 +204,14 @@ class StreamJobRunner:
         times = (self._look_at.get(key, AT_ONCE) for key in self._jobs.objects)
         delay_s = min((at - now for at in times), default=IDLE_S)
         try:
-            # Not wait_for: until Python 3.12 it can forget that it was cancelled.
+            # Not wait_for: until Python 3.12 it can lose a cancellation.
             async with asyncio.timeout(min(max(delay_s, 0.0), IDLE_S)):
                 await self._changed.wait()
         except TimeoutError:
             return
 
     async def _attend(self, key: ObjectKey) -> None:
-        """Do the next step of a job; return when to look again."""
+        """Take the next step of a job; return when to check it again."""
         job = self._jobs.objects.get(key)
         if job is None or "deletionTimestamp" in job["metadata"]:
             self._look_at[key] = time.monotonic() + IDLE_S
@@ -225,14 +225,14 @@ class StreamJobRunner:
                     _log.warning("job %s/%s: trying again: %s", *key, error)
                 delay_s = ERROR_DELAY_S
             except Exception:
-                # Whatever it is, it is this job's alone: the others go on.
+                # The error concerns only this job: the others go on.
                 _log.exception("job %s/%s: trying again after an unexpected error", *key)
                 delay_s = UNEXPECTED_DELAY_S
         if self._look_at.get(key) != AT_ONCE:
             self._look_at[key] = time.monotonic() + delay_s
 
     async def _step(self, key: ObjectKey, job: Manifest) -> float:
-        """Take one step; return the seconds until the next look."""
+        """Take one step; return the seconds until the next check."""
         status, now = JobStatus(job), datetime.now(UTC)
         try:
             spec = StreamJobSpec.from_manifest(job)
@@ -243,7 +243,7 @@ class StreamJobRunner:
         except ScheduleError as error:
             problems = [str(error)]
         if problems:
-            # A driver that runs is left alone: it was made from a spec that could be read.
+            # A running driver is left alone: it was created from a spec that could be read.
             return await self._refuse(key, job, status, "; ".join(problems), now)
         try:
             view, obstacle = self._view(key, job, spec)
@@ -287,17 +287,17 @@ class StreamJobRunner:
     async def _decide(
         self, job: Manifest, view: manifests.JobView, sight: steps.JobSight
     ) -> steps.Step:
-        """Return the next step, after a look at what no watch tells of, or tells of too late."""
+        """Return the next step, after reading what watches do not report, or report too late."""
         key, status = (view.namespace, view.name), job.get("status") or {}
         step = steps.decide_job_step(view.spec, status, sight)
         runs = sight.driver is not None and not sight.driver.has_ended
         if isinstance(step, steps.StopDriver) and runs:
-            # What has ended meanwhile was not stopped, and is not run again.
+            # A driver that has ended meanwhile was not stopped, and is not run again.
             found = await self._find_driver(key, job)
             sight = replace(sight, driver=found or sight.driver)
             step = steps.decide_job_step(view.spec, status, sight)
         if steps.leads_to_driver(step):
-            # Read only now: a driver that runs is left alone whatever becomes of the Secret.
+            # The Secret is read only now: a running driver is left alone whatever happens to it.
             obstacle = await self._secret_obstacle(view)
             sight = replace(sight, obstacle=obstacle, is_secret_awaited=obstacle is not None)
             step = steps.decide_job_step(view.spec, status, sight)
@@ -318,7 +318,7 @@ class StreamJobRunner:
                 progress = await self._drivers.progress(driver.ip)
             except DriverError as error:
                 if status.phase == "Running":
-                    # It was well a moment ago, and its pod says that it still is.
+                    # The driver answered a moment ago, and its pod is still well.
                     _log.debug("job %s/%s: %s", *key, error)
                     return WATCH_S
         status.run_on(
@@ -342,7 +342,7 @@ class StreamJobRunner:
     async def _leave(
         self, key: ObjectKey, job: Manifest, status: JobStatus, error: HiddenError, now: datetime
     ) -> float:
-        """Say that nothing is done for a job, whose driver goes on if it runs."""
+        """Report that nothing is done for a job; its driver goes on if it runs."""
         message = f"{error}: changes of the job wait until they may, and a driver that runs goes on"
         status.hide(message, now)
         if await self._write(key, job, status):
@@ -405,7 +405,7 @@ class StreamJobRunner:
         )
 
     async def _make(self, view: manifests.JobView, run: int, fingerprint: str) -> None:
-        """Create what a run needs, the pod last; what the last run has left is changed."""
+        """Create what a run needs, the pod last; change what the last run has left."""
         children = [
             (SERVICE, manifests.build_service(view)),
             (CONFIG_MAP, manifests.build_config_map(view, run=run)),
@@ -436,12 +436,12 @@ class StreamJobRunner:
             if error.reason != "AlreadyExists":
                 raise
             there = await self._client.find(kind, namespace, manifest["metadata"]["name"])
-            # A claim of this name may have been restored from a copy, on purpose.
+            # Somebody may have restored a claim of this name from a copy, on purpose.
             if there is not None and kind is not PERSISTENT_VOLUME_CLAIM:
                 _require_ours(kind, there, manifest)
 
     async def _remove_network_policy(self, view: manifests.JobView) -> None:
-        """Delete what an earlier form of the job has left, and nobody else's of that name."""
+        """Delete the policy that an earlier form of the job has left, and no other owner's."""
         name = network_policy_name(view.name)
         there = await self._client.find(NETWORK_POLICY, view.namespace, name)
         ours = manifests.build_object(view, NETWORK_POLICY, name)
@@ -449,9 +449,9 @@ class StreamJobRunner:
             await self._delete(NETWORK_POLICY, view.namespace, name)
 
     async def _delete_executors(self, key: ObjectKey) -> None:
-        """Delete the executors of a job that is over.
+        """Delete the executors of a finished job.
 
-        Their driver's pod stays for its log, and Kubernetes would keep them with it.
+        Their driver's pod stays for its log, so Kubernetes would not delete them.
         """
         for (namespace, name), pod in list(self._pods.objects.items()):
             if namespace == key[0] and _job_of(pod) == key[1] and is_executor(pod):
@@ -474,19 +474,19 @@ class StreamJobRunner:
             made, until = self._made.get(key, (None, 0.0))
             return made if time.monotonic() < until else None
         driver = read_driver(pod)
-        # One of a job of the same name that was deleted: no run of this one.
+        # The pod belongs to a deleted job of the same name, so it is no run of this job.
         return driver if manifests.owns(job, pod) else replace(driver, run=-1)
 
     async def _is_unseen(self, key: ObjectKey, job: Manifest, run: int) -> bool:
-        """Tell whether the server has a run's pod of which the watch has not told.
+        """Tell whether the server has a run's pod that the watch has not reported.
 
-        So it is when the answer to its creation was lost, and the watch is down at the same time.
+        That happens if the answer to its creation was lost while the watch is broken.
         """
         driver = await self._find_driver(key, job)
         return driver is not None and driver.run == run
 
     async def _find_driver(self, key: ObjectKey, job: Manifest) -> DriverPod | None:
-        """Ask the server for a job's driver."""
+        """Read a job's driver from the server."""
         pod = await self._client.find(POD, key[0], driver_name(key[1]))
         return read_driver(pod) if pod is not None and manifests.owns(job, pod) else None
 
@@ -525,7 +525,7 @@ class StreamJobRunner:
         return view, obstacle
 
     def _access(self, namespace: str, cluster: ClusterKey, spec: StreamJobSpec) -> JobAccess:
-        """Return where a job of a namespace reaches its LogCluster, as somebody or as nobody."""
+        """Return where a job of a namespace connects to its LogCluster, with or without a user."""
         manifest, user = self._clusters.cluster(cluster), spec.user
         is_elsewhere = namespace != cluster[0]
         if spec.authentication is not None:
@@ -540,7 +540,7 @@ class StreamJobRunner:
         return find_user_access(cluster[1], manifest, user, found)
 
     async def _secret_obstacle(self, view: manifests.JobView) -> steps.Obstacle | None:
-        """Return why a job cannot log in by the Secret that it names, if it names one."""
+        """Return why a job cannot log in with the Secret that it names, if it names one."""
         authentication = view.spec.authentication
         if authentication is None:
             return None
@@ -575,7 +575,7 @@ class StreamJobRunner:
             "status": patch,
         }
         written = await self._client.patch(STREAM_JOB, key[0], key[1], body, subresource="status")
-        # The informer hears of it later; until then this is what the next step builds on.
+        # The informer reports it later; until then the next step builds on this.
         metadata["resourceVersion"] = written["metadata"]["resourceVersion"]
         job["status"] = written.get("status") or {}
         self._metrics.writes.inc()
@@ -583,14 +583,14 @@ class StreamJobRunner:
 
 
 def _require_shown(informer: Informer, namespace: str, kind: ResourceKind) -> None:
-    """Take nothing for absent where it may not be read; ApiUnavailableError then."""
+    """Raise ApiUnavailableError if objects may not be read, so that none counts as absent."""
     if informer.is_hidden(namespace):
         message = f"{kind.plural} of the namespace {namespace} may not be read"
         raise ApiUnavailableError(message, may_have_landed=False)
 
 
 def _require_ours(kind: ResourceKind, there: Manifest, wanted: Manifest) -> None:
-    """Raise OtherOwnerError where an object of the wanted name is not of the job."""
+    """Raise OtherOwnerError if an object of the wanted name does not belong to the job."""
     if not is_same_owner(there, wanted, JOB_LABEL):
         metadata = wanted["metadata"]
         owner = f"StreamJob {metadata['labels'][JOB_LABEL]}"

@@ -1,7 +1,7 @@
 """The settings of Spark that a driver needs in a pod, and those that users may not set. Pure.
 
-The driver runs in client mode in its own pod. Executors find it by its Service at fixed ports. They
-belong to its pod, so that they are deleted with it.
+The driver runs in client mode in a separate pod. Executors find it by its Service at fixed ports.
+Its pod owns them, so they are deleted with it.
 """
 
 from typing import Final
@@ -51,14 +51,14 @@ FREE_KUBERNETES_PREFIXES: Final = (
     "spark.kubernetes.local.dirs.tmpfs",
     "spark.kubernetes.memoryOverheadFactor",
 )
-"""What a job may say of its pods. Everything else could give them volumes of the node, Secrets,
-accounts or labels that are not theirs: `spec.template` has what is meant to be said."""
+"""What a job may set for its pods. Any other setting could give them volumes of the node, or
+Secrets, accounts or labels of others. `spec.template` has the fields that jobs are meant to set."""
 POD_IP_PLACEHOLDER: Final = "${POD_IP}"
 """The driver fills it in: nobody else knows its address before it runs."""
 
 
 def own_setting_problems(spec: StreamJobSpec) -> list[str]:
-    """Return what is wrong with settings that a job must not set itself."""
+    """Return the problems of settings that a job must not set itself."""
     problems = []
     for name in sorted(spec.spark_conf):
         if name.startswith(OWN_PREFIXES):
@@ -74,7 +74,7 @@ def own_setting_problems(spec: StreamJobSpec) -> list[str]:
 def build_spark_conf(name: str, namespace: str, spec: StreamJobSpec, image: str) -> dict[str, str]:
     """Return all settings: defaults, then the job's own, then those that users may not set."""
     defaults = {
-        # Lost executors are noticed in seconds: their pods are looked at on each poll.
+        # Lost executors are noticed in seconds: their pods are listed on each poll.
         "spark.kubernetes.executor.apiPollingInterval": "5s",
         "spark.kubernetes.executor.missingPodDetectDelta": "5s",
         "spark.sql.session.timeZone": "UTC",
@@ -119,7 +119,7 @@ def _executor_count(executors: ExecutorResources) -> dict[str, str]:
     first = min(max(executors.instances, dynamic.minimum), dynamic.maximum)
     return {
         "spark.dynamicAllocation.enabled": "true",
-        # There is no shuffle service in Kubernetes: executors with shuffle files stay.
+        # Kubernetes has no shuffle service: executors with shuffle files stay.
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
         "spark.dynamicAllocation.minExecutors": str(dynamic.minimum),
         "spark.dynamicAllocation.maxExecutors": str(dynamic.maximum),

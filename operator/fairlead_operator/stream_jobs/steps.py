@@ -2,14 +2,14 @@
 
 | pod | status | then |
 |---|---|---|
-| none | never run, or its time has come | StartDriver |
+| none | never run, or the next run is due | StartDriver |
 | none | a run without an end | RecordEnd: the pod was lost |
-| ended | end not noted | RecordEnd |
-| there | suspended, changed, of an older or stopped run, or its cluster sleeps | StopDriver |
-| ended | noted, and another run is due | StopDriver, then as above |
+| ended | end not recorded | RecordEnd |
+| exists | suspended, changed, of an older or stopped run, or its cluster hibernates | StopDriver |
+| ended | recorded, and another run is due | StopDriver, then as above |
 | runs | | Watch |
 
-Each step can be done twice. The number of a run is written into the status before its pod is made,
+Each step may be repeated. The number of a run is written into the status before its pod is created,
 and a pod has the same name in every run: there are never two drivers.
 """
 
@@ -24,12 +24,12 @@ from fairlead_operator.schedule import next_time
 from fairlead_operator.stream_jobs.driver import DriverPod
 
 Obstacle: TypeAlias = tuple[str, str]
-"""Reason and message why no driver can be made."""
+"""Reason and message why no driver can be created."""
 CLUSTER_HIBERNATED: Final = "ClusterHibernated"
 ASLEEP_LOOK: Final = timedelta(seconds=5)
-"""How often a job looks whether its cluster is awake."""
+"""How often a job checks whether its cluster is awake."""
 SECRET_LOOK: Final = timedelta(seconds=10)
-"""How often a job that waits for a Secret looks for it: Secrets of others are not watched."""
+"""How often a job that waits for a Secret reads it: other owners' Secrets are not watched."""
 RESTARTING: Final = "Restarting"
 STEADY_S: Final = 600.0
 """A driver that ran for so long ends a series of failures."""
@@ -43,18 +43,18 @@ class JobSight:
     job_hash: str
     driver: DriverPod | None
     obstacle: Obstacle | None = None
-    """Why no driver can be made; one that runs is left alone, unless the job is another one."""
+    """Why no driver can be created; a running driver is left alone, unless the job has changed."""
     next_run_at: datetime | None = None
-    """When the schedule is due for the first time after the last start; None without one."""
+    """When the schedule is next due after the last start; None without a schedule."""
     is_cluster_asleep: bool = False
-    """The brokers sleep: a driver that runs has nobody to talk to."""
+    """The brokers hibernate: a running driver has no broker to connect to."""
     is_secret_awaited: bool = False
-    """The obstacle is a Secret, of which no watch tells."""
+    """The obstacle is a Secret, which no watch reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do nothing now; look again at `until`, or when something changes."""
+    """Do nothing now; check again at `until`, or when something changes."""
 
     phase: str
     reason: str
@@ -64,14 +64,14 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class StartDriver:
-    """Make the pod of a run, and all that it needs."""
+    """Create the pod of a run, and everything that it needs."""
 
     run: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopDriver:
-    """Delete the pod; its executors go with it."""
+    """Delete the pod; its executors are deleted with it."""
 
     run: int
     reason: str
@@ -87,9 +87,9 @@ class RecordEnd:
     is_infrastructure: bool
     message: str
     has_run: bool = True
-    """Whether its pod was there at all: a run that was not made is not what `Never` is about."""
+    """Whether its pod ever existed: `Never` does not apply to a run that was not created."""
     ended_at: datetime | None = None
-    """None if nobody can tell: then it is the moment in which it is recorded."""
+    """None if unknown: then it is the time at which it is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def decide_job_step(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSi
 
 
 def leads_to_driver(step: Step) -> bool:
-    """Tell whether a step makes a driver, or makes room for one."""
+    """Tell whether a step creates a driver, or deletes one for its successor."""
     return isinstance(step, StartDriver) or (
         isinstance(step, StopDriver) and step.reason == RESTARTING
     )
@@ -127,7 +127,7 @@ def _with_driver(
         return Hold("Stopping", "Stopping", "the driver is ending")
     is_over = driver.run == run and driver.has_ended
     if is_over and not _is_ended(status, run):
-        # Before anything that stops it: a run that was stopped goes on with the next one.
+        # Before any reason to stop it: a run that was stopped continues with the next one.
         outcome: Literal["Succeeded", "Failed"] = "Succeeded" if driver.is_success else "Failed"
         return RecordEnd(
             run,
@@ -144,11 +144,11 @@ def _with_driver(
         return StopDriver(driver.run, "Superseded", f"the driver is of run {driver.run}, not {run}")
     if not driver.has_ended:
         if driver.job_hash != sight.job_hash:
-            # Without its LogCluster, or the User of it, a job is another one, too.
+            # Without its LogCluster or its User, a job also counts as changed.
             why = sight.obstacle or ("SpecChanged", "the job was changed")
             return StopDriver(run, *why)
         if status.get("stoppedRun") == run:
-            # An operator died before it deleted the pod: of this run no end would be recorded.
+            # An operator died before it deleted the pod; no end of this run would be recorded.
             return StopDriver(run, "Stopping", "the driver was to end, and a new one takes over")
         return Watch()
     following = _next_run(spec, status, sight)
@@ -177,7 +177,7 @@ def _due(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Ste
     is_own_end = run > 0 and status.get("endedRun") == run and status.get("stoppedRun") != run
     is_changed = status.get("jobHash") != sight.job_hash
     if not is_own_end and run > 0:
-        # It was suspended or changed while it ran: it goes on where it was.
+        # It was suspended or changed while it ran: it continues where it was.
         return start
     if run == 0 or (is_changed and sight.next_run_at is None):
         return _at_schedule(start, sight)
@@ -199,15 +199,15 @@ def _due(spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight) -> Ste
 
 
 def find_next_run(job: Mapping[str, Any], spec: StreamJobSpec, now: datetime) -> datetime | None:
-    """Return the first time of the schedule after the last run; a time during that one is passed.
+    """Return the first time of the schedule after the last run; times during that run are skipped.
 
-    ScheduleError for a schedule that cannot be read.
+    ScheduleError for a schedule that cannot be parsed.
     """
     if spec.schedule is None:
         return None
     status = job.get("status") or {}
     run = [read_time(status.get(name)) for name in ("startedAt", "endedAt")]
-    # The end is by the clock of its node, which may be behind that of the start.
+    # The end is by the clock of its node, which may lag behind the clock of the start.
     last = max((each for each in run if each is not None), default=None)
     made = read_time(job["metadata"].get("creationTimestamp"))
     return next_time(spec.schedule, last or made or now)
@@ -241,7 +241,7 @@ def retry_time(
 
 
 def read_time(text: Any) -> datetime | None:
-    """Read a time that the status holds; None where there is none."""
+    """Parse a time of the status; None if it has none."""
     if not isinstance(text, str) or not text:
         return None
     return datetime.fromisoformat(text).astimezone(UTC)

@@ -1,7 +1,7 @@
 """Which resources declare which topic or principal; `oldest` chooses one of several.
 
-It is updated change by change. Resources that only show a topic made over Kafka claim nothing, and
-neither do those that may not be in the cluster.
+It is updated change by change. Resources that only show a topic made over Kafka claim nothing, nor
+do resources that may not be in the cluster.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fairlead_model.resources.topic_claims import Claimant, oldest
 from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
 
 Claim = tuple[str, str, str]
-"""Namespace, cluster, and the name of what is declared."""
+"""Namespace, cluster, and the name of the declared topic or principal."""
 
 
 class Claiming(Protocol):
@@ -19,27 +19,27 @@ class Claiming(Protocol):
 
     @property
     def key(self) -> ResourceKey:
-        """Its namespace and name."""
+        """The resource's namespace and name."""
         ...
 
     @property
     def cluster_key(self) -> ClusterKey:
-        """The cluster that it names."""
+        """The cluster that the resource names."""
         ...
 
     @property
     def claim(self) -> Claim:
-        """What it declares."""
+        """What the resource declares."""
         ...
 
     @property
     def claimant(self) -> Claimant:
-        """How it stands against others that declare the same."""
+        """Its precedence among resources that declare the same."""
         ...
 
     @property
     def is_claiming(self) -> bool:
-        """Whether it declares anything."""
+        """Whether the resource declares anything."""
         ...
 
 
@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Claiming)
 
 
 class Claims(Generic[R]):
-    """All claims of one kind of resources; `may_be_there` says whether one of them counts."""
+    """All claims of one kind of resources; `may_be_there` tells whether a resource counts."""
 
     def __init__(self, may_be_there: Callable[[ResourceKey], bool] = lambda _: True) -> None:
         self._may_be_there = may_be_there
@@ -55,7 +55,7 @@ class Claims(Generic[R]):
         self._by_cluster: dict[ClusterKey, dict[ResourceKey, R]] = {}
 
     def update(self, old: R | None, new: R | None) -> frozenset[ResourceKey]:
-        """Take a change; return the other resources that it may affect."""
+        """Apply a change; return the other resources that it may affect."""
         if old is not None:
             self._remove(old)
         if new is not None:
@@ -70,7 +70,7 @@ class Claims(Generic[R]):
         return frozenset(concerned)
 
     def owner(self, claim: Claim) -> ResourceKey | None:
-        """Return the resource that speaks for what is declared."""
+        """Return the resource that owns a claim."""
         contenders = {
             claimant: key
             for claimant, key in self._by_claim.get(claim, {}).items()

@@ -1,7 +1,7 @@
-"""Passes over the resources of many clusters, so that no cluster waits for another one's.
+"""Passes over the resources of many clusters, so that no cluster waits for another cluster's.
 
-The controller of a cluster that can make nothing durable answers late, or not at all. What is due
-of that cluster waits for its pass, of which there is one at a time; all others go on.
+A controller that cannot make a cluster's changes durable answers late, or not at all. The due keys
+of that cluster wait for its pass, of which there is one at a time; all other clusters go on.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ GATHER_S: Final = 0.02
 
 
 class ClusterPasses:
-    """Takes keys from `queue`, and hands them to `reconcile`, each with those of its cluster.
+    """Takes keys from `queue`, and passes them to `reconcile`, grouped by cluster.
 
-    `cluster_of` tells whose a key is; None for one that is gone. `to_forget` names clusters that
-    have something to do without any key: the controller has to hear of what is gone.
+    `cluster_of` returns the cluster of a key; None for a deleted resource. `to_forget` names
+    clusters that have work without any key: their controllers have to be told of deleted resources.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class ClusterPasses:
         self._to_forget = to_forget
         self._reconcile = reconcile
         self._due: dict[ClusterKey, list[ResourceKey]] = {}
-        """What was taken from the queue and waits for its cluster's pass."""
+        """Keys that were taken from the queue and wait for their cluster's pass."""
         self._under_way: set[ClusterKey] = set()
-        """Clusters that have a pass now."""
+        """Clusters with a pass under way."""
 
     async def run(self) -> None:
         """Work until cancelled; an error of a pass ends it, inside an exception group."""
@@ -62,7 +62,7 @@ class ClusterPasses:
         return due
 
     async def _pass(self, cluster: ClusterKey) -> None:
-        """Reconcile what is due of a cluster, some at a time, until nothing is."""
+        """Reconcile the due keys of a cluster, some at a time, until none is left."""
         try:
             while (due := self._due.pop(cluster, None)) is not None:
                 keys, later = due[:BATCH_MAX], due[BATCH_MAX:]
@@ -77,7 +77,7 @@ class ClusterPasses:
             self._under_way.discard(cluster)
 
     def _still_of(self, cluster: ClusterKey, keys: Iterable[ResourceKey]) -> list[ResourceKey]:
-        """Return those that mean a cluster still; one that means another has its turn there."""
+        """Return the keys that still name this cluster; the others get their turn at their own."""
         still = []
         for key in keys:
             now = self._cluster_of(key)

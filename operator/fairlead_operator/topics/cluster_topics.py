@@ -38,7 +38,7 @@ class TopicController(Protocol):
 class ClusterTopics:
     """Follows one cluster's topics.
 
-    `on_change` is called with the names of changed topics, `on_health` when a topic begins to be
+    `on_change` is called with the names of changed topics, `on_health` when the first topic becomes
     under-replicated, and when none is any more.
     """
 
@@ -55,7 +55,7 @@ class ClusterTopics:
         self.entries: dict[str, Mapping[str, Any]] = {}
         """Topics by name, as of the last answer."""
         self.is_started = False
-        """Whether the controller has been told at all which resources exist."""
+        """Whether the controller has been told which resources exist."""
         self._cluster = cluster
         self._controller = controller
         self._complete_request = complete_request
@@ -91,7 +91,7 @@ class ClusterTopics:
             self.entries.pop(name, None)
         self.entries.update({str(entry["name"]): entry for entry in changes.topics})
         if changes.is_full:
-            # A controller that has just begun may hold declarations of resources that are gone.
+            # A controller that has just begun may hold declarations of deleted resources.
             request = self._complete_request(self._cluster)
             await self._controller.apply_topics(namespace, cluster, request)
             self.is_started = True

@@ -1,9 +1,9 @@
 """Topics made over Kafka's protocol, shown as Topic resources. Pure.
 
 The resource follows the topic, never the other way round: it claims nothing, its spec is written
-from the topic, and it is deleted with the topic. Its reclaim policy and deletion protection are the
-user's; it begins with Retain. If a Topic declares the same topicName, it takes the topic over, and
-the showing resource is deleted.
+from the topic, and it is deleted with the topic. Its reclaim policy and deletion protection belong
+to the user; the policy is Retain at first. If a Topic declares the same topicName, it takes the
+topic over, and the resource that shows the topic is deleted.
 """
 
 from collections.abc import Mapping
@@ -21,18 +21,18 @@ from fairlead_operator.topics.topic_resource import (
 )
 
 SETTING_LENGTH_MAX: Final = ConfigMap().text_maximum
-"""Of a setting in the definition of Topics."""
+"""The longest value of a setting in the definition of Topics."""
 
 
 def is_shown(entry: Mapping[str, Any] | None, *, is_claimed: bool) -> bool:
-    """Tell whether a resource shows a topic: made over Kafka, and declared by none."""
+    """Tell whether a resource shows a topic: made over Kafka, and declared by no resource."""
     return (
         entry is not None
         and not is_claimed
         and entry["origin"] == FROM_KAFKA
         and not entry["resource"]
         and not entry["isInternal"]
-        # A drill's own topic comes and goes with the drill, within a minute.
+        # A drill creates and deletes its own topic within a minute.
         and not entry["name"].startswith(DRILL_TOPIC_PREFIX)
     )
 
@@ -67,7 +67,7 @@ def _followed(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "partitions": entry["partitions"],
         "replicationFactor": entry["replicationFactor"],
-        # A throttle may name all replicas. What the API server refuses would end the resource.
+        # A throttle may name all replicas. The API server would refuse the whole resource.
         "config": {
             name: value for name, value in configs.items() if len(value) <= SETTING_LENGTH_MAX
         },
@@ -75,7 +75,7 @@ def _followed(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_mirror_patch(manifest: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that makes the spec equal to its topic; empty if it is."""
+    """Return the merge patch that makes the spec equal to its topic; empty if it is equal."""
     spec = manifest["spec"]
     followed = _followed(entry)
     patch: dict[str, Any] = {

@@ -44,7 +44,7 @@ class MirrorWriter:
                     self._queue.succeeded(place)
                 except (ApiError, ApiUnavailableError) as error:
                     if isinstance(error, ApiError) and (error.is_conflict or error.is_not_found):
-                        # The informer is behind, or the namespace is going: look again.
+                        # The informer is behind, or the namespace is being deleted: try again.
                         logger.debug("the Topic that shows %s: %s", place, error)
                     else:
                         logger.warning("the Topic that shows %s: %s", place, error)
@@ -81,14 +81,14 @@ class MirrorWriter:
         except ApiError as error:
             if error.status != UNPROCESSABLE:
                 raise
-            # Its topic was made anew with fewer partitions, or somebody wrote more into it.
+            # Its topic was created again with fewer partitions, or somebody added to the resource.
             await self._remove(resource)
 
     async def _remove(self, resource: TopicResource) -> None:
-        """Delete what shows a topic, unless it is protected, and never a topic of its name.
+        """Delete the resource that shows a topic unless protected, never a topic of its name.
 
-        Its policy is for people who delete it. This is no such deletion: the topic has been made
-        anew since, or somebody declares it.
+        The resource's policy is for people who delete it. This deletion is different: the topic has
+        been created again since, or another resource declares it.
         """
         if resource.is_protected:
             return  # an admission policy would refuse it again and again

@@ -1,4 +1,4 @@
-"""How much of what its LogCluster allows it each namespace has: two figures a limit."""
+"""How much each namespace uses of what its LogCluster allows it: two figures per limit."""
 
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -16,12 +16,12 @@ class NamespaceUses(Protocol):
     """What the topics of other namespaces use; `TopicScope` knows."""
 
     def limit_uses(self) -> Iterable[tuple[ClusterKey, str, LimitUse]]:
-        """Yield cluster, namespace and what is used, for each limit that a namespace has."""
+        """Yield cluster, namespace and use, for each limit that a namespace has."""
         ...
 
 
 class TopicNamespaceMetrics(Collector):
-    """Counted when somebody asks: one series for each limit in a LogCluster."""
+    """Counted at each scrape: one series for each limit in a LogCluster."""
 
     def __init__(self, scope: NamespaceUses) -> None:
         self._scope = scope

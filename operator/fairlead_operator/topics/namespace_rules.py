@@ -1,8 +1,8 @@
 """Which namespaces may put Topics into a cluster, under which names, and how many. Pure.
 
 Topics of the cluster's own namespace need no rule. Those of any other namespace are refused until
-`spec.topicNamespaces` of the LogCluster names it: who may make a Topic there may use this cluster's
-disks.
+`spec.topicNamespaces` of the LogCluster names it, because whoever may create a Topic there may use
+this cluster's disks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,13 +12,13 @@ from typing import Any, Final, Literal, NamedTuple
 from fairlead_operator.topics.topic_resource import ResourceKey, TopicResource
 
 Refusal = tuple[str, str]
-"""Reason and message of a Topic that may not be in its cluster."""
+"""Reason and message for a Topic that may not be in its cluster."""
 NOT_ALLOWED: Final = "NamespaceNotAllowed"
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRule:
-    """What one namespace may have; None where nothing is bounded."""
+    """What one namespace may have; None if there is no limit."""
 
     topic_prefix: str = ""
     topics_max: int | None = None
@@ -41,7 +41,7 @@ class LimitUse(NamedTuple):
 def uses_of_limits(
     rule: NamespaceRule, partitions_held: Mapping[ResourceKey, int]
 ) -> list[LimitUse]:
-    """Return how much of each limit the topics use that are there (`partitions_held`)."""
+    """Return how much of each limit the existing topics use (`partitions_held`)."""
     uses = []
     if rule.topics_max is not None:
         uses.append(LimitUse("topics", len(partitions_held), rule.topics_max))
@@ -64,15 +64,16 @@ def read_namespace_rules(log_cluster: Mapping[str, Any]) -> dict[str, NamespaceR
 
 
 def may_adopt(resource: TopicResource, rule: NamespaceRule | None) -> bool:
-    """Tell whether a Topic may take up a topic that is declared by nobody.
+    """Tell whether a Topic may adopt a topic that no resource declares.
 
-    One of another namespace would take what it never made, unless the name is its namespace's own.
+    A Topic of another namespace would take a topic that it never created, unless the name has the
+    prefix of its namespace.
     """
     return not resource.is_foreign or (rule is not None and bool(rule.topic_prefix))
 
 
 def refusal_by_rule(resource: TopicResource, rule: NamespaceRule | None) -> Refusal | None:
-    """Return why a Topic may not be in its cluster, whatever else is there; None if it may."""
+    """Return why the rules refuse a Topic, apart from quotas; None if they allow it."""
     if rule is None:
         if not resource.is_foreign:
             return None
@@ -98,10 +99,10 @@ def refusals_by_quota(
     *,
     default_partitions: int,
 ) -> dict[ResourceKey, Refusal]:
-    """Return those of a namespace's Topics that would make it too many.
+    """Return those of a namespace's Topics that exceed its limits.
 
-    What is there stays and counts first (`partitions_held`); then the oldest come first. One that
-    declares what an older one does makes nothing more, and is told that elsewhere.
+    Existing topics stay and count first (`partitions_held`); then the oldest come first. A Topic
+    that declares the same as an older Topic adds nothing; its conflict is reported elsewhere.
     """
     topics, partitions = len(partitions_held), sum(partitions_held.values())
     refused: dict[ResourceKey, Refusal] = {}

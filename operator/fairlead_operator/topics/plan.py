@@ -22,18 +22,18 @@ class Plan:
     """Calls and writes for one resource, in this order: finalizer on, call, finalizer off."""
 
     is_applied: bool = False
-    """The controller is told its spec."""
+    """The controller gets its spec."""
     forget: Mapping[str, Any] | None = None
-    """The controller is told that the resource is gone."""
+    """The controller is told that the resource was deleted."""
     forget_holder: str = ""
-    """Another resource that has to let go of the topic in the same call."""
+    """Another resource that has to release the topic in the same call."""
     names_cluster: bool = False
-    """The cluster that it means is written into it; the rest follows after that."""
+    """Its only possible cluster is written into its spec; the rest follows after that."""
     adds_finalizer: bool = False
     drops_finalizer: bool = False
     """After the calls, if there are any, have succeeded."""
     has_status: bool = True
-    """Its status is ours to write."""
+    """The operator writes its status."""
 
 
 def plan_topic(
@@ -50,14 +50,14 @@ def plan_topic(
     """Decide about a resource.
 
     `only_cluster` is the cluster of a resource that names none. `owner` is the resource that
-    declares the topic (None if the resource only shows a topic and no other claims it). `holder` is
-    the one that declares it at the controller now, if that one no longer has a right to it. A
-    resource that its cluster does not take has a `refusal`; `is_holder` if the controller knows it
-    all the same. While it `is_paused`, the controller hears nothing of it but its end. Whoever is
-    owner or holder goes by its reference.
+    declares the topic (None if the resource only shows a topic and no other resource claims it).
+    `holder` is the resource that declares it at the controller now, if that resource is no longer
+    entitled to it. A resource that its cluster does not accept has a `refusal`; `is_holder` if the
+    controller knows it nevertheless. While it `is_paused`, the controller is told only of its
+    deletion. `owner` and `holder` are references.
     """
     if refusal is not None and refusal[0] == NOT_ALLOWED and resource.is_managed:
-        # Its namespace was allowed once: the topic stays, and is nobody's.
+        # Its namespace was allowed once: the topic stays, and no resource declares it.
         forget = {"resource": resource.reference, "deleteTopic": False} if is_holder else None
         return Plan(
             forget=forget,

@@ -1,4 +1,4 @@
-"""Carries out plans for batches of Topic resources, each cluster's by itself."""
+"""Carries out plans for batches of Topic resources, separately for each cluster."""
 
 import asyncio
 import logging
@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 
 WRITES_IN_FLIGHT_MAX: Final = 16
 ARRIVALS_LOOK_S: Final = 0.5
-"""How often to ask whether brokers of a starting cluster have come; that takes seconds."""
+"""How often to check whether brokers of a starting cluster have registered; that takes seconds."""
 
 
 @dataclass(slots=True)
 class _Request:
-    """One call of the controller that is being built."""
+    """One request to the controller that is being built."""
 
     apply: list[TopicResource] = field(default_factory=list)
     forget: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Farewell:
-    """What is told of a resource that lets go of its topic."""
+    """What is reported of a resource that releases its topic."""
 
     manifest: dict[str, Any]
     message: str
@@ -65,8 +65,8 @@ class TopicReconciler:
         self._statuses = statuses
         self._writes = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self._let_go: dict[ResourceKey, str] = {}
-        """Uids of deleted resources that the controller has forgotten, until they are gone. By its
-        name a topic could be deleted again that was made anew meanwhile."""
+        """Uids of resources that the controller has forgotten, until they are deleted. By its name,
+        a topic that was created again meanwhile could otherwise be deleted."""
 
     async def run(self) -> None:
         """Work until cancelled; a ControllerStandbyError, inside exception groups, ends it."""
@@ -190,7 +190,7 @@ class TopicReconciler:
             await self._tell(farewells.get(resource.key))
 
     def _farewells(self, resources: Iterable[TopicResource]) -> dict[ResourceKey, _Farewell]:
-        """Return what is to be told of resources once they are let go, while they are there."""
+        """Return what is to be reported of resources once released, while they still exist."""
         return {
             each.key: _Farewell(manifest, message)
             for each in resources
@@ -199,7 +199,7 @@ class TopicReconciler:
         }
 
     async def _tell(self, farewell: _Farewell | None) -> None:
-        """Tell that a topic stays: nobody would look for it once its resource is gone."""
+        """Report that a topic stays: nobody would notice once its resource is deleted."""
         if farewell is None:
             return
         metadata = farewell.manifest["metadata"]
@@ -226,7 +226,7 @@ class TopicReconciler:
         await self._patch(resource, patch, "its cluster")
 
     async def _set_finalizer(self, resource: TopicResource, is_wanted: bool) -> bool:
-        """Add or drop our finalizer on the version that was looked at; tell whether it is done."""
+        """Add or remove our finalizer on the version that was read; tell whether that succeeded."""
         manifest = self._scope.manifests.get(resource.key)
         if manifest is None or manifest["metadata"].get("uid") != resource.uid:
             return True

@@ -1,4 +1,4 @@
-"""Writes the statuses of Topics: only changes, and an object at most once a second."""
+"""Writes the statuses of Topics: only changes, and each object at most once a second."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ WRITERS: Final = 16
 """Statuses written at a time."""
 WRITE_INTERVAL_S: Final = 1.0
 PLACING_AFTER_S: Final = 3.0
-"""A new Topic that the controller does not mention for so long gets a status all the same."""
+"""A new Topic that the controller does not mention for so long gets a status nevertheless."""
 _PLACING: Final[Verdict] = (
     False,
     "Placing",
@@ -72,7 +72,7 @@ class TopicStatusWriter:
                 group.create_task(self._work())
 
     def seen(self, key: ResourceKey) -> None:
-        """Note that the API has reported an object: it may hold a status that we wrote."""
+        """Note that the API server has reported an object: it may have a status that we wrote."""
         if key not in self._scope.manifests:
             self._written_at.pop(key, None)
             self._silent_since.pop(key, None)
@@ -134,7 +134,7 @@ class TopicStatusWriter:
         after: Mapping[str, Any],
         tell: Callable[[], Awaitable[None]],
     ) -> None:
-        """Write a status that is another one than before, and tell of it."""
+        """Write a status that differs from the present one, and report the change."""
         key = resource.key
         if not build_status_patch(before, after):
             self._queue.succeeded(key)
@@ -173,7 +173,7 @@ class TopicStatusWriter:
         entry = self._scope.entry(resource.cluster_key, resource.topic_name)
         if entry is not None and (entry["resource"] or "") != resource.reference:
             if not resource.is_mirror:
-                entry = None  # it is not (yet, or any more) this resource's topic
+                entry = None  # the topic is not this resource's, or no longer
             elif entry["resource"]:
                 entry = None
         presence = self._scope.presence(resource.cluster_key)

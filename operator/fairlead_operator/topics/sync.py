@@ -2,8 +2,8 @@
 
 There are no kopf handlers here, because kopf writes twice to each object that it handles. An
 informer reports resources; their keys wait in queues; the reconciler calls the controller for many
-at a time. The controller's long poll reports topics; that becomes statuses, and resources for
-topics that were made over Kafka. When nothing changes, nothing is written.
+resources at a time. The controller's long poll reports topics, from which statuses are written, and
+resources for topics that were made over Kafka. When nothing changes, nothing is written.
 """
 
 import asyncio
@@ -41,13 +41,13 @@ def _wall_clock() -> datetime:
 
 
 def _was_paused(change: ObjectChange) -> bool:
-    """Tell whether a LogCluster has just been paused, or goes on again."""
+    """Tell whether a LogCluster has just been paused or resumed."""
     before, now = change.old, change.new
     return bool(before and now) and is_cluster_paused(before or {}) != is_cluster_paused(now or {})
 
 
 def _slept(change: ObjectChange) -> bool:
-    """Tell whether a LogCluster has just fallen asleep, or is awake again."""
+    """Tell whether a LogCluster has just begun to hibernate, or is awake again."""
     return is_asleep(change.old or {}) != is_asleep(change.new or {})
 
 
@@ -67,9 +67,9 @@ NAMELESS: Final = ""
 class TopicSync:
     """The synchronization of all Topics; `namespaces` is the watch scope, empty for all.
 
-    `closed` are namespaces that are to be watched too, and do not let us now: what is there stays.
-    `on_health` is called with a cluster when one of its topics begins to be under-replicated, and
-    when none is any more.
+    `closed` are namespaces that are to be watched too, and do not permit it now: their topics stay.
+    `on_health` is called with a cluster when its first topic becomes under-replicated, and when
+    none is any more.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class TopicSync:
                 self._places.add(resource.claim)
 
     def _add_waiting(self, cluster: ClusterKey) -> None:
-        """Let Topics that wait for brokers ask at once, without their back-off."""
+        """Have Topics that wait for brokers tried at once, without their back-off."""
         for resource in self.scope.claims.of_cluster(cluster):
             _, _, result = self.scope.results.get(resource.key, ("", 0, {}))
             if result.get("state") == "waiting":
@@ -222,22 +222,22 @@ class TopicSync:
             if entry is None or entry["resource"] != self.scope.resources[owner].reference:
                 self._queue.add(owner)
             elif is_off_size(self.scope.resources[owner], entry):
-                self._queue.add(owner)  # somebody has called its replicas back
+                self._queue.add(owner)  # somebody has cancelled the change of its replicas
 
     def _look_at_homeless(self) -> None:
-        """Look at Topics whose clusters are not there, as can be told from now on."""
+        """Check Topics whose clusters do not exist, now that this is known."""
         for key, resource in self.scope.resources.items():
             if resource.cluster_key not in self.scope.clusters:
                 self._queue.add(key)
 
     def _notice_orphans(self) -> None:
-        """Release what a namespace that may be read again does not declare any more."""
+        """Release topics that a namespace, which may be read again, no longer declares."""
         for cluster, view in self.scope.views.items():
             for name in view.entries:
                 self._notice_orphan(cluster, name)
 
     def _notice_orphan(self, cluster: ClusterKey, name: str) -> None:
-        """Release a topic that is declared by a resource that does not exist."""
+        """Release a topic if the resource that declares it does not exist."""
         orphan = self.scope.find_orphan(cluster, name)
         if orphan:
             self.scope.note_gone(cluster, orphan)

@@ -31,14 +31,15 @@ class TopicResource:
     uid: str
     generation: int
     claimant: Claimant
-    """How it stands against others that declare the same topic."""
+    """Its precedence among resources that declare the same topic."""
     cluster_namespace: str
     cluster: str
     topic_name: str
     partitions: int
-    """Those that it asks for, 0 if it leaves them to the cluster."""
+    """The requested number, 0 if it leaves that to the cluster."""
     replication_factor: int | None
-    """None where the cluster's default holds for a new topic, and any for one that exists."""
+    """None if a new topic gets the cluster's default; then any factor of an existing topic is
+    right."""
     reclaim_policy: str
     is_protected: bool
     is_paused: bool
@@ -50,27 +51,27 @@ class TopicResource:
 
     @property
     def key(self) -> ResourceKey:
-        """Its namespace and name."""
+        """The resource's namespace and name."""
         return self.namespace, self.name
 
     @property
     def cluster_key(self) -> ClusterKey:
-        """The cluster that it names."""
+        """The cluster that the resource names."""
         return self.cluster_namespace, self.cluster
 
     @property
     def reference(self) -> str:
-        """How that cluster knows it."""
+        """The reference by which that cluster knows it."""
         return topic_reference(self.namespace, self.name, cluster_namespace=self.cluster_namespace)
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the cluster is one of another namespace."""
+        """Whether the cluster is in another namespace."""
         return self.namespace != self.cluster_namespace
 
     @property
     def claim(self) -> tuple[str, str, str]:
-        """The topic that it is about: namespace, cluster, topic's name."""
+        """The topic that it declares or shows: namespace, cluster, topic's name."""
         return self.cluster_namespace, self.cluster, self.topic_name
 
     @property
@@ -80,7 +81,7 @@ class TopicResource:
 
     @property
     def wants_finalizer(self) -> bool:
-        """Whether its deletion has to be held up; all others are spared the write."""
+        """Whether its deletion has to wait; all other resources are spared the write."""
         return self.reclaim_policy == "Delete" or self.is_protected
 
 
@@ -119,8 +120,9 @@ def read_topic_resource(manifest: Mapping[str, Any]) -> TopicResource:
 def mirror_name(cluster: str, topic_name: str) -> str:
     """Return the name of the resource that shows a topic made over Kafka.
 
-    Its beginning is readable. The hash distinguishes names that a resource's name cannot, such as
-    `Orders` and `orders`, or one topic's name in two clusters.
+    The beginning of the name is readable. The hash distinguishes topics whose resources could not
+    have different names otherwise, such as `Orders` and `orders`, or the same topic name in two
+    clusters.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", topic_name.lower()).strip("-")[:_SLUG_LENGTH_MAX].strip("-")
     digest = hashlib.sha256(f"{cluster}/{topic_name}".encode()).hexdigest()[:10]
@@ -128,7 +130,7 @@ def mirror_name(cluster: str, topic_name: str) -> str:
 
 
 def differs_for_us(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Tell whether a change of a manifest is more than a status that was written."""
+    """Tell whether a change of a manifest is more than a written status."""
     before, after = old["metadata"], new["metadata"]
     fields = ("generation", "labels", "annotations", "finalizers", "deletionTimestamp")
     return any(before.get(field) != after.get(field) for field in fields)
@@ -137,7 +139,7 @@ def differs_for_us(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 def build_request_manifest(
     resource: TopicResource, manifest: Mapping[str, Any], *, may_adopt: bool
 ) -> dict[str, Any]:
-    """Return the part of a manifest that the controller needs, and how it is to know it."""
+    """Return the part of a manifest that the controller needs, with the resource's reference."""
     return {
         "apiVersion": manifest.get("apiVersion"),
         "kind": manifest.get("kind"),

@@ -43,21 +43,21 @@ class TopicScope:
         is_hidden: Callable[[str], bool] = lambda _: False,
         are_clusters_hidden: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`is_hidden` tells of a namespace whether it may have Topics that are not known.
+        """`is_hidden` tells whether a namespace may have Topics that are not known.
 
-        `are_clusters_hidden` does so for LogClusters.
+        `are_clusters_hidden` tells the same for LogClusters.
         """
         self.controller = controller
         self.manifests: dict[ResourceKey, dict[str, Any]] = {}
         self.resources: dict[ResourceKey, TopicResource] = {}
         self.claims: Claims[TopicResource] = Claims(self._may_be_there)
         self.results: dict[ResourceKey, tuple[str, int, Mapping[str, Any]]] = {}
-        """The controller's last answer: its uid and generation, and the result."""
+        """The controller's last answer: the resource's uid and generation, and the result."""
         self.clusters: dict[ClusterKey, Mapping[str, Any]] = {}
-        """LogClusters by place."""
+        """LogClusters by namespace and name."""
         self.views: dict[ClusterKey, ClusterTopics] = {}
         self.gone: dict[ClusterKey, set[str]] = {}
-        """Resources that are gone, by their references, until the controller knows."""
+        """Deleted resources, by their references, until the controller knows of it."""
         self._rules: dict[ClusterKey, dict[str, NamespaceRule]] = {}
         self._queue = queue
         self._is_hidden = is_hidden
@@ -65,10 +65,10 @@ class TopicScope:
         self._over_quota: dict[tuple[ClusterKey, str], dict[ResourceKey, Refusal]] = {}
         """By cluster and namespace, as long as nothing changes there."""
         self._too_many: dict[tuple[ClusterKey, str], frozenset[ResourceKey]] = {}
-        """Those that the last count of a place refused."""
+        """Topics that the last count of a namespace refused."""
 
     def take(self, key: ResourceKey, manifest: dict[str, Any] | None) -> frozenset[ResourceKey]:
-        """Note a resource as it is now, or that it is gone; return the others that it affects."""
+        """Note a resource's present state or its deletion; return the others that it affects."""
         old = self.resources.pop(key, None)
         self.manifests.pop(key, None)
         new = None if manifest is None else read_topic_resource(manifest)
@@ -81,12 +81,12 @@ class TopicScope:
             self.note_gone(self._meant(old), old.reference)
         concerned = self.claims.update(old, new)
         for each in concerned:
-            # It may have the topic from now on, and counts then.
+            # This resource may own the topic from now on, and then counts.
             self._recount(self.resources[each])
         return (concerned | recounted) - {key}
 
     def _is_still_there(self, old: TopicResource, new: TopicResource | None) -> bool:
-        """Tell whether a resource is one that declares, and means the cluster that it meant."""
+        """Tell whether a resource still declares a topic of the same cluster."""
         if new is None or new.is_mirror or old.uid != new.uid:
             return False
         return self._meant(new) == self._meant(old)
@@ -96,7 +96,7 @@ class TopicScope:
         return resource.cluster_namespace, resource.cluster or self.only_cluster(resource)
 
     def set_cluster(self, cluster: ClusterKey, manifest: Mapping[str, Any] | None) -> None:
-        """Note a LogCluster as it is now, or that it is gone."""
+        """Note a LogCluster's present state, or its deletion."""
         before = self.clusters.pop(cluster, {})
         if manifest is not None:
             self.clusters[cluster] = manifest
@@ -105,9 +105,9 @@ class TopicScope:
             self.forget_counts(cluster)
 
     def forget_counts(self, cluster: ClusterKey) -> None:
-        """Count a cluster's topics anew: some have come, gone or grown.
+        """Count a cluster's topics again, because some were created, deleted or enlarged.
 
-        Those that were too many are looked at again.
+        Topics that exceeded a limit are checked again.
         """
         for place, refused in self._too_many.items():
             if place[0] == cluster:
@@ -116,7 +116,7 @@ class TopicScope:
                     self._queue.add(key)
 
     def refusal(self, resource: TopicResource) -> Refusal | None:
-        """Return why the cluster does not take a resource; None if it does, or is not there."""
+        """Return why the cluster refuses a resource; None if it accepts it, or does not exist."""
         if resource.is_mirror or resource.cluster_key not in self.clusters:
             return None
         rule = self._rule(resource)
@@ -126,7 +126,7 @@ class TopicScope:
         return self._refusals_by_quota(resource, rule).get(resource.key)
 
     def may_adopt(self, resource: TopicResource) -> bool:
-        """Tell whether a resource may take up a topic that nobody declares."""
+        """Tell whether a resource may adopt a topic that no resource declares."""
         return may_adopt(resource, self._rule(resource))
 
     def is_holder(self, resource: TopicResource) -> bool:
@@ -135,9 +135,9 @@ class TopicScope:
         return entry is not None and entry["resource"] == resource.reference
 
     def limit_uses(self) -> Iterator[tuple[ClusterKey, str, LimitUse]]:
-        """Yield cluster, namespace and what is used, for each limit that a namespace has.
+        """Yield cluster, namespace and use, for each limit that a namespace has.
 
-        Of a cluster whose topics are not known yet there is nothing to tell.
+        A cluster whose topics are not known yet yields nothing.
         """
         for cluster in self.clusters:
             bounded = {
@@ -191,9 +191,10 @@ class TopicScope:
         return known
 
     def _is_taken(self, resource: TopicResource) -> bool:
-        """Tell whether the topic is there and not to be had: a conflict, which counts for nothing.
+        """Tell whether the topic exists and cannot be had: such a conflict never counts.
 
-        It is an older resource's then, or declared by nobody and not to be taken up.
+        The topic then belongs to an older resource, or no resource declares it and it may not be
+        adopted.
         """
         entry = self.entry(resource.cluster_key, resource.topic_name)
         if entry is None or self.is_holder(resource):
@@ -213,7 +214,7 @@ class TopicScope:
         return 0 if entry is None else int(entry["partitions"])
 
     def _recount(self, resource: TopicResource | None) -> frozenset[ResourceKey]:
-        """Forget a count that a resource is part of; return those that were too many."""
+        """Drop the count that includes a resource; return the Topics that exceeded it."""
         if resource is None:
             return frozenset()
         place = (resource.cluster_key, resource.namespace)
@@ -232,18 +233,18 @@ class TopicScope:
         return ClusterPresence.DELETING if is_going(manifest) else ClusterPresence.PRESENT
 
     def is_paused(self, resource: TopicResource) -> bool:
-        """Tell whether a resource, or its whole cluster, is to be left as it is."""
+        """Tell whether a resource, or its whole cluster, is to be left unchanged."""
         cluster = self.clusters.get(resource.cluster_key)
         return resource.is_paused or (cluster is not None and is_cluster_paused(cluster))
 
     def is_asleep(self, resource: TopicResource) -> bool:
-        """Tell whether the brokers of a resource's cluster sleep."""
+        """Tell whether a resource's cluster hibernates."""
         return is_asleep(self.clusters.get(resource.cluster_key) or {})
 
     def only_cluster(self, resource: TopicResource) -> str:
         """Return the only LogCluster of a namespace; empty if there is none, or more than one.
 
-        Topics of this namespace that name no cluster mean that one.
+        Topics of this namespace that name no cluster use that LogCluster.
         """
         if resource.is_foreign:
             return ""
@@ -256,21 +257,22 @@ class TopicScope:
         return view is not None and view.is_started
 
     def is_unknown(self, cluster: ClusterKey) -> bool:
-        """Tell whether nobody may see if a LogCluster is there: then it is not absent."""
+        """Tell whether LogClusters may not be read here: then an unknown one is not absent."""
         return cluster not in self.clusters and self._are_clusters_hidden(cluster[0])
 
     def may_act(self, resource: TopicResource) -> bool:
-        """Tell whether all is known that a plan for a resource needs."""
+        """Tell whether everything is known that a plan for a resource needs."""
         if self.is_unknown(resource.cluster_key):
-            # Its namespace may be gone for good: nobody shall wait for that to delete a resource.
+            # Its namespace may be deleted for good, and the deletion of a resource must not wait
+            # for that.
             return resource.is_deleting and not resource.is_protected
         is_present = self.presence(resource.cluster_key) is ClusterPresence.PRESENT
         return not is_present or self.is_started(resource.cluster_key)
 
     def farewell(self, resource: TopicResource) -> str:
-        """Say that the topic of a resource stays, where its owner would think otherwise.
+        """Return a message that a resource's topic stays, if its owner would expect a deletion.
 
-        Empty where nothing has to be said.
+        Empty if there is nothing to report.
         """
         place = f"{resource.cluster_namespace}/{resource.cluster}"
         topic = f"topic {resource.topic_name!r}"
@@ -300,7 +302,7 @@ class TopicScope:
         return None if view is None else view.entries.get(topic_name)
 
     def unentitled_holder(self, resource: TopicResource) -> str:
-        """Return the resource that holds this topic at the controller without a right to it."""
+        """Return the resource that declares this topic at the controller without being entitled."""
         entry = self.entry(resource.cluster_key, resource.topic_name)
         holder = "" if entry is None else str(entry["resource"] or "")
         if holder in {"", resource.reference}:
@@ -308,15 +310,15 @@ class TopicScope:
         key = read_reference(holder, cluster_namespace=resource.cluster_namespace)
         other = self.resources.get(key)
         if other is None and self._is_hidden(key[0]):
-            return ""  # it may be there, and be the older one
+            return ""  # it may exist, and be older
         if other is not None and other.claim != resource.claim and not other.is_mirror:
-            return ""  # it has been made anew, for another topic
+            return ""  # it was created again, for another topic
         return holder
 
     def complete_request(self, cluster: ClusterKey) -> dict[str, Any]:
-        """Build the request that lets all others release their topics; nothing is applied yet.
+        """Build the request that lets all other resources release their topics; it applies nothing.
 
-        What is declared from a namespace that may not be read stays declared.
+        Topics that a namespace declares which may not be read stay declared.
         """
         keep = {
             resource.reference
@@ -339,12 +341,12 @@ class TopicScope:
         return "" if key in self.resources or self._is_hidden(key[0]) else holder
 
     def note_gone(self, cluster: ClusterKey, reference: str) -> None:
-        """Note that a resource declares nothing any more, unless its cluster is gone as well."""
+        """Note that a resource declares nothing any more, unless its cluster is deleted, too."""
         if self.presence(cluster) is not ClusterPresence.ABSENT:
             self.gone.setdefault(cluster, set()).add(reference)
 
     def gone_told(self, cluster: ClusterKey, references: Iterable[str]) -> None:
-        """Note that the controller knows that resources are gone."""
+        """Note that the controller knows that resources were deleted."""
         left = self.gone.get(cluster, set()) - set(references)
         if left:
             self.gone[cluster] = left
@@ -352,6 +354,6 @@ class TopicScope:
             self.gone.pop(cluster, None)
 
     def retry_gone(self, cluster: ClusterKey) -> None:
-        """Let the queue turn again for what is gone."""
+        """Have the queue try deleted resources again."""
         for reference in self.gone.get(cluster, ()):
             self._queue.retry(read_reference(reference, cluster_namespace=cluster[0]))

@@ -1,4 +1,4 @@
-"""The status of a Topic: what the controller shows and what became of the spec. Pure."""
+"""The status of a Topic: what the controller shows, and what became of the spec. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -52,7 +52,7 @@ def judge(
     is_asleep: bool = False,
     knows_topics: bool = False,
 ) -> Verdict | None:
-    """Return what `Ready` says; None while there is nothing to say yet.
+    """Return the content of `Ready`; None while there is nothing to report yet.
 
     `result` is the controller's answer to this generation of the spec, `entry` what it shows of the
     topic, once it `knows_topics`.
@@ -126,7 +126,7 @@ def build_topic_status(
 ) -> dict[str, Any]:
     """Return the status; equal to the one before if nothing has changed.
 
-    `entry` is None where the resource has no topic (a conflict, no cluster).
+    `entry` is None if the resource has no topic (a conflict, no cluster).
     """
     is_ready, reason, message = verdict
     generation = resource.generation
@@ -170,7 +170,7 @@ def build_topic_status(
 
 
 def hidden_message(resource: TopicResource) -> str:
-    """Say what it means for a Topic that nobody may see whether its cluster is there."""
+    """Return the message for a Topic whose cluster may not be read."""
     place = resource.cluster_namespace
     return (
         f"spec.clusterNamespace: the operator may not read LogClusters of namespace {place}, "
@@ -181,7 +181,7 @@ def hidden_message(resource: TopicResource) -> str:
 def build_hidden_status(
     resource: TopicResource, before: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """Return the status while the cluster may not be seen: what was counted last stays."""
+    """Return the status while the cluster may not be read: the last counts stay."""
     conditions = set_condition(
         before.get("conditions") or [],
         READY,
@@ -214,7 +214,7 @@ def _loss_message(partitions: int) -> str:
 
 
 def protection_message(resource: TopicResource) -> str:
-    """Say how a protected topic can be deleted."""
+    """Return how a protected topic can be deleted."""
     return (
         "the Topic is to be deleted but protected: set spec.deletionProtection to false to let it "
         f"go (reclaimPolicy {resource.reclaim_policy})"
@@ -228,7 +228,7 @@ def build_status_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> d
 
 
 def is_off_size(resource: TopicResource, entry: Mapping[str, Any]) -> bool:
-    """Tell whether a topic shall not even have as many replicas as its resource says."""
+    """Tell whether a topic is not even meant to have the resource's replication factor."""
     factor = resource.replication_factor
     return factor is not None and entry["targetFactors"] != [factor]
 
@@ -236,7 +236,7 @@ def is_off_size(resource: TopicResource, entry: Mapping[str, Any]) -> bool:
 def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
     """Tell whether a resource is not ready for another reason than before.
 
-    A cluster that starts or sleeps is not such a reason.
+    A cluster that starts or hibernates is not such a reason.
     """
     is_ready, reason, message = verdict
     known = find_condition(before.get("conditions") or [], READY)

@@ -1,6 +1,6 @@
-"""Tells of LogClusters whose `spec.topicNamespaces` name a namespace that cannot be read.
+"""Reports LogClusters whose `spec.topicNamespaces` name a namespace that cannot be read.
 
-Topics there are neither taken nor let go, and nothing in that namespace can say so.
+Topics there are neither accepted nor released, and no object of that namespace can show it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,8 +17,8 @@ REASON = "NamespaceNotServed"
 class UnservedNamespaces:
     """Writes an Event for each such namespace, when the operator starts and when it is named.
 
-    `served` are all namespaces that are followed; empty for every one. `closed` are others that
-    are to be followed, and do not let us now.
+    `served` are all namespaces that are followed; empty for all. `closed` are others that are to be
+    followed, and do not permit it now.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class UnservedNamespaces:
         self._queue: WorkQueue[ClusterKey] = WorkQueue(now)
 
     def look_at(self, cluster: ClusterKey) -> None:
-        """Look at a LogCluster that is new, or has other rules than before."""
+        """Check a LogCluster that is new, or whose rules have changed."""
         self._queue.add(cluster)
 
     async def run(self) -> None:

@@ -1,6 +1,6 @@
 """A queue of keys: each waits at most once, and no two workers have one key at the same time.
 
-A key that is added while it is being worked on waits until that is finished. A key that failed
+A key that is added while it is being worked on waits until that has finished. A key that failed
 waits longer each time; success resets that.
 """
 
@@ -16,7 +16,7 @@ BACKOFF_S_MAX: Final = 5.0
 
 
 class WorkQueue(Generic[K]):
-    """Bounded by the number of keys that there are; `now` gives seconds that never go back."""
+    """Bounded by the number of existing keys; `now` returns seconds that never go back."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -31,7 +31,7 @@ class WorkQueue(Generic[K]):
         return len(self._due)
 
     def add(self, key: K, delay_s: float = 0.0) -> None:
-        """Add a key, to be worked on after a delay; an earlier time for it holds."""
+        """Add a key, to be worked on after a delay; an earlier time for it takes precedence."""
         due = self._now() + delay_s
         known = self._due.get(key)
         if known is not None and known <= due:
@@ -49,11 +49,11 @@ class WorkQueue(Generic[K]):
         return delay_s
 
     def succeeded(self, key: K) -> None:
-        """Forget that a key ever failed."""
+        """Forget earlier failures of a key."""
         self._failures.pop(key, None)
 
     def finish(self, key: K) -> None:
-        """End the work on a key; what was added meanwhile is next."""
+        """End the work on a key; if it was added meanwhile, it is next."""
         self._active.discard(key)
         due = self._due.get(key)
         if due is not None:
@@ -65,7 +65,7 @@ class WorkQueue(Generic[K]):
         while self._heap and len(taken) < maximum:
             due, _, key = self._heap[0]
             if self._due.get(key) != due or key in self._active:
-                heapq.heappop(self._heap)  # outdated: it was taken, or is wished for earlier
+                heapq.heappop(self._heap)  # outdated: it was taken, or added for an earlier time
                 continue
             if due > self._now():
                 break
@@ -76,7 +76,7 @@ class WorkQueue(Generic[K]):
         return taken
 
     async def batch(self, maximum: int, gather_s: float = 0.0) -> list[K]:
-        """Wait for keys that are due; once there is one, gather more for a moment."""
+        """Wait for keys that are due; once there is one, collect more for a moment."""
         while not (taken := self.take(maximum)):
             self._wake.clear()
             timeout_s = max(0.0, self._heap[0][0] - self._now()) if self._heap else None

@@ -1,4 +1,4 @@
-"""Certificates of users as PKCS#12, which Java's older clients want."""
+"""Certificates of users as PKCS#12, which Java's older clients need."""
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -12,7 +12,7 @@ from fairlead_operator.certificates.authority import KeyPair
 
 
 def build_pkcs12(name: str, pair: KeyPair, authority: bytes, password: str) -> bytes:
-    """Return key, certificate and that of its authority as PKCS#12, under a password."""
+    """Return key, certificate and the authority's certificate as PKCS#12, under a password."""
     key = load_pem_private_key(pair.key, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the key is of another kind than our authority makes")

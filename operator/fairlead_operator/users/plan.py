@@ -11,11 +11,11 @@ class Plan:
     """Steps for one resource, in this order: finalizer on, Secret, call, finalizer off."""
 
     names_cluster: bool = False
-    """The cluster that it means is written into it; the rest follows after that."""
+    """Its only possible cluster is written into its spec; the rest follows after that."""
     is_applied: bool = False
-    """It gets its Secret, and the controller is told what it declares."""
+    """It gets its Secret, and the controller gets its declaration."""
     is_forgotten: bool = False
-    """The controller is told that it declares nobody."""
+    """The controller is told that it declares no user."""
     adds_finalizer: bool = False
     drops_finalizer: bool = False
     """After the call, if there is one, has succeeded."""
@@ -32,7 +32,7 @@ def plan_user(
     """Decide about a resource.
 
     `only_cluster` is the cluster of a resource that names none. `owner` is the resource that
-    declares the principal. `refusal` says why nothing is given to it.
+    declares the principal. `refusal` says why the resource gets nothing.
     """
     is_present = cluster is ClusterPresence.PRESENT
     if not resource.is_managed:
@@ -46,7 +46,7 @@ def plan_user(
     if not is_present:
         return Plan(drops_finalizer=resource.has_finalizer)
     if resource.problem:
-        # What was declared before stays: a manifest that nobody can read says nothing.
+        # The earlier declaration stays: an unreadable manifest declares nothing new.
         return Plan()
     if refusal or owner != resource.name:
         return Plan(is_forgotten=True, drops_finalizer=resource.has_finalizer)

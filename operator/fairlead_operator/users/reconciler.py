@@ -1,7 +1,7 @@
-"""Carries out plans for batches of Users, each cluster's by itself.
+"""Carries out plans for batches of Users, separately for each cluster.
 
-For each User: its finalizer, its Secret, then the call, then its status. What verifies a password
-is computed in threads, and only where the controller does not have it.
+For each User: its finalizer, its Secret, then the call, then its status. Credentials of passwords
+are computed in threads, and only if the controller does not have them.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 WORKERS: Final = 16
 """Users that are written to the API server at a time."""
 DEFAULTS_LOOK_S: Final = 60.0
-"""How soon a User whose quotas are lowered is looked at again: the defaults may have changed."""
+"""How soon a User with lowered quotas is checked again: the defaults may have changed."""
 UNEXPECTED_DELAY_S: Final = 30.0
 MECHANISM: Final = ScramMechanism.SCRAM_SHA_512
 _SILENT: Final[Verdict] = (
@@ -77,12 +77,12 @@ class _Work:
     sight: UserSight
     rules: frozenset[AclBinding] = frozenset()
     exceeds_defaults: bool = False
-    """Whether its quotas may be above those that the cluster has for everybody."""
+    """Whether its quotas may be above the cluster's defaults."""
     secret: UserSecret | None = None
     result: Mapping[str, Any] | None = None
 
     def declaration(self) -> UserDeclaration:
-        """Return what it declares, without its credential."""
+        """Return its declaration, without the credential."""
         revision: str | None = ""
         if self.resource.login == "scram-sha-512":
             revision = None if self.secret is None else revision_of(self.secret.manifest)
@@ -98,12 +98,12 @@ class _Work:
 
 @dataclass(slots=True)
 class _Call:
-    """One call of the controller that is being built."""
+    """One request to the controller that is being built."""
 
     apply: list[_Work] = field(default_factory=list)
     forget: list[_Work] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
-    """Resources that are gone from the API server, too."""
+    """Resources that the API server no longer has, either."""
 
 
 class UserReconciler:
@@ -175,13 +175,13 @@ class UserReconciler:
             self._queue.retry(resource.key)
             return None
         except Exception:
-            # Whatever it is, it is this one's alone: the others go on.
+            # The error concerns only this User: the others go on.
             logger.exception("User %s/%s: trying again after an unexpected error", *resource.key)
             self._queue.add(resource.key, UNEXPECTED_DELAY_S)
             return None
 
     async def _prepare(self, resource: UserResource) -> _Work | None:
-        """Do what comes before the call; None if there is nothing more to do."""
+        """Do what comes before the call; None if nothing more has to be done."""
         scope = self._scope
         manifest = scope.manifests[resource.key]
         limits = scope.limits(resource)
@@ -218,15 +218,16 @@ class UserReconciler:
         try:
             work.secret = await self._secrets.ensure(resource, work.manifest, access)
         except UserSecretError as problem:
-            # Its rules are told to the controller all the same: some may be taken away.
+            # The controller gets its rules nevertheless: some may have been revoked.
             work.sight = replace(work.sight, secret_problem=(problem.reason, problem.message))
             self._queue.retry(resource.key, backoff_s_max=SOURCE_LOOK_S)
 
     async def _forget_before(self, cluster: ClusterKey, call: _Call) -> None:
-        """Let the controller forget what is gone where another of its name is there already.
+        """Have the controller forget deleted resources whose names already have successors.
 
-        A reply has one result a name: that of the new one would hide that the old one is forgotten,
-        which would be asked for again, and take the rights of the new one. So that waits.
+        A reply has one result per name. The successor's result would hide that the old resource is
+        forgotten; forgetting would be repeated, and would revoke the successor's rights. So the
+        successor waits.
         """
         anew = sorted({*call.gone} & {work.resource.name for work in call.apply})
         if not anew:
@@ -276,7 +277,7 @@ class UserReconciler:
             return None
 
     async def _finish(self, work: _Work) -> None:
-        """Do what comes after the call: the finalizer of what is forgotten, the status."""
+        """Do what comes after the call: the finalizer of a forgotten User, the status."""
         resource, plan = work.resource, work.plan
         is_told = not (plan.is_applied or plan.is_forgotten) or work.result is not None
         is_settled = is_told and (work.result or {}).get("state", "ok") == "ok"
@@ -316,7 +317,7 @@ class UserReconciler:
             await self._events.emit(work.manifest, verdict[1], verdict[2], "Warning")
 
     async def _set_finalizer(self, work: _Work, *, is_wanted: bool) -> None:
-        """Add or drop our finalizer on the version that was looked at."""
+        """Add or remove our finalizer on the version that was read."""
         metadata = work.manifest["metadata"]
         others = [each for each in metadata.get("finalizers") or () if each != FINALIZER]
         patch = {
@@ -333,7 +334,7 @@ def _settled(names: Iterable[str], results: Mapping[str, Any]) -> list[str]:
 
 
 def _with_credential(work: _Work) -> UserDeclaration:
-    """Return what a User declares with what verifies its password; it takes milliseconds."""
+    """Return a User's declaration with the credential of its password; it takes milliseconds."""
     if work.secret is None:
         raise ValueError("a credential is asked for only where there is a password")
     secret = work.secret

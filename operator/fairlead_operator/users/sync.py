@@ -37,7 +37,7 @@ from fairlead_operator.users.user_secrets import UserSecrets
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.5
-"""How often to ask for new reigns."""
+"""How often to check for new reigns."""
 
 
 class UserSyncController(UserController, Protocol):
@@ -107,10 +107,11 @@ class UserSync:
             group.create_task(self.reconciler.run())
 
     async def _follow_reigns(self) -> None:
-        """Tell each new reign which resources exist, and let all of them be looked at.
+        """Tell each new reign which resources exist, and have all of them checked.
 
-        Its tables may be restored ones, with declarations of resources that are gone. Where Users
-        may not be read, those that are not known are no such ones: the reign is told afterwards.
+        Its tables may be restored ones, with declarations of deleted resources. In a namespace
+        whose Users may not be read, unknown Users do not count as deleted: the reign is told
+        afterwards.
         """
         while True:
             try:
@@ -120,7 +121,7 @@ class UserSync:
             else:
                 if not state.is_active:
                     raise ControllerStandbyError("this pod's controller does not hold the Lease")
-                # Side by side: one that can make nothing durable answers late.
+                # Concurrently: a controller that cannot make changes durable answers late.
                 async with asyncio.TaskGroup() as telling:
                     for cluster in self.scope.clusters:
                         reign = state.clusters.get("/".join(cluster))
@@ -135,7 +136,7 @@ class UserSync:
         try:
             await self._controller.apply_users(*cluster, request)
         except (ControllerUnavailableError, ControllerRefusedError) as error:
-            # It is this cluster's alone: the others go on.
+            # The error concerns only this cluster: the others go on.
             logger.info("Users of %s/%s wait for the controller: %s", *cluster, error)
             return
         self.scope.epochs[cluster] = epoch
@@ -161,7 +162,7 @@ class UserSync:
             self._add_all((change.key[0], NAMELESS))
 
     def _on_secret(self, change: ObjectChange) -> None:
-        """Look at the User of a Secret, or at all whose certificates and trust follow from it."""
+        """Check the User of a Secret, or all Users whose certificates or trust it affects."""
         manifest = change.new or change.old or {}
         labels: Mapping[str, str] = manifest["metadata"].get("labels") or {}
         if USER_LABEL in labels:

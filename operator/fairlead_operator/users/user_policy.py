@@ -1,7 +1,7 @@
-"""What of a User is not given, because its author may not give it. Pure.
+"""Which parts of a User are withheld, because its author may not grant them. Pure.
 
-Who may edit in a namespace may write Users there, and reads the Secrets of all. So a User must not
-lead to more than that: to the administration of the cluster, which is of those who may write the
+Whoever may edit in a namespace may write Users there, and may read all their Secrets. So a User
+must not give more than that: the administration of the cluster belongs to those who may write the
 LogCluster. Names of topics and groups are not limited: Users, Topics and their LogCluster are in
 one namespace, where the same people may delete the topics themselves.
 """
@@ -24,13 +24,13 @@ SUPER_USERS: Final = "super.users"
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """What Users of one cluster may be and give."""
+    """What Users of one cluster may be and grant."""
 
     cluster_operations: frozenset[str]
     super_users: frozenset[str]
     """Principals that may do everything."""
     exceed_defaults: bool
-    """Whether quotas may be above those that the cluster has for everybody."""
+    """Whether quotas may be above the cluster's defaults."""
 
 
 def read_limits(cluster: Mapping[str, Any]) -> UserLimits:
@@ -51,7 +51,7 @@ def read_limits(cluster: Mapping[str, Any]) -> UserLimits:
 
 
 def refusal(resource: UserResource, limits: UserLimits) -> str:
-    """Say why nothing is given to a User; empty if its rules decide."""
+    """Return why a User gets nothing; empty if its rules decide."""
     if resource.principal in limits.super_users:
         return (
             f"{resource.principal} is a super user of LogCluster {resource.cluster}, who may do "
@@ -68,7 +68,7 @@ def refusal(resource: UserResource, limits: UserLimits) -> str:
 def split_rules(
     resource: UserResource, limits: UserLimits
 ) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
-    """Return the rules that may be given, and those that are left out."""
+    """Return the rules that may be granted, and those that are withheld."""
     allowed = {OPERATIONS[name] for name in limits.cluster_operations}
     left_out = frozenset(
         rule
@@ -81,7 +81,7 @@ def split_rules(
 
 
 def describe_left_out(left_out: frozenset[AclBinding]) -> str:
-    """Say which rules are left out."""
+    """Return which rules are withheld, as a message."""
     names = {operation: name for name, operation in OPERATIONS.items()}
     operations = ", ".join(sorted(names[rule.operation] for rule in left_out))
     return (
@@ -91,7 +91,7 @@ def describe_left_out(left_out: frozenset[AclBinding]) -> str:
 
 
 def describe_lowered(lowered: Mapping[str, float]) -> str:
-    """Say which quotas are lowered, by Kafka's keys."""
+    """Return which quotas are lowered, by Kafka's keys, as a message."""
     quotas = ", ".join(
         f"{QUOTA_FIELDS.get(key, key)} to {limit:.17g}" for key, limit in sorted(lowered.items())
     )
@@ -102,6 +102,6 @@ def describe_lowered(lowered: Mapping[str, float]) -> str:
 
 
 def is_own_secret(cluster: str, name: str) -> bool:
-    """Tell whether a Secret of this name is the cluster's own, now or as soon as it needs one."""
+    """Tell whether a Secret of this name is the cluster's own, now or once the cluster needs it."""
     own = rf"{re.escape(cluster)}-(session|ca|ca-key|security-[0-9]+|.+-tls|.+-issued)"
     return re.fullmatch(own, name) is not None

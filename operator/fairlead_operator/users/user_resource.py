@@ -56,7 +56,7 @@ QUOTA_FIELDS: Final = {
     REQUEST_PERCENTAGE: "requestPercentage",
     CONTROLLER_MUTATION_RATE: "controllerMutationRate",
 }
-"""Kafka's keys, and how manifests write them."""
+"""Kafka's keys, and their names in manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,14 @@ class UserResource:
     uid: str
     generation: int
     claimant: Claimant
-    """How it stands against others that declare the same principal."""
+    """Its precedence among resources that declare the same principal."""
     cluster: str
     login: LoginType
     user: str
     """The name by which it logs in; empty if the spec cannot be read."""
     rules: frozenset[AclBinding]
     quotas: Quotas | None
-    """By Kafka's keys; None if it leaves them to others."""
+    """By Kafka's keys; None if the resource does not set quotas."""
     password: SecretKeyRef | None
     problem: str
     """What is wrong with the spec."""
@@ -85,12 +85,12 @@ class UserResource:
 
     @property
     def key(self) -> ResourceKey:
-        """Its namespace and name."""
+        """The resource's namespace and name."""
         return self.namespace, self.name
 
     @property
     def cluster_key(self) -> ClusterKey:
-        """The cluster that it names."""
+        """The cluster that the resource names."""
         return self.namespace, self.cluster
 
     @property
@@ -105,7 +105,7 @@ class UserResource:
 
     @property
     def is_claiming(self) -> bool:
-        """Whether it declares anybody."""
+        """Whether it declares a user."""
         return bool(self.user) and self.is_managed
 
 
@@ -149,7 +149,7 @@ def read_user_resource(manifest: Mapping[str, Any]) -> UserResource:
 
 
 def read_rules(principal: str, entries: tuple[AclEntry, ...]) -> tuple[frozenset[AclBinding], str]:
-    """Return the rules that entries mean, and what is wrong with the first that means none."""
+    """Return the rules of entries, and the problem of the first invalid entry."""
     rules = set()
     for number, entry in enumerate(entries):
         resource = entry.resource

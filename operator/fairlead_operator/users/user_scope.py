@@ -22,14 +22,14 @@ class UserScope:
         self.resources: dict[ResourceKey, UserResource] = {}
         self.claims: Claims[UserResource] = Claims()
         self.clusters: dict[ClusterKey, Mapping[str, Any]] = {}
-        """LogClusters by place."""
+        """LogClusters by namespace and name."""
         self.epochs: dict[ClusterKey, int] = {}
         """The reigns that have been told which resources exist."""
         self.gone: dict[ClusterKey, set[str]] = {}
-        """Resources that are gone, until the controller knows."""
+        """Deleted resources, until the controller knows of it."""
 
     def take(self, key: ResourceKey, manifest: dict[str, Any] | None) -> frozenset[ResourceKey]:
-        """Note a resource as it is now, or that it is gone; return the others that it affects."""
+        """Note a resource's present state or its deletion; return the others that it affects."""
         old = self.resources.pop(key, None)
         self.manifests.pop(key, None)
         new = None if manifest is None else read_user_resource(manifest)
@@ -56,12 +56,12 @@ class UserScope:
         return names[0] if len(names) == 1 else ""
 
     def may_act(self, resource: UserResource) -> bool:
-        """Tell whether all is known that a plan for a resource needs."""
+        """Tell whether everything is known that a plan for a resource needs."""
         is_present = self.presence(resource.cluster_key) is ClusterPresence.PRESENT
         return not is_present or resource.cluster_key in self.epochs
 
     def limits(self, resource: UserResource) -> UserLimits:
-        """Return what Users of its cluster may be and give."""
+        """Return what Users of its cluster may be and grant."""
         return read_limits(self.clusters.get(resource.cluster_key) or {})
 
     def owner(self, resource: UserResource) -> str | None:
@@ -74,16 +74,16 @@ class UserScope:
         return [resource.key for resource in self.claims.of_cluster(cluster)]
 
     def names_to_keep(self, cluster: ClusterKey) -> list[str]:
-        """Return the resources whose declarations stay as they are until they are looked at."""
+        """Return the resources whose declarations stay unchanged until they are checked."""
         return sorted(resource.name for resource in self.claims.of_cluster(cluster))
 
     def note_gone(self, cluster: ClusterKey, name: str) -> None:
-        """Note that a resource declares nobody any more, unless its cluster is gone as well."""
+        """Note that a resource no longer declares a user, unless its cluster is deleted as well."""
         if self.presence(cluster) is not ClusterPresence.ABSENT:
             self.gone.setdefault(cluster, set()).add(name)
 
     def gone_told(self, cluster: ClusterKey, names: Iterable[str]) -> None:
-        """Note that the controller knows that resources are gone."""
+        """Note that the controller knows that resources were deleted."""
         left = self.gone.get(cluster, set()) - set(names)
         if left:
             self.gone[cluster] = left

@@ -1,4 +1,4 @@
-"""The Secret of a User: what it holds, whose it is, and when another one is needed. Pure."""
+"""The Secret of a User: its content, its owner, and when a new one is needed. Pure."""
 
 import base64
 import hashlib
@@ -44,18 +44,18 @@ Data = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class UserMaterial:
-    """The parts of a Secret that do not follow from anything else."""
+    """The parts of a Secret that cannot be derived from anything else."""
 
     password: str = field(default="", repr=False)
     certificate: bytes = b""
-    """With those of the authorities between it and the trusted one; PEM."""
+    """With the certificates of intermediate authorities; PEM."""
     key: bytes = field(default=b"", repr=False)
     keystore: bytes = field(default=b"", repr=False)
     """Certificate and key as PKCS#12."""
     keystore_password: str = field(default="", repr=False)
 
     def has_all_of(self, login: LoginType) -> bool:
-        """Tell whether nothing is missing that a login needs, or could not be used."""
+        """Tell whether everything that a login needs is there and usable."""
         if login == "tls":
             is_text = self.certificate.isascii() and self.key.isascii()
             fits = is_text and KeyPair(self.certificate, self.key).fits()
@@ -64,7 +64,7 @@ class UserMaterial:
 
 
 def read_material(data: Data) -> UserMaterial:
-    """Read what a Secret holds."""
+    """Read the content of a Secret."""
     return UserMaterial(
         password=_text(data, PASSWORD_KEY),
         certificate=data.get("user.crt", b""),
@@ -75,7 +75,7 @@ def read_material(data: Data) -> UserMaterial:
 
 
 def password_problem(password: str) -> str:
-    """Say why a password cannot be used, or nothing."""
+    """Return why a password cannot be used; empty if it can."""
     if not password:
         return "it is empty"
     if password != password.strip():
@@ -91,7 +91,7 @@ def build_data(
     access: UserAccess,
     trusted: bytes,
 ) -> dict[str, bytes]:
-    """Return what the Secret holds: settings for each way that takes the login."""
+    """Return the content of the Secret: settings for each way that accepts the login."""
     data: dict[str, bytes] = {"username": resource.user.encode()}
     if resource.login == "scram-sha-512":
         data[PASSWORD_KEY] = material.password.encode()
@@ -125,7 +125,7 @@ def build_data(
 def java_settings(
     resource: UserResource, material: UserMaterial, access: ClientAccess, trusted: bytes
 ) -> dict[str, str]:
-    """Return what Java's clients and Kafka's tools take; certificates are in it as they are."""
+    """Return the settings of Java's clients and Kafka's tools; certificates are included in PEM."""
     settings = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
     if resource.login == "scram-sha-512":
         settings |= {
@@ -148,7 +148,7 @@ def java_settings(
 def librdkafka_settings(
     resource: UserResource, material: UserMaterial, access: ClientAccess
 ) -> dict[str, str]:
-    """Return what librdkafka and confluent-kafka take."""
+    """Return the settings of librdkafka and confluent-kafka."""
     settings = {
         "bootstrap.servers": access.bootstrap,
         "security.protocol": access.protocol.lower(),
@@ -174,7 +174,7 @@ def librdkafka_settings(
 def curl_settings(
     resource: UserResource, material: UserMaterial, access: HttpAccess
 ) -> dict[str, str]:
-    """Return what curl takes for the HTTP API; a token comes from whoever has issued it."""
+    """Return curl's settings for the HTTP API; a token comes from whoever has issued it."""
     settings: dict[str, str] = {}
     if resource.login == "scram-sha-512":
         settings["user"] = f"{resource.user}:{material.password}"
@@ -216,9 +216,9 @@ def secret_labels(resource: UserResource) -> dict[str, str]:
 def corrected_secret(
     held: Mapping[str, Any], resource: UserResource, data: Data
 ) -> dict[str, Any] | None:
-    """Return the whole Secret as it should be; None if it is so already.
+    """Return the whole Secret as it should be; None if it is correct.
 
-    Labels and annotations of others stay.
+    Labels and annotations that others have added stay.
     """
     metadata = held["metadata"]
     labels = dict(metadata.get("labels") or {})
@@ -229,7 +229,7 @@ def corrected_secret(
 
 
 def is_owned(held: Mapping[str, Any], resource: UserResource) -> bool:
-    """Tell whether a Secret is that of this very resource."""
+    """Tell whether a Secret belongs to this very resource."""
     owners = held["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == resource.uid for owner in owners)
 
@@ -237,8 +237,8 @@ def is_owned(held: Mapping[str, Any], resource: UserResource) -> bool:
 def salt_of(held: Mapping[str, Any]) -> bytes:
     """Return the salt for the password in a Secret.
 
-    It is the same whenever it is asked for, so that a credential that is derived again is the same,
-    and cuts no session. Salts are no secret: clients see them before they log in.
+    It is always the same, so that a credential that is derived again is equal and ends no session.
+    Salts are not secret: clients see them before they log in.
     """
     digest = hashlib.sha256(str(held["metadata"]["uid"]).encode()).digest()
     return build_salt(digest[:SALT_SEED_BYTES])

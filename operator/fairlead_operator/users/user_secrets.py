@@ -1,7 +1,7 @@
-"""Makes the Secrets of Users, and puts back what others change in them.
+"""Creates the Secrets of Users, and reverts others' changes of them.
 
-What was written last is kept in memory: so a password that somebody overwrites is put back. After
-a restart, what the Secret holds counts.
+The last written content is kept in memory, so a password that somebody overwrites is restored.
+After a restart, the content of the Secret counts.
 """
 
 import secrets
@@ -42,13 +42,13 @@ from fairlead_operator.users.user_secret import (
 
 Manifest = dict[str, Any]
 PASSWORD_BYTES: Final = 24
-"""Of randomness: 32 characters."""
+"""Random bytes, which become 32 characters."""
 SOURCE_LOOK_S: Final = 20.0
-"""How often the source of a password is looked at: Secrets of others are not watched."""
+"""How often the source of a password is read: other owners' Secrets are not watched."""
 
 
 class UserSecretError(Exception):
-    """There is no Secret as it should be; reason and message are for the condition."""
+    """The Secret cannot be as it should be; reason and message are for the condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -58,29 +58,29 @@ class UserSecretError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Where the contents of a Secret come from, besides what it holds."""
+    """The sources of a Secret's content, besides its present content."""
 
     access: UserAccess
     given: str | None
     """The password that somebody else has chosen."""
     trusted: bytes
-    """Certificates of authorities that a client is to trust."""
+    """Certificates of authorities that a client has to trust."""
     authorities: Authorities | None
-    """Who issues certificates."""
+    """The authorities that issue certificates."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserSecret:
-    """The Secret of a User as it is in the API server now."""
+    """The present Secret of a User in the API server."""
 
     manifest: Manifest
     material: UserMaterial
     look_after_s: float | None
-    """When to look at it again, if it has to be."""
+    """After how long to check it again, if necessary."""
 
 
 class UserSecrets:
-    """The Secrets of all Users; `find` returns one as far as it is known, by its place."""
+    """The Secrets of all Users; `find` returns a known Secret by namespace and name."""
 
     def __init__(
         self,
@@ -95,16 +95,16 @@ class UserSecrets:
         self._events = events
         self._wall_clock = wall_clock
         self._written: dict[ResourceKey, tuple[str, dict[str, bytes]]] = {}
-        """Uid of the Secret, and what we wrote into it last."""
+        """Uid of the Secret, and the content that we last wrote into it."""
 
     def forget(self, key: ResourceKey) -> None:
-        """Forget a User that is gone."""
+        """Forget a deleted User."""
         self._written.pop(key, None)
 
     async def ensure(
         self, resource: UserResource, user: Manifest, access: UserAccess
     ) -> UserSecret:
-        """Return the Secret of a User, made or corrected if need be.
+        """Return the Secret of a User, created or corrected if necessary.
 
         UserSecretError if there cannot be one; ApiError with a conflict if the informer is behind.
         """
@@ -157,10 +157,10 @@ class UserSecrets:
         return made
 
     async def _get_another(self, resource: UserResource, conflict: ApiError) -> Manifest:
-        """Return the Secret that has the name; raise the conflict if it has gone meanwhile.
+        """Return the Secret that has the name; raise the conflict if it was deleted meanwhile.
 
-        Whoever gets a conflict tries again. A Secret that is not found would be a User that has
-        gone, and nobody tells of another's Secret.
+        After a conflict the caller tries again. A not-found error would be taken for a deleted
+        User, and nobody would report the other owner's Secret.
         """
         try:
             return await self._client.get(SECRET, resource.namespace, resource.name)
@@ -176,7 +176,7 @@ class UserSecrets:
     def _material(
         self, resource: UserResource, before: UserMaterial, sources: _Sources
     ) -> UserMaterial:
-        """Return what there was if it is good still, or make another."""
+        """Return the present material if it is still good, or make new material."""
         if resource.login == "oauth":
             return UserMaterial()
         if resource.login == "scram-sha-512":

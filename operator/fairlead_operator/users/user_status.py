@@ -15,7 +15,7 @@ from fairlead_operator.users.user_resource import UserResource
 Problem = tuple[str, str]
 """A reason and a message."""
 PASSING: Final = frozenset({"BrokersBehind", "CredentialNeeded", "ControllerUnavailable"})
-"""Reasons that end by themselves, and are no news for people."""
+"""Reasons that end by themselves, so no Event reports them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +26,17 @@ class UserSight:
     owner: str | None
     """The resource that declares the principal."""
     refusal: str = ""
-    """Why nothing is given to it."""
+    """Why the resource gets nothing."""
     left_out: frozenset[AclBinding] = frozenset()
     secret_problem: Problem | None = None
     has_listener: bool = True
-    """Whether a listener takes its login."""
+    """Whether a listener accepts its login."""
     result: Mapping[str, Any] | None = None
     """The controller's answer to this spec."""
 
 
 def judge(resource: UserResource, sight: UserSight) -> Verdict | None:  # noqa: PLR0911
-    """Return what `Ready` says; None while there is nothing to say yet."""
+    """Return the content of `Ready`; None while there is nothing to report yet."""
     if not resource.cluster:
         message = (
             f"spec.clusterName: name one of the LogClusters in namespace {resource.namespace}; it "
@@ -88,7 +88,7 @@ def build_user_status(
 ) -> dict[str, Any]:
     """Return the status; equal to the one before if nothing has changed.
 
-    `rules` is None where it has no rights of its own.
+    `rules` is None if it has no rights of its own.
     """
     is_ready, reason, message = verdict
     conditions = set_condition(
@@ -114,7 +114,7 @@ def build_user_status(
 
 
 def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
-    """Tell whether a resource is not ready for another reason than before, and not in passing."""
+    """Tell whether a resource is not ready for a new reason that does not end by itself."""
     is_ready, reason, message = verdict
     if is_ready or reason in PASSING:
         return False
