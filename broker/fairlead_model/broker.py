@@ -8,9 +8,9 @@ from fairlead_model.host_address import join_address
 from fairlead_model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 
 REST_ENDPOINT: Final = "REST"
-"""Name of the endpoint at which a broker serves its HTTP API, which no Kafka client is told."""
+"""Name of the endpoint of a broker's HTTP API. Kafka clients are not told of this endpoint."""
 REST_TLS_ENDPOINT: Final = "REST_TLS"
-"""The same over TLS."""
+"""Name of the endpoint of the HTTP API over TLS."""
 REST_ENDPOINTS: Final = (REST_ENDPOINT, REST_TLS_ENDPOINT)
 
 
@@ -27,48 +27,48 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One broker as it last registered. `fenced` and the shutdown flag are the controller's."""
+    """One broker as it last registered. The controller sets `fenced` and the shutdown flag."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     endpoints: tuple[Endpoint, ...] = ()
     host_name: str = ""
-    """The machine: the first failure domain of placement."""
+    """Name of the broker's machine: the first failure domain of placement."""
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directory_id: str = ""
-    """Incarnation of the data disk; another one means that the data is gone. With several log
-    directories it stands for all of them: it is another one as soon as one of them is."""
+    """Incarnation of the data disk; a different id means that the data is gone. With several log
+    directories this id stands for all of them: it changes as soon as one of them is replaced."""
     start_id: str = ""
-    """Chosen anew by each process start; a registration repeated with it keeps its epoch."""
+    """Random id of this process start; a registration that repeats it keeps its broker epoch."""
     boot_id: str = ""
     pod_uid: str = ""
     is_clean: bool = False
-    """From a broker: its disk holds the marker of a clean stop. In an image: the controller's
-    verdict that this start came back with everything that the one before had acknowledged."""
+    """In a broker's request: its disk has the marker of a clean stop. In an image: the controller's
+    verdict that this start still has every record that the start before had acknowledged."""
     previous_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
-    """Epoch that the disk remembers: the marker's, else that of the last start that registered."""
+    """Broker epoch on the disk: the marker's, else that of the last start that registered."""
     is_recovered_whole: bool = False
-    """Without a marker: recovery found at most a torn last batch in each log, and `syncfs` on a
-    fresh descriptor reported no write-back error."""
+    """Of a start without a marker: recovery found at most a torn last batch in each log, and
+    `syncfs` on a fresh descriptor reported no write-back error."""
     min_insync_replicas: int = 1
-    """What its settings say (the static default): the controller keeps each partition's value."""
+    """The broker's static default; the controller keeps the value of each partition."""
     features: tuple[FeatureRange, ...] = SUPPORTED_FEATURES
-    """Levels that it supports. Of a registration that says nothing of them: `UNSAID_FEATURES`."""
+    """Feature levels that the broker supports; `UNSAID_FEATURES` if its registration has none."""
     directory_ids: tuple[str, ...] = ()
-    """Incarnations of its log directories, where there are several; empty: `directory_id` only."""
+    """Incarnations of the broker's log directories, if it has several; else empty."""
     is_cordoned: bool = False
-    """True if none of its log directories takes new replicas (`cordoned.log.dirs`, KIP-1066)."""
+    """True if none of the broker's log directories takes new replicas (KIP-1066)."""
 
     @property
     def incarnations(self) -> tuple[str, ...]:
-        """Incarnation of each of its log directories."""
+        """Incarnation of each log directory of the broker."""
         return self.directory_ids or ((self.directory_id,) if self.directory_id else ())
 
     @property
     def client_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where Kafka clients reach it."""
+        """Addresses at which Kafka clients reach the broker."""
         return tuple(
             each
             for each in self.endpoints
@@ -77,7 +77,7 @@ class BrokerRegistration:
 
     @property
     def rest_url(self) -> str | None:
-        """Where HTTP clients reach it; None where it serves no HTTP API."""
+        """Address at which HTTP clients reach the broker; None if it serves no HTTP API."""
         endpoint = self.endpoint(REST_TLS_ENDPOINT) or self.endpoint(REST_ENDPOINT)
         if endpoint is None:
             return None
@@ -90,7 +90,7 @@ class BrokerRegistration:
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Find the advertised address of a listener."""
+        """Return the advertised address of a listener; None if the broker has no such listener."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return endpoint

@@ -1,7 +1,7 @@
-"""The cluster image: everything that brokers must agree on, and nothing that decides anything.
+"""The cluster image: everything that brokers must agree on. It decides nothing.
 
 The controller and every broker hold the same `ClusterImage` and apply the same `ClusterDelta`s.
-An image is immutable; applying a delta costs what the delta names, never what the cluster holds.
+An image is immutable; the cost of `apply` depends on the delta, not on the size of the cluster.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 CLUSTER_WIDE: Final = ""
-"""Key of the broker configs that hold for every broker."""
+"""Key of the broker configs of all brokers."""
 
 _NOWHERE: Final[ShardedMap[bytes, tuple[int, ...]]] = ShardedMap()
 
@@ -72,45 +72,45 @@ class ClusterImage:
     brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By group id, of those that have any."""
+    """By group id, of the groups that have configs."""
     acls: ShardedMap[AclBinding, bool] = field(default_factory=ShardedMap)
-    """Every access rule; a set, whose values say nothing."""
+    """Every access rule: a set, so the values mean nothing."""
     credentials: ShardedMap[tuple[ScramMechanism, str], ScramCredential] = field(
         default_factory=ShardedMap, repr=False
     )
     """By mechanism and user."""
     client_quotas: ShardedMap[QuotaEntity, Quotas] = field(default_factory=ShardedMap)
-    """By entity, of those that have any."""
+    """By entity, of the entities that have quotas."""
     topics_by_id: ShardedMap[bytes, TopicImage] = field(default_factory=ShardedMap)
-    """Every topic, also those being made or deleted."""
+    """Every topic, also topics that are being created or deleted."""
     names: ShardedMap[str, TopicId] = field(default_factory=ShardedMap)
-    """Names in use. A topic that is being deleted has given up its name."""
+    """Names in use; the name of a topic that is being deleted is free."""
     replicas_by_broker: Mapping[BrokerId, ShardedMap[bytes, tuple[int, ...]]] = field(
         default_factory=dict
     )
-    """Reverse index: broker → topic id → partitions of which it holds a replica."""
+    """Reverse index: broker → topic id → indexes of the partitions with a replica on the broker."""
     deleting: Mapping[bytes, TopicHeader] = field(default_factory=dict)
     features: FinalizedFeatures = NO_FEATURES_SET
 
     def topic(self, name: str) -> TopicImage | None:
-        """Find a topic by name, unless it is being deleted."""
+        """Return a topic by its name; None if there is none or it is being deleted."""
         topic_id = self.names.get(name)
         return None if topic_id is None else self.topics_by_id[topic_id]
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """Find a topic by id, unless it is being deleted."""
+        """Return a topic by its id; None if there is none or it is being deleted."""
         topic = self.topics_by_id.get(topic_id)
         if topic is None or topic.header.state is TopicState.DELETING:
             return None
         return topic
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Give the name that belongs to an id."""
+        """Return the name of the topic with an id."""
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.header.name
 
     def partition(self, name: str, index: int) -> PartitionRegistration | None:
-        """Find the record of one partition."""
+        """Return the registration of a partition."""
         topic = self.topic(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
@@ -122,7 +122,7 @@ class ClusterImage:
             yield self.topics_by_id[topic_id]
 
     def replicas_of(self, broker_id: BrokerId) -> Iterator[tuple[TopicImage, int]]:
-        """Walk the partitions that a broker holds, topics sorted by id, none being deleted."""
+        """Walk the partitions with a replica on a broker, by topic id; no deleted topics."""
         held = self.replicas_by_broker.get(broker_id, _NOWHERE)
         for topic_id in sorted(held):
             topic = self.topics_by_id[topic_id]
@@ -131,11 +131,11 @@ class ClusterImage:
                     yield topic, index
 
     def configs_of_broker(self, broker_id: BrokerId) -> Mapping[str, str]:
-        """Give the dynamic configs set for this one broker."""
+        """Return the dynamic configs that are set for this one broker."""
         return self.broker_configs.get(str(broker_id), {})
 
     def apply(self, delta: ClusterDelta | Iterable[Change]) -> "ClusterImage":
-        """Give the image after a delta; this one stays as it is.
+        """Return the image after a delta; this image does not change.
 
         ValueError if the delta does not fit: a partition of an unknown topic, a gap in the
         numbering, a name that another topic has.
@@ -149,7 +149,7 @@ class ClusterImage:
         return builder.build()
 
     def changes_from_nothing(self) -> Iterator[Change]:
-        """Walk the changes that build this image on an empty one of the same cluster."""
+        """Walk the changes that turn an empty image of the same cluster into this image."""
         if self.features.epoch:
             yield FeaturesChanged(self.features)
         yield from (BrokerChanged(registration) for registration in self.brokers.values())
@@ -162,7 +162,7 @@ class ClusterImage:
             yield from _topic_changes(self.topics_by_id[topic_id])
 
     def changes_since(self, older: "ClusterImage") -> Iterator[Change]:
-        """Walk the changes that turn an older image into this one; costs O(partitions)."""
+        """Walk the changes that turn an older image into this image; costs O(partitions)."""
         if older.features != self.features:
             yield FeaturesChanged(self.features)
         for broker_id in older.brokers.keys() - self.brokers.keys():
@@ -180,7 +180,7 @@ class ClusterImage:
                 if older.group_configs.get(group_id, {}) != configs:
                     yield GroupConfigsChanged(group_id, configs)
         yield from _security_changes(self, older)
-        # Names are freed before they are taken: removed and deleted topics go first.
+        # A name has to be free before it is used again: removed and deleted topics go first.
         for topic_id in sorted(older.topics_by_id.keys() - self.topics_by_id.keys()):
             yield TopicRemoved(TopicId(topic_id))
         ordered = sorted(self.topics_by_id.items(), key=_deleting_first)
@@ -237,7 +237,7 @@ def _topic_changes(topic: TopicImage, older: TopicImage | None = None) -> Iterat
 
 
 def empty_image(cluster_id: str) -> ClusterImage:
-    """Give the image of a cluster that holds nothing yet."""
+    """Return the image of a cluster that has nothing yet."""
     return ClusterImage(cluster_id=cluster_id)
 
 
@@ -246,7 +246,7 @@ _NOBODY: Final = ClusterImage()
 
 
 class _ImageBuilder:
-    """The next image in the making; every field starts as the old one's and is copied late."""
+    """The next image under construction; fields of the old image are copied as late as possible."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -265,7 +265,7 @@ class _ImageBuilder:
         self._replicas: dict[int, dict[bytes, set[int] | None]] = {}
 
     def apply(self, change: Change) -> None:
-        """Take one change; ValueError if it does not fit what is there."""
+        """Apply one change; ValueError if it does not fit the image."""
         if isinstance(change, PartitionChanged):
             self._change_partition(change)
         elif isinstance(change, TopicChanged):
@@ -290,7 +290,7 @@ class _ImageBuilder:
             self._credentials[change.mechanism, change.user] = change.credential
 
     def build(self) -> ClusterImage:
-        """Give the new image."""
+        """Return the new image."""
         image = self._image
         topics: dict[bytes, TopicImage | None] = dict.fromkeys(self._removed)
         for topic_id in self._headers.keys() | self._partitions.keys():

@@ -1,12 +1,12 @@
-"""Changes of the cluster image as plain values for msgpack, and back with every field checked.
+"""Encoding of cluster image changes as plain values for msgpack; the decoder checks every field.
 
-A change is a list: its kind, then its fields in the order of the dataclass. Lists instead of
-mappings keep a partition at some 60 bytes. What does not fit raises `CodecError`.
+A change is a list: its kind, then its fields in the order of the dataclass. With lists instead of
+mappings a partition takes some 60 bytes. The decoder raises `CodecError` for invalid values.
 
-Lists grow at their end only. Fields beyond those that this release knows are ignored, and fields
-that an older release does not send have a default: what is not said is taken for the worst that is
-safe, so a broker counts as fenced and not clean. Kinds that are unknown are optional or end the
-session: see `fairlead_model.session.session_protocol`.
+Lists grow only at their end. The decoder ignores fields beyond those that this release knows.
+Fields that an older release does not send have a default, which is the worst case that is safe: a
+broker counts as fenced and not clean. Unknown kinds are optional or end the session: see
+`fairlead_model.session.session_protocol`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -59,17 +59,17 @@ _TOPIC_REMOVED: Final = "-t"
 _PARTITION: Final = "p"
 _CONFIGS: Final = "c"
 _GROUP_CONFIGS: Final = f"{OPTIONAL_MARK}group-configs"
-"""A broker that does not know it goes by its own settings for all groups."""
+"""A broker that does not know this kind uses its own settings for all groups."""
 _FEATURES: Final = f"{OPTIONAL_MARK}features"
-"""A broker that does not know it is of a release that supports the lowest levels only, and is
-refused once one is raised."""
+"""A broker that does not know this kind is of a release that supports only the lowest levels. The
+controller refuses it once a level is raised."""
 
 _ACL: Final = f"{OPTIONAL_MARK}acl"
 _CREDENTIAL: Final = f"{OPTIONAL_MARK}scram"
-"""A broker that does not know these authorizes nobody and lets nobody log in, as before."""
+"""A broker that does not know these kinds authorizes nobody and accepts no login, as before."""
 
 _CLIENT_QUOTA: Final = f"{OPTIONAL_MARK}client-quota"
-"""A broker that does not know it holds nobody back, as before."""
+"""A broker that does not know this kind throttles no client, as before."""
 
 USER_LENGTH_MAX: Final = 1_000
 KIND_LENGTH_MAX: Final = 40
@@ -89,20 +89,20 @@ _PARTITION_REQUIRED: Final = 7
 _PARTITION_DEFAULTS: Final = ((), (), int(LeaderRecoveryState.RECOVERED), (), (), (), 1, ())
 _TOPIC_REQUIRED: Final = 4
 _TOPIC_DEFAULTS: Final[tuple[Any, ...]] = ({}, str(TopicOrigin.KAFKA), "", "Retain", False, ())
-"""Fields that an older release may leave out at the end of a list, in the order of the list."""
+"""Fields at the end of a list that an older release may omit, in the order of the list."""
 
 
 class CodecError(ValueError):
-    """A value is not what its place asks for."""
+    """A value is not valid for its field."""
 
 
 def encode_changes(changes: Iterable[Change]) -> list[list[Any]]:
-    """Give the plain form of changes, in order."""
+    """Return the plain form of changes, in order."""
     return [encode_change(change) for change in changes]
 
 
 def encode_change(change: Change) -> list[Any]:
-    """Give the plain form of one change."""
+    """Return the plain form of one change."""
     match change:
         case PartitionChanged():
             return [_PARTITION, change.topic_id, change.index, *_partition_fields(change.partition)]
@@ -142,12 +142,12 @@ def encode_quota_entity(entity: QuotaEntity) -> list[list[str | None]]:
 
 
 def encode_acl(rule: AclBinding) -> list[Any]:
-    """Give the plain form of an access rule."""
+    """Return the plain form of an access rule."""
     return [int(value) if isinstance(value, int) else value for value in rule]
 
 
 def encode_credential(credential: ScramCredential) -> list[Any]:
-    """Give the plain form of a credential, whose mechanism and user stand elsewhere."""
+    """Return the plain form of a credential, without its mechanism and user."""
     return [
         credential.iterations,
         credential.salt,
@@ -190,7 +190,7 @@ def _header_fields(header: TopicHeader) -> list[Any]:
 
 
 def encode_registration(registration: BrokerRegistration) -> list[Any]:
-    """Give the plain form of a broker's registration."""
+    """Return the plain form of a broker's registration."""
     return [
         registration.broker_id,
         registration.broker_epoch,
@@ -216,9 +216,9 @@ def encode_registration(registration: BrokerRegistration) -> list[Any]:
 def decode_changes(
     values: object, on_skipped: Callable[[str], None] = lambda kind: None
 ) -> tuple[Change, ...]:
-    """Read a list of changes; CodecError if anything in it is wrong.
+    """Read a list of changes; CodecError if anything in it is invalid.
 
-    `on_skipped` hears of each optional kind that this release does not know.
+    `on_skipped` is called with each optional kind that this release does not know.
     """
     changes = []
     for value in _list(values):
@@ -231,7 +231,7 @@ def decode_changes(
 
 
 def decode_change(value: object) -> Change | str:
-    """Read one change, or give its kind if it is unknown and optional; CodecError otherwise."""
+    """Read one change. An unknown kind is returned if it is optional, else CodecError."""
     fields = _list(value)
     kind = fields[0] if fields else None
     if not isinstance(kind, str):
@@ -248,7 +248,7 @@ def decode_change(value: object) -> Change | str:
 
 
 def decode_registration(value: object) -> BrokerRegistration:
-    """Read a broker's registration; CodecError if anything in it is wrong."""
+    """Read a broker's registration; CodecError if anything in it is invalid."""
     fields = _filled("a registration", _list(value), _REGISTRATION_REQUIRED, _REGISTRATION_DEFAULTS)
     return BrokerRegistration(
         broker_id=whole(fields[0], maximum=INT_32_MAX),
@@ -382,7 +382,7 @@ def decode_mechanism(value: object) -> ScramMechanism:
 
 
 def decode_credential(mechanism: ScramMechanism, value: object) -> ScramCredential:
-    """Read a credential; CodecError, which shows nothing of it, if it cannot verify a login."""
+    """Read a credential; CodecError, without secrets in it, if it cannot verify a login."""
     fields = _filled("a credential", _list(value), 4)
     if not all(isinstance(field, bytes) for field in fields[1:4]):
         raise CodecError("the salt and the keys of a credential are bytes")
@@ -406,7 +406,7 @@ def _decode_credential_change(fields: list[Any]) -> CredentialChanged:
 
 
 def decode_quota_entity(value: object) -> QuotaEntity:
-    """Read an entity that has quotas; CodecError if Kafka knows none such."""
+    """Read an entity that has quotas; CodecError if Kafka has no such kind of entity."""
     parts = []
     for each in _list(value):
         kind, name = _filled("a part of an entity", _list(each), 2)[:2]
@@ -418,9 +418,9 @@ def decode_quota_entity(value: object) -> QuotaEntity:
 
 
 def decode_quotas(value: object) -> Quotas:
-    """Read the quotas of an entity; CodecError if one is no number above 0.
+    """Read the quotas of an entity; CodecError if a quota is not a number above 0.
 
-    Keys of another release are kept: whoever knows none of them goes by none.
+    Unknown keys, which another release may have written, are kept; a broker ignores them.
     """
     if not isinstance(value, dict):
         raise CodecError(f"{str(value)[:40]!r} is not a mapping")
@@ -455,7 +455,7 @@ _DECODERS: Final[dict[str, Callable[[list[Any]], Change]]] = {
 
 
 def _filled(what: str, fields: list[Any], required: int, defaults: Sequence[Any] = ()) -> list[Any]:
-    """Give all fields that this release knows, those that were not sent by their defaults."""
+    """Return all fields that this release knows, with defaults for those that were not sent."""
     missing = required + len(defaults) - len(fields)
     if missing <= 0:
         return fields
@@ -465,7 +465,7 @@ def _filled(what: str, fields: list[Any], required: int, defaults: Sequence[Any]
 
 
 def whole(value: object, *, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
-    """Check a whole number; True and False are none."""
+    """Check a whole number; True and False are refused."""
     if type(value) is not int or not minimum <= value <= maximum:
         raise CodecError(f"{str(value)[:40]!r} is not a whole number of {minimum} to {maximum}")
     return value

@@ -1,4 +1,4 @@
-"""The changes that a cluster image can undergo; `fairlead_model.codec` gives them bytes."""
+"""The changes of a cluster image; `fairlead_model.codec` encodes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,35 +16,35 @@ from fairlead_model.topic import TopicHeader
 
 @dataclass(frozen=True, slots=True)
 class BrokerChanged:
-    """A broker is new or has another registration."""
+    """A broker is new, or its registration has changed."""
 
     registration: BrokerRegistration
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoved:
-    """A broker was taken out of the cluster."""
+    """A broker was removed from the cluster."""
 
     broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChanged:
-    """A topic is new or has another header; comes before the changes of its partitions."""
+    """A topic is new, or its header has changed; comes before the changes of its partitions."""
 
     header: TopicHeader
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """Nothing of a topic is left anywhere."""
+    """A topic was removed completely."""
 
     topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanged:
-    """A partition is new or has another record."""
+    """A partition is new, or its registration has changed."""
 
     topic_id: TopicId
     index: int
@@ -61,7 +61,7 @@ class BrokerConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfigsChanged:
-    """Configs of one group, whether it exists or not; empty for none any more."""
+    """Configs of one group, whether or not it exists; empty if the group has none any more."""
 
     group_id: str
     configs: Mapping[str, str]
@@ -69,14 +69,14 @@ class GroupConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class FeaturesChanged:
-    """Features have other levels in force."""
+    """The finalized features have changed."""
 
     features: FinalizedFeatures
 
 
 @dataclass(frozen=True, slots=True)
 class AclChanged:
-    """A rule is new, or there is no such rule any more."""
+    """An access rule was added or removed."""
 
     rule: AclBinding
     is_removed: bool = False
@@ -84,7 +84,7 @@ class AclChanged:
 
 @dataclass(frozen=True, slots=True)
 class CredentialChanged:
-    """A user has another SCRAM credential for a mechanism, or none any more."""
+    """A user's SCRAM credential for a mechanism has changed, or was removed (None)."""
 
     user: str
     mechanism: ScramMechanism
@@ -93,7 +93,7 @@ class CredentialChanged:
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaChanged:
-    """An entity has other quotas; empty for none any more."""
+    """The quotas of an entity have changed; empty if it has none any more."""
 
     entity: QuotaEntity
     quotas: Quotas
@@ -116,7 +116,7 @@ Change: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterDelta:
-    """Changes in the order in which they hold."""
+    """Changes in the order in which they are applied."""
 
     changes: tuple[Change, ...] = ()
 

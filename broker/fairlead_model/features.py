@@ -1,21 +1,21 @@
-"""Feature levels: what a cluster may do since all of its brokers and controllers can. Pure.
+"""Feature levels: what a cluster may do because all of its brokers and controllers can. Pure.
 
-A level is a number that belongs to a name (KIP-584). A broker says of each feature which levels it
-supports (`BrokerRegistration.features`). The level that is in force, the *finalized* one, is in the
-cluster's metadata (`FinalizedFeatures`). Only a person raises it, and only when every broker that
-the cluster knows supports the higher one, those that are out of service included. From then on a
-broker or controller that does not support it is refused.
+A level is a number that belongs to a feature name (KIP-584). A broker registers with the levels of
+each feature that it supports (`BrokerRegistration.features`). The level in force, the *finalized*
+one, is in the cluster's metadata (`FinalizedFeatures`). Only a person raises it, and only when
+every broker that the cluster knows supports the higher level, also brokers that are out of service.
+From then on the controller refuses a broker or controller that does not support the level.
 
-So the releases of a rollout speak and write what the older of them reads, until a person says that
-there is no way back. How a release adds something that an older one could not read:
+So during a rollout the new release sends and writes only what the older release reads, until a
+person decides that there is no way back. How a release adds what an older release could not read:
 
 * The next level of `FAIRLEAD_VERSION` gets an entry in `FEATURES`, with a sentence that says what
-  it allows. A level that was released keeps its meaning, and none is put in below it.
-* Whoever writes or sends the new thing asks `image.features.level(FAIRLEAD_VERSION)` first. Whoever
-  reads it does not ask: the sender decides, and may have heard of the level earlier.
-* `lowest` rises two releases later; then what asks for the old level can go.
+  it allows. A released level keeps its meaning, and no level is inserted below it.
+* Code that writes or sends the new thing asks `image.features.level(FAIRLEAD_VERSION)` first. Code
+  that reads it does not ask: the sender decides, and may know of the new level earlier.
+* `lowest` rises two releases later; then the code for the old level can be deleted.
 
-What an older release may ignore, or keep without knowing it, needs no level: see
+What an older release may ignore, or may store without knowing it, needs no level: see
 `fairlead_model.session.session_protocol`, and `lines` of the controller.
 """
 
@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from fairlead_model.release import RELEASE
 
 FAIRLEAD_VERSION: Final = "fairlead.version"
-"""What brokers and controllers write and say to each other; it never falls."""
+"""The level of what brokers and controllers write and send to each other; it never falls."""
 GROUP_VERSION: Final = "group.version"
 """1: groups of KIP-848. 0 turns them off."""
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -40,10 +40,10 @@ class Feature(NamedTuple):
     lowest: int
     highest: int
     implied: int
-    """Level of a cluster whose metadata says nothing: it was made before there were levels."""
+    """Level of a cluster whose metadata has no levels: it is older than feature levels."""
     may_fall: bool
     meanings: Mapping[int, str]
-    """What each level allows, for people."""
+    """What each level allows, in words for people."""
 
 
 FEATURES: Final[Mapping[str, Feature]] = {
@@ -92,12 +92,12 @@ class FeatureRange(NamedTuple):
 SUPPORTED_FEATURES: Final = tuple(
     FeatureRange(name, feature.lowest, feature.highest) for name, feature in FEATURES.items()
 )
-"""What a broker of this release says of itself."""
+"""The levels with which a broker of this release registers."""
 
 UNSAID_FEATURES: Final = tuple(
     FeatureRange(name, feature.implied, feature.implied) for name, feature in FEATURES.items()
 )
-"""What a broker supports that says nothing of features: what was in force before there were any."""
+"""The levels of a broker that registers without features: those before there were features."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class FinalizedFeatures:
     """The levels in force."""
 
     epoch: int = 0
-    """Rises with every change; clients believe the highest that they have heard."""
+    """Rises with every change; clients use the levels with the highest epoch that they know."""
     levels: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By name; a feature that is not there has its implied level, or is off."""
+    """By name. A feature that is missing here has its implied level, or is off."""
     release: str = ""
-    """The release that has set them, which reads them; empty for no release."""
+    """The release that set the levels, and so supports them; empty if none did."""
 
     def level(self, name: str) -> int:
         """Return the level in force."""
@@ -124,22 +124,22 @@ class FinalizedFeatures:
         return {name: self.level(name) for name in {**FEATURES, **self.levels}}
 
     def with_levels(self, levels: Mapping[str, int]) -> "FinalizedFeatures":
-        """Return these features after some got another level."""
+        """Return these features with new levels for some of them."""
         return FinalizedFeatures(self.epoch + 1, {**self.all_levels(), **levels}, RELEASE)
 
 
 NO_FEATURES_SET: Final = FinalizedFeatures()
-"""Of a cluster that was made before there were levels."""
+"""The features of a cluster that is older than feature levels."""
 
 
 def features_of_new_cluster() -> FinalizedFeatures:
-    """Return the levels that a cluster begins with: nothing of an older release is there."""
+    """Return the levels of a new cluster: the highest, because no broker has an older release."""
     levels = {name: feature.highest for name, feature in FEATURES.items()}
     return FinalizedFeatures(epoch=1, levels=levels, release=RELEASE)
 
 
 def supports(ranges: Iterable[FeatureRange], name: str, level: int) -> bool:
-    """Tell whether somebody of these ranges may take part while a feature has this level."""
+    """Tell whether a process that supports these ranges may take part at this feature level."""
     for each in ranges:
         if each.name == name:
             return each.lowest <= level <= each.highest
@@ -149,7 +149,7 @@ def supports(ranges: Iterable[FeatureRange], name: str, level: int) -> bool:
 def unsupported_levels(
     finalized: FinalizedFeatures, ranges: tuple[FeatureRange, ...] = SUPPORTED_FEATURES
 ) -> str:
-    """Say which levels in force somebody of these ranges does not support; empty for none."""
+    """Name the levels in force that these ranges do not support; empty if there are none."""
     known = {each.name: each for each in ranges}
     problems = []
     for name, level in sorted(finalized.all_levels().items()):
@@ -161,7 +161,7 @@ def unsupported_levels(
 
 
 def who_reads(finalized: FinalizedFeatures) -> str:
-    """Say which release supports the levels in force."""
+    """Return which release supports the levels in force, in words."""
     if not finalized.release:
         return "a release from before there were feature levels"
     return f"release {finalized.release}, or a later one"

@@ -1,7 +1,7 @@
-"""Hosts and ports as text, and addresses as they are compared. Pure.
+"""Hosts and ports as text, and addresses in a form that can be compared. Pure.
 
-An IPv6 address stands in brackets wherever a port may follow, and bare wherever it is by itself, as
-in Kafka's Metadata. `split_address` and `join_address` are the only places that know this.
+An IPv6 address has brackets wherever a port may follow, and none where it stands alone, as in
+Kafka's Metadata. Only `split_address` and `join_address` know this rule.
 """
 
 from ipaddress import IPv6Address, ip_address
@@ -20,7 +20,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def unbracketed(host: str) -> str:
-    """Return a host as it is by itself, of how it stands before a port; ValueError."""
+    """Return a host without the brackets that it has before a port; ValueError."""
     if host.startswith("[") and host.endswith("]"):
         inside = host[1:-1]
         if not is_ipv6(inside) or not _is_name(inside.partition("%")[2]):
@@ -39,12 +39,12 @@ def join_address(host: str, port: int | str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands before a port and in URLs."""
+    """Return a host in the form for URLs and before a port: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def is_every_address(host: str) -> bool:
-    """Tell whether to listen there is to listen at every address, of IPv4 and of IPv6."""
+    """Tell whether a listener at this host listens at every IPv4 and IPv6 address."""
     try:
         return not host or ip_address(host).is_unspecified
     except ValueError:
@@ -60,10 +60,10 @@ def is_ipv6(host: str) -> bool:
 
 
 def normal_address(address: str) -> str:
-    """Return an address in its one form; ValueError for what is none.
+    """Return the normal form of an address; ValueError if it is not an address.
 
-    IPv6 is written as RFC 5952 says. An IPv4 address that is mapped into IPv6, which is how a
-    socket for both shows a client that comes over IPv4, is the IPv4 address, as it is for Java.
+    IPv6 is written as in RFC 5952. A socket for IPv4 and IPv6 shows an IPv4 client as an IPv4
+    address mapped into IPv6; that becomes the IPv4 address, as in Java.
     """
     known = ip_address(address)
     if isinstance(known, IPv6Address) and known.ipv4_mapped is not None:
@@ -72,11 +72,11 @@ def normal_address(address: str) -> str:
 
 
 def peer_address(address: str) -> str:
-    """Return the address of the other end of a socket in its one form.
+    """Return the normal form of the address of a socket's peer.
 
-    A host that is no address, such as that of a socket without one, stays as it is.
+    A host that is not an address, as of a Unix socket, stays as it is.
     """
-    # Most come over IPv4 to a socket for both; what has no colon is in its one form already.
+    # Fast path: an address without a colon is IPv4, and is in normal form already.
     if ":" not in address:
         return address
     try:

@@ -1,8 +1,8 @@
 """Identifiers: topic ids and their text form, the rules for topic names, aliases for plain numbers.
 
-Numbers that only name something (a broker, an epoch) are aliases of `int`, which keeps them free
-on the hot path; a topic id is a type of its own, because its 16 raw bytes and its 22-character
-text are easily mixed up.
+Numbers that only identify something (a broker, an epoch) are aliases of `int`, so they cost nothing
+on the hot path. A topic id has its own type, because its 16 raw bytes and its 22-character text
+are easily confused.
 """
 
 import binascii
@@ -12,13 +12,13 @@ from typing import Final, NewType, TypeAlias
 
 BrokerId: TypeAlias = int
 BrokerEpoch: TypeAlias = int
-"""Number of one process start of one broker; the controller hands them out, ever rising."""
+"""Number of one process start of a broker; the controller assigns them, always higher ones."""
 ControllerEpoch: TypeAlias = int
-"""Number of one reign of a controller."""
+"""Number of the term of one active controller."""
 LeaderEpoch: TypeAlias = int
-"""One leader per value; +1 on every change of leader, also on the change to none."""
+"""Number of one leader's term; +1 on every change of leader, also if there is none any more."""
 PartitionEpoch: TypeAlias = int
-"""Version of a partition's record; +1 on every change of any field."""
+"""Version of a partition's registration; +1 on every change of any field."""
 PartitionIndex: TypeAlias = int
 
 TopicId = NewType("TopicId", bytes)
@@ -29,7 +29,7 @@ NO_BROKER_EPOCH: Final = -1
 
 TOPIC_ID_SIZE: Final = 16
 ZERO_TOPIC_ID: Final = TopicId(bytes(TOPIC_ID_SIZE))
-"""What requests carry where they name no topic id."""
+"""The topic id in requests that name no topic id."""
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -37,17 +37,17 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
-"""Where Kafka's controllers keep theirs; nobody may have a topic of this name."""
+"""The metadata topic of Kafka's controllers; no topic may have this name."""
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """Give the text form that Kafka's tools print: base64url, 22 characters, no padding."""
+    """Return the text form that Kafka's tools print: base64url, 22 characters, no padding."""
     return urlsafe_b64encode(topic_id)[:22].decode("ascii")
 
 
 def parse_topic_id(text: str) -> TopicId:
-    """Read the text form; ValueError if it is not the one spelling of 16 bytes."""
+    """Read the text form; ValueError if it is not the normal text of 16 bytes."""
     try:
         topic_id = urlsafe_b64decode(f"{text}==")
     except (binascii.Error, ValueError) as error:
@@ -60,8 +60,8 @@ def parse_topic_id(text: str) -> TopicId:
 def is_assignable_topic_id(candidate: bytes) -> bool:
     """Tell whether random bytes may become a topic id.
 
-    Kafka reserves the two smallest ids and avoids ids whose text starts with a dash, which
-    command lines would take for an option.
+    Kafka reserves the two smallest ids. It also avoids ids whose text starts with a dash, because
+    command lines would take them for an option.
     """
     if len(candidate) != TOPIC_ID_SIZE or candidate[:15] == bytes(15):
         return False
@@ -69,9 +69,9 @@ def is_assignable_topic_id(candidate: bytes) -> bool:
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Say what makes a topic name illegal, in words for the reply, or None for a legal name.
+    """Return what is wrong with a topic name, in words for the reply; None for a legal name.
 
-    Names become folder names, so this check stands before any path is built from one.
+    Names become folder names, so this check comes before any path is built from a name.
     """
     if not name:
         return "the topic name is empty"
@@ -90,15 +90,15 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 def collision_key(name: str) -> str:
-    """Give what two topic names share when they collide: metric names turn '.' into '_'."""
+    """Return what two colliding names have in common: metric names turn '.' into '_'."""
     return name.replace(".", "_")
 
 
 def topics_collide(name: str, other: str) -> bool:
-    """Tell whether two different names differ only in '.' and '_'."""
+    """Tell whether two different names collide: they differ only in '.' and '_'."""
     return name != other and collision_key(name) == collision_key(other)
 
 
 def is_internal_topic(name: str) -> bool:
-    """Tell whether the cluster itself keeps its state in this topic."""
+    """Tell whether this topic contains state of the cluster itself."""
     return name in INTERNAL_TOPICS

@@ -1,16 +1,16 @@
-"""Conditions that stay on in production.
+"""Assertions that stay on in production.
 
-`require` is for what must hold whatever a client, a peer or a disk does. A violation is a fault of
-this program, so it is no `KafkaError`. Whoever owns the state catches it, and nobody else: a broker
-takes the partition offline, the controller stops the one decision, and a group coordinator does not
-write the one record. None of them serves or stores what is wrong.
+`require` is for conditions that hold whatever a client, a peer or a disk does. A violation is a
+defect of this program, so it is not a `KafkaError`. Only the owner of the state catches it: a
+broker takes the partition offline, the controller stops that one decision, and a group coordinator
+does not write that one record. None of them serves or stores wrong data.
 """
 
 from typing import NoReturn
 
 
 class InvariantViolation(Exception):  # noqa: N818 (a violation, not an error of the caller)
-    """A state that the design rules out was observed; the owner must stop."""
+    """The program is in a state that its design excludes; the owner of the state must stop."""
 
 
 def require(condition: bool, claim: str, *values: object) -> None:
@@ -20,5 +20,5 @@ def require(condition: bool, claim: str, *values: object) -> None:
 
 
 def violated(claim: str, *values: object) -> NoReturn:
-    """Raise InvariantViolation. Hot paths test with a plain `if` and pay for this call alone."""
+    """Raise InvariantViolation. Hot paths test with a plain `if` and call this only on failure."""
     raise InvariantViolation(claim.format(*values))

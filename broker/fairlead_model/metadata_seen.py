@@ -1,15 +1,15 @@
-"""How far a broker has seen the controller's metadata come: what tells that a store went back."""
+"""How much of the controller's metadata a broker has seen: shows that a store was rolled back."""
 
 from typing import NamedTuple
 
 
 class MetadataSeen(NamedTuple):
-    """A place in the history of a cluster's metadata; a later one is higher."""
+    """A position in the history of a cluster's metadata; a later position is higher."""
 
     controller_epoch: int = -1
-    """Of the controller that told it; -1 if none has."""
+    """Epoch of the controller that sent the position; -1 if there is none."""
     writes: int = -1
-    """How many writes the tables of the controller's store had had, all together."""
+    """Number of writes to all tables of the controller's store."""
 
 
 NOTHING_SEEN = MetadataSeen()

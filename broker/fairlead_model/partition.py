@@ -1,4 +1,4 @@
-"""The record of one partition, as the controller keeps it and as brokers follow it."""
+"""The registration of one partition, as the controller keeps it and as brokers follow it."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -8,7 +8,7 @@ from fairlead_model.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionEpoch
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether the leader was elected from a replica known to hold every acknowledged record."""
+    """Whether the leader was elected from a replica known to have every acknowledged record."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -18,49 +18,49 @@ class LeaderRecoveryState(IntEnum):
 class PartitionRegistration:
     """One partition; only the controller makes new versions of it.
 
-    `changed` is the one way to make the next version: it raises `partition_epoch` by one (I6),
-    and `leader_epoch` by one when the leader differs, also when there is none any more, and when a
-    replica leaves (I3).
+    Only `changed` makes the next version. It raises `partition_epoch` by one (I6). It raises
+    `leader_epoch` by one if the leader changes, also to none, and if a replica is removed (I3).
 
-    While a reassignment runs, `replicas` holds the target and after it all that is to go (KIP-455).
-    `adding_replicas` are those that the partition did not have before, so that `replicas` without
-    them is what a cancellation gives back; `removing_replicas` are those that it will not have, so
-    that `replicas` without these is the target. An addition that a later target drops is in both.
+    While a reassignment runs, `replicas` has the target first and then all replicas that are to be
+    removed (KIP-455). `adding_replicas` are those that the partition did not have before: a
+    cancellation restores `replicas` without them. `removing_replicas` are those that are not in the
+    target: `replicas` without them is the target. A replica that one target added and a later
+    target drops is in both.
     """
 
     replicas: tuple[BrokerId, ...]
-    """Brokers that hold the partition, preferred leader first."""
+    """Brokers with a replica of the partition, preferred leader first."""
     isr: tuple[BrokerId, ...]
-    """In-sync replicas, a subset of `replicas`; the last one stays recorded when it is gone, and
+    """In-sync replicas, a subset of `replicas`. The last member stays recorded while it is down; it
     leaves only if it comes back unclean."""
     leader: BrokerId = NO_LEADER
     leader_epoch: LeaderEpoch = 0
     partition_epoch: PartitionEpoch = 0
     elr: tuple[BrokerId, ...] = ()
-    """Eligible replicas outside the ISR: they hold everything below the high watermark."""
+    """Eligible leader replicas: not in the ISR, but they have all below the high watermark."""
     last_known_elr: tuple[BrokerId, ...] = ()
-    """Replicas that were in sync or eligible until they came back unclean."""
+    """Replicas that were in the ISR or ELR until they came back unclean."""
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
     directories: tuple[str, ...] = ()
-    """Disk incarnation of each replica, in the order of `replicas`; empty where unknown."""
+    """Disk incarnation of each replica, in the order of `replicas`; empty if it is not known."""
     min_insync_replicas: int = 1
     """Effective `min.insync.replicas`, kept here so that one compare-and-swap covers it."""
     unconfirmed_removals: tuple[BrokerId, ...] = ()
-    """Brokers that a reassignment took the partition from. They delete their data because they
-    stand here, and leave the list when they have said so."""
+    """Brokers from which a reassignment removed the partition. A broker in this list deletes its
+    data; it leaves the list when it has confirmed that."""
     queued_target: tuple[BrokerId, ...] = ()
-    """What a reassignment asks for that waits for its turn. Only the controller knows it."""
+    """Target of a reassignment that waits for its turn. Only the controller knows it."""
 
     @property
     def has_leader(self) -> bool:
-        """True if some broker leads the partition."""
+        """True if a broker leads the partition."""
         return self.leader != NO_LEADER
 
     @property
     def preferred_leader(self) -> BrokerId:
-        """The first replica of the assignment."""
+        """The first of the assigned replicas."""
         return self.replicas[0]
 
     @property
@@ -86,35 +86,35 @@ class PartitionRegistration:
     def is_under_replicated(self) -> bool:
         """True if fewer replicas are in sync than the assignment asks for, or nobody leads.
 
-        Replicas that are being added are not missed yet.
+        Replicas that are being added do not count yet.
         """
         return not self.has_leader or len(self.isr) < len(self.replicas) - len(self.adding_replicas)
 
     @property
     def effective_min_isr(self) -> int:
-        """In-sync replicas without which the high watermark stands still; all, if those are fewer.
+        """The smallest ISR with which the high watermark advances: at most all replicas.
 
-        While the ISR is smaller, members that leave it stay eligible: nothing is acknowledged
-        without them that they do not hold. Replicas that are being added do not count.
+        While the ISR is smaller, members that leave it stay eligible: nothing is acknowledged that
+        they do not have. Replicas that are being added do not count.
         """
         return min(self.min_insync_replicas, len(self.replicas) - len(self.adding_replicas))
 
     @property
     def awaits_recovery(self) -> bool:
-        """True if no replica is known to hold every acknowledged record.
+        """True if no replica is known to have every acknowledged record.
 
-        Then each broker with a replica reports how far its log goes (`report_logs`), and the
-        fullest log leads once every replica in `last_known_elr` is back.
+        Then each broker with a replica reports the end of its log (`report_logs`). Once every
+        replica in `last_known_elr` is back, the fullest log becomes leader.
         """
         return not self.has_leader and not self.isr and not self.elr
 
     def changed(self, **fields: Any) -> "PartitionRegistration":
-        """Give the next version of the record, or this one when nothing differs."""
+        """Return the next version of this registration, or this one if nothing differs."""
         if all(getattr(self, name) == value for name, value in fields.items()):
             return self
         leader_changes = fields.get("leader", self.leader) != self.leader
-        # What a replica that leaves has asked for must not count when it is added again: by then
-        # its log may be another one. The leader refuses it by its epoch.
+        # If a removed replica is added again, its log may be a different one by then. So the leader
+        # must refuse its old fetches, which it does by their leader epoch.
         loses_replica = not set(self.replicas).issubset(fields.get("replicas", self.replicas))
         return replace(
             self,
@@ -124,7 +124,7 @@ class PartitionRegistration:
         )
 
     def problems_after(self, before: "PartitionRegistration") -> list[str]:
-        """Name every rule that this record breaks as the next version of `before` (I3, I6)."""
+        """Return every rule that this version breaks as the successor of `before` (I3, I6)."""
         found = []
         if self.partition_epoch != before.partition_epoch + 1:
             found.append(f"partition epoch {self.partition_epoch} after {before.partition_epoch}")
@@ -140,7 +140,7 @@ class PartitionRegistration:
         return found
 
     def problems(self) -> list[str]:
-        """Name every broken rule of the record (I5 and the shape of its fields)."""
+        """Return every rule that the registration breaks (I5 and the shape of its fields)."""
         found = []
         replicas, isr = self.replicas, self.isr
         members = set(replicas)

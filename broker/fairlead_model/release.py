@@ -1,4 +1,4 @@
-"""Which release of Fairlead this process runs."""
+"""The release of Fairlead that this process runs."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final

@@ -1,7 +1,7 @@
-"""A persistent mapping: a changed copy shares all but the touched shards with the original.
+"""A persistent mapping: a changed copy shares with the original all shards that did not change.
 
-Copying one dict of every topic on each delta would make a delta cost what the cluster is large;
-here a change copies the table of shards and one shard, 1/512 of the entries.
+To copy one dict of all topics for each delta would cost time in proportion to the cluster. Here a
+change copies the table of shards and one shard, 1/512 of the entries.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -14,7 +14,7 @@ _SHARD_COUNT: Final = 512
 
 
 class ShardedMap(Mapping[K, V], Generic[K, V]):
-    """Immutable once built; `edited` makes the next version. Iteration order is not defined."""
+    """Immutable once built; `edited` returns the next version. Iteration order is not defined."""
 
     __slots__ = ("_length", "_shards")
 
@@ -39,7 +39,7 @@ class ShardedMap(Mapping[K, V], Generic[K, V]):
         return self._length
 
     def edited(self, changes: Mapping[K, V | None]) -> "ShardedMap[K, V]":
-        """Give a copy with the changes applied; None removes a key, absent or not."""
+        """Return a copy with the changes applied; None removes a key, absent or not."""
         if not changes:
             return self
         shards = list(self._shards)

@@ -1,4 +1,4 @@
-"""A topic: its header, and its partitions behind it."""
+"""A topic: its header and its partitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from fairlead_model.partition import PartitionRegistration
 
 
 class TopicState(StrEnum):
-    """What the header of a topic says; brokers hear of `live` and `deleting` only."""
+    """States of a topic in its header; brokers receive only `live` and `deleting`."""
 
     MAKING = "making"
     LIVE = "live"
@@ -17,7 +17,7 @@ class TopicState(StrEnum):
 
 
 class TopicOrigin(StrEnum):
-    """Who answers for the topic: who made it, or the first resource that took it over."""
+    """Who manages the topic: who created it, or the first resource that adopted it."""
 
     KAFKA = "kafka"
     RESOURCE = "resource"
@@ -26,17 +26,17 @@ class TopicOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicHeader:
-    """What holds for all partitions of a topic. Written last when made, first when deleted."""
+    """What all partitions of a topic share. Written last at creation, first at deletion."""
 
     name: str
     topic_id: TopicId
     partition_count: int
     state: TopicState = TopicState.LIVE
     configs: Mapping[str, str] = field(default_factory=dict)
-    """Overrides only: a config that is absent has the brokers' default."""
+    """Overrides only: for an absent config the brokers' default applies."""
     origin: TopicOrigin = TopicOrigin.KAFKA
     resource: str = ""
-    """Name of the Topic resource that declares it now; empty if none does."""
+    """Name of the Topic resource that declares the topic now; empty if none does."""
     reclaim_policy: str = "Retain"
     deletion_protection: bool = False
     unconfirmed_deletions: frozenset[BrokerId] = frozenset()
@@ -57,7 +57,7 @@ class TopicImage:
 
     @property
     def topic_id(self) -> TopicId:
-        """The topic's id, which no other topic ever has."""
+        """The topic's id, which no other topic ever gets."""
         return self.header.topic_id
 
     @property
@@ -67,7 +67,7 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        """True for the topics that hold the cluster's own state."""
+        """True for a topic with state of the cluster itself."""
         return is_internal_topic(self.header.name)
 
     @property

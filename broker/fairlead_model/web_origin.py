@@ -1,7 +1,7 @@
-"""Origins of web pages: a scheme, a host, and a port where it is not the scheme's own. Pure.
+"""Origins of web pages: a scheme, a host, and a port if it is not the scheme's default. Pure.
 
-Browsers write them in one form (RFC 6454, and the URL standard for hosts): in lower case, an IPv6
-address in brackets and as short as it gets, and without the port that the scheme has anyway.
+Browsers write an origin in one form (RFC 6454, and the URL standard for hosts): in lower case, IPv6
+in brackets and as short as possible, and without the scheme's default port.
 """
 
 import re
@@ -21,7 +21,7 @@ _PORT: Final = (
     "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 )
 ORIGIN_PATTERN: Final = rf"https?://([A-Za-z0-9._-]+|\[({_IPV6})\])(:({_PORT}))?"
-"""What may be said to be one, whole; for Python and for the API server's RE2."""
+"""What is accepted as an origin, as a whole; for Python and for the API server's RE2."""
 ORIGIN_HINT: Final = (
     "an origin is http:// or https://, a name or address, and perhaps a port, such as "
     "https://example.com or http://[::1]:3000"
@@ -30,7 +30,7 @@ _OWN_PORTS: Final = {"http": "80", "https": "443"}
 
 
 def web_origin(text: str) -> str:
-    """Return an origin as browsers write it; ValueError for what is none."""
+    """Return an origin in the form of browsers; ValueError if the text is not an origin."""
     if re.fullmatch(ORIGIN_PATTERN, text, re.ASCII | re.IGNORECASE) is None:
         raise ValueError(f"{text!r} is no origin: {ORIGIN_HINT}")
     scheme, _, address = text.lower().partition("://")

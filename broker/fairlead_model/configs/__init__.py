@@ -1,1 +1,1 @@
-"""What may be configured: names, types, defaults and limits, and which value holds. Pure."""
+"""Configs: their names, types, defaults and limits, and which value takes effect. Pure."""

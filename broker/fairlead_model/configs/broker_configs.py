@@ -1,6 +1,6 @@
-"""The broker configs that are honoured: Kafka's names, and `fairlead.*` where Kafka has none.
+"""The broker configs that are supported: Kafka's names, and `fairlead.*` where Kafka has none.
 
-What is dynamic may change while brokers run, as in Kafka; the rest is read at start.
+Dynamic configs may change while brokers run, as in Kafka; the others are read at start.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ _STRING = ConfigType.STRING
 _PORT_FREE: Final = "without scheme, such as 127.0.0.1:8080"
 REASSIGNMENT_BYTES_PER_SECOND: Final = 32 << 20
 _FREEZE_TIMEOUT_MS_MIN: Final = 1_000
-"""It is asked twice a second; a shorter silence means nothing."""
+"""The controller is asked twice a second, so a shorter silence means nothing."""
 
 
 def _topic_default(topic_config: str, name: str | None = None) -> ConfigKey:
@@ -329,7 +329,7 @@ _TOPIC_DEFAULTS = (
 )
 
 _LOGS = (
-    # In Kafka it is read at start only.
+    # In Kafka this config is read at start only.
     long_key(
         "log.retention.check.interval.ms",
         300_000,
@@ -435,12 +435,12 @@ _REPLICATION = (
 )
 
 BROKER_DRAIN: Final = "fairlead.broker.drain"
-"""With `cordoned.log.dirs=*` (KIP-1066) a broker gets nothing new either, and keeps what it has."""
+"""A broker with `cordoned.log.dirs=*` (KIP-1066) gets no new replicas either, but keeps its own."""
 BROKER_FENCE: Final = "fairlead.broker.fence"
-"""By whom and why a broker is fenced; not empty: it is."""
+"""Who fenced a broker and why; the broker is fenced if this is not empty."""
 FENCE_REASON_LENGTH_MAX: Final = 200
 DECLARED_CONFIGS: Final = "fairlead.declared.configs"
-"""Beside what it names, so that both are stored together."""
+"""Stored beside the configs that it names, so that a write changes both."""
 
 _REASSIGNMENT = (
     ConfigKey(
@@ -635,6 +635,6 @@ BROKER_CONFIGS: Final = key_table(
 )
 
 CLUSTER_WIDE_CONFIGS: Final = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
-"""Dynamic configs that the controller goes by: they have one value for all brokers (KIP-966)."""
+"""Dynamic configs that the controller uses: they have one value for all brokers (KIP-966)."""
 PER_BROKER_CONFIGS: Final = frozenset({CORDONED_LOG_DIRS})
-"""Dynamic configs that no two brokers share."""
+"""Dynamic configs that can be set for single brokers only."""

@@ -20,13 +20,13 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
 }
 _TEXT_LENGTH_MAX: Final = 32 * 1024
 _SHORT_TEXT_LENGTH_MAX: Final = 400
-"""Numbers and choices: blanks and leading zeros are kept as they came, for all brokers."""
+"""Of numbers and choices: brokers keep the blanks and leading zeros that a client sent."""
 _SHOWN_LENGTH_MAX: Final = 200
-"""What a message quotes of a text that a client sent."""
+"""How much of a client's text an error message quotes."""
 
 
 class ConfigError(ValueError):
-    """A config name or value that cannot be taken; the text says why and what would do."""
+    """A config name or value is invalid; the text says why, and what is allowed."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -54,13 +54,13 @@ _SHORT_TYPES: Final = frozenset(
 
 
 def shown(text: str) -> str:
-    """As much of a client's text as a message quotes."""
+    """Return the part of a client's text that an error message quotes."""
     return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker config that gives a topic config its default, once multiplied by `factor`."""
+    """A broker config that is the default of a topic config, after multiplication by `factor`."""
 
     name: str
     factor: int = 1
@@ -73,23 +73,23 @@ class ConfigKey:
     name: str
     type: ConfigType
     default: str | None
-    """Text of the default; None where there is none (unset, or another synonym decides)."""
+    """Text of the default; None if there is none (unset, or a synonym decides)."""
     doc: str
     minimum: int | None = None
     maximum: int | None = None
     choices: tuple[str, ...] = ()
     synonyms: tuple[Synonym, ...] = ()
-    """Topic configs only: where their default comes from, the first that is set wins."""
+    """Topic configs only: sources of the default. The first source that is set is used."""
     is_dynamic: bool = False
-    """Broker configs only: may change while the broker runs."""
+    """Broker configs only: the value may change while the broker runs."""
     is_static: bool = True
-    """Broker configs only: may stand in a settings file."""
+    """Broker configs only: the config may be in a settings file."""
     is_sensitive: bool = False
     check: Callable[[str], str | None] | None = None
-    """Last word on a value of the right type: what is wrong with it, or None."""
+    """Further check of a value of the right type: returns what is wrong with it, or None."""
 
     def parse(self, text: str) -> ConfigValue:
-        """Turn the text into a value; ConfigError that names the config and what is allowed."""
+        """Parse the text; ConfigError names the config and the allowed values."""
         is_short = self.type in _SHORT_TYPES or bool(self.choices)
         longest = _SHORT_TEXT_LENGTH_MAX if is_short else _TEXT_LENGTH_MAX
         if len(text) > longest:
@@ -149,7 +149,7 @@ class ConfigKey:
 
 
 def _plain(text: str) -> str:
-    """Return the text of a number, ValueError if only Python reads it as one."""
+    """Return the text of a number; ValueError if it is a number in Python's notation only."""
     if not text.isascii() or "_" in text:
         raise ValueError(text)
     return text
@@ -193,5 +193,5 @@ def long_key(
 
 
 def key_table(keys: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
-    """Index keys by name, sorted by it."""
+    """Return a table of keys by name, sorted by name."""
     return {key.name: key for key in sorted(keys, key=lambda key: key.name)}

@@ -1,8 +1,8 @@
-"""What may be configured, what it means, and which value holds.
+"""Topic and broker configs: which exist, what they mean, and which value takes effect.
 
-One table for topics, one for brokers (`TOPIC_CONFIGS`, `BROKER_CONFIGS`). A topic config's value
-is the topic's override, else the brokers' default, which itself may be set dynamically for one
-broker, for all, or in the settings file.
+There is a table for topics and a table for brokers (`TOPIC_CONFIGS`, `BROKER_CONFIGS`). The value
+of a topic config is the topic's override, else the broker's default. The default may be set
+dynamically for one broker or for all brokers, or in the settings file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,15 +54,15 @@ __all__ = [
 
 _NEAREST_LENGTH_MAX: Final = 100
 _INDEX_BYTES_MIN: Final = 96
-"""Room for a few entries of an index, whatever is set: each batch would get its own segment."""
+"""The least size of an index. With less, each batch would get its own segment."""
 
 
 class StaticConfigError(ConfigError):
-    """A broker config is right, and cannot be altered while brokers run."""
+    """A broker config is valid, but cannot be altered while brokers run."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with Kafka's numbers."""
+    """Where a value comes from; the numbers are Kafka's."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -75,7 +75,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A text under the name and from the place where it was set."""
+    """A value, with the config name under which it was set and the place where it was set."""
 
     name: str
     value: str | None
@@ -91,12 +91,12 @@ class DescribedConfig:
     source: ConfigSource
     is_read_only: bool
     synonyms: tuple[SourcedValue, ...]
-    """Every place that has a say, strongest first."""
+    """Every place that sets the value, strongest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerValues:
-    """Broker configs by strength: set for one broker, for all brokers, in its settings."""
+    """Broker configs by strength: set for one broker, for all brokers, in the broker's settings."""
 
     static: Mapping[str, str] = field(default_factory=dict)
     dynamic: Mapping[str, str] = field(default_factory=dict)
@@ -117,14 +117,14 @@ class BrokerValues:
     def altered(
         self, dynamic: Mapping[str, str], cluster_wide: Mapping[str, str]
     ) -> "BrokerValues":
-        """Return these values with what was altered while brokers run.
+        """Return these values with the configs that were altered while brokers run.
 
-        A text that this release does not take, because another one has stored it, does not count.
+        A value is ignored if this release does not accept it: another release has stored it.
         """
         return replace(self, dynamic=_usable(dynamic), cluster_wide=_usable(cluster_wide))
 
     def value(self, name: str) -> ConfigValue | None:
-        """Give the typed value that holds, None where nothing is set and there is no default."""
+        """Return the typed value in effect; None if nothing is set and there is no default."""
         key = broker_config_key(name)
         for place in self.places(name):
             if place.value is not None:
@@ -142,7 +142,7 @@ def _usable(configs: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def topic_config_key(name: str) -> ConfigKey:
-    """Find a topic config; ConfigError that names the nearest valid one."""
+    """Return a topic config; ConfigError names the most similar config."""
     key = TOPIC_CONFIGS.get(name)
     if key is None:
         kin = next((k.name for k in TOPIC_CONFIGS.values() if _has_synonym(k, name)), None)
@@ -151,7 +151,7 @@ def topic_config_key(name: str) -> ConfigKey:
 
 
 def broker_config_key(name: str) -> ConfigKey:
-    """Find a broker config; ConfigError that names the nearest valid one."""
+    """Return a broker config; ConfigError names the most similar config."""
     key = BROKER_CONFIGS.get(name) or find_security_key(name)
     if key is None:
         topic = TOPIC_CONFIGS.get(name)
@@ -161,7 +161,7 @@ def broker_config_key(name: str) -> ConfigKey:
 
 
 def is_broker_config(name: str) -> bool:
-    """Tell whether brokers have such a config."""
+    """Tell whether brokers have a config of this name."""
     return name in BROKER_CONFIGS or find_security_key(name) is not None
 
 
@@ -176,10 +176,10 @@ def _unknown(name: str, kind: str, table: Mapping[str, ConfigKey], kin: str | No
 
 
 def _nearest(name: str, table: Mapping[str, ConfigKey]) -> list[str]:
-    """Return the config that a name may stand for, or none.
+    """Return the config with the most similar name, or none.
 
-    Comparing with all of them takes milliseconds, and a request may hold thousands of names that
-    nobody knows: only those are looked at that have a word of it.
+    To compare a name with all configs takes milliseconds, and a request may have thousands of
+    unknown names. So only configs that share a word with the name are compared.
     """
     words = set(name[:_NEAREST_LENGTH_MAX].split("."))
     kin = [each for each in table if not words.isdisjoint(each.split("."))]
@@ -187,12 +187,12 @@ def _nearest(name: str, table: Mapping[str, ConfigKey]) -> list[str]:
 
 
 def validate_topic_config(name: str, text: str) -> ConfigValue:
-    """Check one override of a topic; ConfigError says what is wrong and what would do."""
+    """Check one override of a topic; ConfigError says what is wrong and what is allowed."""
     return topic_config_key(name).parse(text)
 
 
 def validate_topic_configs(configs: Mapping[str, str]) -> None:
-    """Check all overrides of a topic, and how they go together."""
+    """Check all overrides of a topic, each by itself and against each other."""
     for name, text in configs.items():
         validate_topic_config(name, text)
     minimum = _number(configs, "min.compaction.lag.ms")
@@ -211,7 +211,7 @@ def _number(configs: Mapping[str, str], name: str) -> int:
 
 
 def validate_broker_config(name: str, text: str, *, is_dynamic: bool = False) -> ConfigValue:
-    """Check one broker config; with `is_dynamic`, also that it may change while brokers run."""
+    """Check a broker config; with `is_dynamic`, also that it may change while brokers run."""
     key = broker_config_key(name)
     if is_dynamic and not key.is_dynamic:
         raise StaticConfigError(
@@ -227,10 +227,10 @@ def validate_broker_config(name: str, text: str, *, is_dynamic: bool = False) ->
 def _topic_places(
     name: str, overrides: Mapping[str, str], broker: BrokerValues
 ) -> Iterator[tuple[SourcedValue, str]]:
-    """Walk the places of a topic config with the text each gives in the topic's own unit.
+    """Walk the places of a topic config, each with its value in the topic config's unit.
 
-    Synonyms come in order of their strength (ms before minutes before hours), each with all of
-    its places; defaults come last, so that hours set in a file beat the absence of ms.
+    Synonyms come in the order of their strength (ms before minutes before hours), each with all of
+    its places. Defaults come last, so that hours set in a file override the default of ms.
     """
     if name in overrides:
         text = overrides[name]
@@ -254,7 +254,7 @@ def _scaled(text: str, factor: int) -> str:
     try:
         number = int(text)
     except ValueError:
-        return text  # Of a release that writes it otherwise: whoever parses it says so.
+        return text  # Another release may have written it; the parser will report it.
     return str(number * factor) if number >= 0 else text
 
 
@@ -264,11 +264,11 @@ def resolve_topic_config(
     broker: BrokerValues,
     unreadable: list[str] | None = None,
 ) -> ConfigValue:
-    """Give the typed value that holds for a topic on a broker.
+    """Return the typed value in effect for a topic on a broker.
 
-    A newer release may have written a value that this one cannot read. Then it is added to
-    `unreadable` as `name=text`, and what comes next in strength holds, or what keeps records where
-    another value could lose them. Without `unreadable` it is a ConfigError.
+    A newer release may have written a value that this release cannot read. The value is then added
+    to `unreadable` as `name=text`. Its replacement is the next value in strength or, if another
+    value could lose records, the one that keeps them. If `unreadable` is None: ConfigError.
     """
     key = topic_config_key(name)
     for place, text in _topic_places(name, overrides, broker):
@@ -286,7 +286,7 @@ def resolve_topic_config(
 def describe_topic_config(
     name: str, overrides: Mapping[str, str], broker: BrokerValues
 ) -> DescribedConfig:
-    """Describe one config of a topic as the broker with these values sees it."""
+    """Describe one config of a topic as a broker with these values sees it."""
     key = topic_config_key(name)
     places = list(_topic_places(name, overrides, broker))
     if not places:
@@ -302,7 +302,7 @@ def describe_topic_config(
 
 
 def describe_broker_config(name: str, broker: BrokerValues) -> DescribedConfig:
-    """Describe one config of a broker; weaker names for the same thing are among its synonyms."""
+    """Describe one config of a broker; the synonyms include the configs that it overrides."""
     key = broker_config_key(name)
     own = tuple(broker.places(name))
     names = _WITH_WEAKER.get(name, (name,))
@@ -319,7 +319,7 @@ def describe_broker_config(name: str, broker: BrokerValues) -> DescribedConfig:
 
 
 def describe_cluster_wide_config(name: str, broker: BrokerValues) -> DescribedConfig:
-    """Describe a config that is set for all brokers at once, as it is set there."""
+    """Describe the value of a config that is set for all brokers at once."""
     key = broker_config_key(name)
     text = None if key.is_sensitive else broker.cluster_wide[name]
     place = SourcedValue(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
@@ -337,7 +337,7 @@ _WITH_WEAKER: Final = {
     for names in (tuple(each.name for each in key.synonyms) for key in TOPIC_CONFIGS.values())
     for position in range(len(names))
 }
-"""By broker config: its name, and those that stand for it where it is unset."""
+"""By broker config: its name, and the configs that are used if it is not set."""
 
 
 _KEEPING_RECORDS: Final[Mapping[str, ConfigValue]] = {
@@ -347,13 +347,13 @@ _KEEPING_RECORDS: Final[Mapping[str, ConfigValue]] = {
     "delete.retention.ms": NEVER,
     "min.compaction.lag.ms": NEVER,
 }
-"""What holds in place of a value that cannot be read: nothing is deleted, and nothing compacted."""
+"""The values in place of unreadable ones: nothing is deleted, and nothing is compacted."""
 
 
 def resolve_log_config(
     overrides: Mapping[str, str], broker: BrokerValues, unreadable: list[str] | None = None
 ) -> LogConfig:
-    """Give a log what it must know: the topic's overrides over the broker's values.
+    """Return the configs of a log: the topic's overrides, else the broker's values.
 
     For `unreadable` see `resolve_topic_config`.
     """

@@ -1,8 +1,8 @@
 """The configs that the controller reads: liveness, preferred leaders, numbers of topics.
 
-They stand in the table of broker configs (`broker_configs`), under Kafka's names, so that they are
-set, listed and described like all others. Brokers are told the values that they need when they
-register.
+They are in the table of broker configs (`broker_configs`), under Kafka's names, so that they are
+set, listed and described like all others. When a broker registers, the controller sends it the
+values that it needs.
 """
 
 from collections.abc import Mapping
@@ -38,14 +38,14 @@ CONTROLLER_CONFIGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SessionTiming:
-    """How often brokers are heard, and after which silence they are dead."""
+    """How often brokers send heartbeats, and after which silence the controller fences them."""
 
     heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
     session_timeout_ms: int = SESSION_TIMEOUT_MS
 
     @classmethod
     def bounded(cls, heartbeat_interval_ms: int, session_timeout_ms: int) -> "SessionTiming":
-        """Give the timing that was asked for, lifted to the heartbeats that a session needs."""
+        """Return this timing, with the session timeout raised to the minimum of heartbeats."""
         least_ms = HEARTBEATS_PER_SESSION_MIN * heartbeat_interval_ms
         return cls(heartbeat_interval_ms, max(session_timeout_ms, least_ms))
 
@@ -55,7 +55,7 @@ DEFAULT_TIMING: Final = SessionTiming()
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfigs:
-    """Typed values."""
+    """The configs of the controller as typed values."""
 
     balances_leaders: bool = True
     balance_interval_s: int = 300
@@ -66,7 +66,7 @@ class ControllerConfigs:
 
 
 def read_controller_configs(configs: Mapping[str, str]) -> ControllerConfigs:
-    """Read what is named, defaults for the rest; ConfigError. Other configs are passed over."""
+    """Read the controller's configs, with defaults; ConfigError. Other configs are ignored."""
     return ControllerConfigs(
         balances_leaders=_value(configs, REBALANCE_ENABLE) == 1,
         balance_interval_s=_value(configs, IMBALANCE_CHECK_INTERVAL),

@@ -1,4 +1,4 @@
-"""The broker configs of what keeps its state in internal topics: groups, and transactional ids."""
+"""The broker configs of consumer groups and of transactions, whose state is in internal topics."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _STRING = ConfigType.STRING
 
 
 def _protocols_problem(text: str) -> str | None:
-    """Without the classic protocol groups of the other one could not go back (Kafka's rule)."""
+    """Refuse a list without `classic`: KIP-848's groups could not go back to it (Kafka's rule)."""
     return None if "classic" in text else "the classic protocol cannot be switched off"
 
 

@@ -1,11 +1,11 @@
-"""`cordoned.log.dirs` (KIP-1066): log directories that keep what they have and get nothing new."""
+"""`cordoned.log.dirs` (KIP-1066): log directories that keep their replicas and get no new ones."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 EVERY_DIRECTORY: Final = "*"
-"""Stands for all of `log.dirs`, and so for the whole broker."""
+"""Stands for all log directories, and so for the whole broker."""
 
 
 def cordon_entries(text: str) -> tuple[str, ...]:
@@ -14,7 +14,7 @@ def cordon_entries(text: str) -> tuple[str, ...]:
 
 
 def every_problem(text: str) -> str | None:
-    """Say what is wrong with a value wherever it is set; None if nothing is."""
+    """Return what is wrong with a value on any broker; None if nothing is."""
     entries = set(cordon_entries(text))
     if EVERY_DIRECTORY in entries and len(entries) > 1:
         return (
@@ -25,7 +25,7 @@ def every_problem(text: str) -> str | None:
 
 
 def cordon_problem(text: str, log_directories: Collection[str]) -> str | None:
-    """Say, in Kafka's words, what is wrong with a value on a broker; None if nothing is."""
+    """Return, in Kafka's words, what is wrong with a value on a broker; None if nothing is."""
     missing = [
         entry
         for entry in dict.fromkeys(cordon_entries(text))
@@ -42,7 +42,7 @@ def cordon_problem(text: str, log_directories: Collection[str]) -> str | None:
 def cordoned_among(
     entries: Iterable[str], log_directories: Collection[str]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return which log directories are cordoned, and which entries are none of them."""
+    """Return the cordoned log directories, and the entries that are not log directories."""
     named = tuple(dict.fromkeys(entries))
     if EVERY_DIRECTORY in named:
         return frozenset(log_directories), ()

@@ -1,8 +1,8 @@
-"""Configs of one consumer group: their table, their limits, and which value holds (KIP-848).
+"""Configs of a consumer group: their table, their limits, and the value in effect (KIP-848).
 
-A group's value is its override, else the broker's setting of the same meaning. Overrides have to
-stand between the broker's own minimum and maximum. A broker that is given narrower ones later
-moves a group's value to the nearest that it allows.
+A group's value is its override, else the broker's setting of the same meaning. An override has to
+lie between the broker's minimum and maximum. If a broker later gets narrower limits, it uses the
+nearest value that they allow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 
 
 class _Limits(NamedTuple):
-    """The settings of a broker that stand behind a group's config."""
+    """The broker settings that are the default and the limits of a group's config."""
 
     setting: str
     minimum: str
@@ -77,7 +77,7 @@ GROUP_CONFIGS: Final = key_table(
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTimes:
-    """What holds for one group of KIP-848's protocol on one broker."""
+    """The values in effect for one group of KIP-848's protocol on one broker."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -85,7 +85,7 @@ class ConsumerGroupTimes:
 
 
 def group_config_key(name: str) -> ConfigKey:
-    """Find a config of groups; ConfigError that names the nearest valid one."""
+    """Return a group config; ConfigError names the most similar config."""
     key = GROUP_CONFIGS.get(name)
     if key is None:
         near = get_close_matches(name.removeprefix("group."), GROUP_CONFIGS, n=1, cutoff=0.6)
@@ -108,7 +108,7 @@ def validate_group_configs(configs: Mapping[str, str], broker: BrokerValues) -> 
 
 
 def validate_group_settings(broker: BrokerValues) -> None:
-    """Check that a broker's own values keep to its own limits."""
+    """Check that a broker's own values are within its own limits."""
     for limits in _LIMITS.values():
         lowest, highest = _number(broker, limits.minimum), _number(broker, limits.maximum)
         if lowest > highest:
@@ -140,14 +140,14 @@ def _check_heartbeats(session: str, heartbeat: str, times: ConsumerGroupTimes) -
 
 
 def limits_of(broker: BrokerValues) -> dict[str, str]:
-    """Return the settings of a broker that groups' configs are checked against, as texts."""
+    """Return the broker settings that group configs are checked against, as texts."""
     return {
         setting: str(_number(broker, setting)) for limits in _LIMITS.values() for setting in limits
     }
 
 
 def consumer_group_times(overrides: Mapping[str, str], broker: BrokerValues) -> ConsumerGroupTimes:
-    """Return what holds for a group with these overrides on a broker."""
+    """Return the values in effect for a group with these overrides on a broker."""
     return ConsumerGroupTimes(
         session_timeout_ms=_effective(SESSION_TIMEOUT, overrides, broker),
         heartbeat_interval_ms=_effective(HEARTBEAT_INTERVAL, overrides, broker),

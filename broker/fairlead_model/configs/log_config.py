@@ -1,23 +1,23 @@
-"""The settings of one log, resolved: a topic's overrides over the broker's defaults.
+"""The configs of one log, resolved: the topic's overrides, else the broker's defaults.
 
-Built by `config_values.resolve_log_config`; read by `fairlead_broker.log` alone. Units are in the
-names; -1 means unlimited where Kafka says so, and `NEVER` stands for "no such event".
+`config_values.resolve_log_config` builds a `LogConfig`; only `fairlead_broker.log` reads it. Units
+are in the names; -1 means unlimited where Kafka says so, and `NEVER` stands for "no such event".
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 NEVER: Final = 2**63 - 1
-"""Kafka's spelling of "never" for flush and lag settings (Long.MAX_VALUE)."""
+"""Kafka's value of flush and lag settings for "never" (Long.MAX_VALUE)."""
 PRODUCERS_CODEC: Final = "producer"
-"""The `compression.type` with which batches are stored as they came."""
+"""The `compression.type` that stores batches as the producer sent them."""
 
 _AFTER_MAX_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What a log must know of its topic; names and defaults are those of Kafka 4.3."""
+    """What a log must know of its topic; the names and defaults are those of Kafka 4.3."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -47,12 +47,12 @@ class LogConfig:
 
     @property
     def is_log_append_time(self) -> bool:
-        """True where the broker's clock, not the producer's, stamps the batches."""
+        """True if the broker's clock, not the producer's, sets the timestamps of batches."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def limits_timestamps(self) -> bool:
-        """True where producers' timestamps are limited otherwise than by default."""
+        """True if the limits of producers' timestamps are not the defaults."""
         return (
             self.message_timestamp_before_max_ms != NEVER
             or self.message_timestamp_after_max_ms != _AFTER_MAX_MS
@@ -60,10 +60,10 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """True where only the last record of each key is kept, for good or until retention."""
+        """True if compaction keeps only the last record of each key."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes_by_retention(self) -> bool:
-        """True unless the topic is only compacted."""
+        """True if the broker deletes old segments, whether or not it also compacts the log."""
         return "delete" in self.cleanup_policy

@@ -1,4 +1,4 @@
-"""The broker configs of TLS, SASL and access rules; which of them a listener may have of its own.
+"""The broker configs of TLS, SASL and access rules, and which of them one listener may override.
 
 `listener.name.<name>.` before a config sets it for one listener, and
 `listener.name.<name>.<mechanism>.` for one mechanism of it, as in Kafka. Both names are in lower
@@ -299,9 +299,9 @@ _REFUSED: Final = {
 
 
 def find_security_key(name: str) -> ConfigKey | None:
-    """Return the config of one listener, or of one mechanism of it; None if it is none such.
+    """Return a config of a listener, or of a mechanism of a listener; None if it is neither.
 
-    ConfigError for what Kafka has and is refused here.
+    ConfigError for configs that Kafka has and Fairlead refuses.
     """
     own = name
     if name.startswith(LISTENER_PREFIX):

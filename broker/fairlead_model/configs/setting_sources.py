@@ -1,9 +1,9 @@
-"""Where the settings of a broker or of a controller come from.
+"""The sources of the settings of a broker or of a controller.
 
 Strongest first: `--set NAME=VALUE`, the environment (`FAIRLEAD_LOG_DIRS` for `log.dirs`), the file
 (`server.properties`, `controller.properties`), the default. An unknown name is an error that names
-the nearest valid one, except in the environment, where container platforms put variables of their
-own: there it is a warning.
+the most similar setting. In the environment it is only a warning, because container platforms set
+variables of their own there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ def environment_name(name: str) -> str:
 
 
 NOT_SETTINGS: Final = frozenset({"FAIRLEAD_SUPERVISOR_FD", "FAIRLEAD_ID_BASE"})
-"""What process 1 of a container and the pod say in the environment; no misspelt settings."""
+"""Variables that are set by process 1 of a container and by the pod, and that are no settings."""
 
 _BY_VARIABLE: Final = {environment_name(name): name for name in BROKER_CONFIGS}
 
@@ -43,7 +43,7 @@ def read_properties(text: str) -> dict[str, str]:
                 continue
         name, separator, value = line.partition("=")
         if not separator:
-            # Without the line: it may be one of a key or of a password.
+            # The message does not quote the line: it may be part of a key or of a password.
             where = f"line {number}"
             raise ConfigError(where, f"{where} is not NAME=VALUE")
         values[name.strip()] = value.strip()
@@ -51,7 +51,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return settings of environment variables, and warnings about likely misspellings."""
+    """Return the settings in environment variables, and warnings about likely misspellings."""
     values: dict[str, str] = {}
     warnings = []
     for variable, value in environment.items():
@@ -83,7 +83,7 @@ def merge_settings(
     environment: Mapping[str, str],
     assignments: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return what holds of three sources, every value checked; ConfigError says what is wrong."""
+    """Return the settings in effect, every value checked; ConfigError says what is wrong."""
     merged = {**file, **environment, **assignments}
     for name, text in merged.items():
         validate_broker_config(name, text)

@@ -1,7 +1,7 @@
 """The 33 topic configs of Kafka 4.3: names, defaults, limits, meaning.
 
-What this release cannot honour is refused in words rather than stored and ignored; configs that
-merely have no effect yet (the cleaner's, tiered storage's local limits) are kept.
+What this release cannot do is refused with a reason rather than stored and ignored. Configs that
+only have no effect yet (of the cleaner, local limits of tiered storage) are accepted.
 """
 
 import re

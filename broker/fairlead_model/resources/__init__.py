@@ -1,1 +1,1 @@
-"""What manifests say: the specs that operator, laptop and command share. Pure."""
+"""The specs of manifests, which the operator, `fairlead up` and the commands share. Pure."""

@@ -1,4 +1,4 @@
-"""Whether a drill stayed within its limits; the same for a cluster and for `fairlead up`. Pure."""
+"""Whether a drill kept its limits; the same for a cluster and for `fairlead up`. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,7 +8,7 @@ from fairlead_model.resources.failover_drill import DrillLimits, FailoverDrillSp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillMeasurement:
-    """What a drill has found, over all of its runs."""
+    """The results of a drill, over all of its runs."""
 
     recovery_max_ms: int | None
     """None if nothing was measured."""
@@ -18,24 +18,24 @@ class DrillMeasurement:
     reordered: int = 0
     client_errors: int = 0
     problems: list[str] = field(default_factory=list)
-    """Whatever no limit excuses: a run without an end, records that are not what was sent."""
+    """Failures that no limit allows: runs that did not end, records that differ from those sent."""
 
 
 GRACEFUL: Final = frozenset({"Delete", "Slow", "RollingRestart"})
 
 
 def measures_gaps(spec: FailoverDrillSpec) -> bool:
-    """Return True if recovery is the longest time without an acknowledgement, not the first one.
+    """Tell whether recovery is the longest time without an acknowledgement, not until the first.
 
-    After a graceful end, where a broker is merely slow, and where no broker was hit, there is
-    nothing to recover from: records are taken at once, and what counts is whether anybody had to
-    wait later.
+    There is nothing to recover from after a graceful end, with a slow broker, and if the target is
+    not a broker: records are accepted at once. What counts then is whether a producer had to wait
+    later.
     """
     return spec.fault.type in GRACEFUL or spec.target.type == "Controller"
 
 
 def find_exceeded(limits: DrillLimits, measured: DrillMeasurement) -> list[str]:
-    """Return why a drill has failed, in words; empty when it has passed."""
+    """Return why a drill has failed, in words; empty if it has passed."""
     counts = (
         (measured.lost, limits.lost, "acknowledged records are lost"),
         (measured.duplicates, limits.duplicates, "records are there twice"),

@@ -28,7 +28,7 @@ CLUSTER_NAME: Final = Text(
 )
 _COUNT: Final = Whole(0, 2**53)
 LASTING: Final = frozenset({"Pause", "Slow", "Isolate", "DiskFull"})
-"""Faults that go on for durationSeconds."""
+"""Faults that last for durationSeconds."""
 
 TargetType: TypeAlias = Literal[
     "Leader", "Follower", "Broker", "Controller", "Node", "Zone", "Cluster"
@@ -103,7 +103,7 @@ class DrillTarget:
 
     @property
     def is_of_several(self) -> bool:
-        """Whether several brokers may be broken at once."""
+        """Whether the fault may hit several brokers at once."""
         return self.type in {"Node", "Zone"}
 
 
@@ -150,7 +150,7 @@ class DrillFault:
 
     @property
     def hold_ms(self) -> int:
-        """How long it lasts; 0 for a fault that is over at once."""
+        """How long the fault lasts; 0 if it is over at once."""
         return self.duration_seconds * 1000 if self.type in LASTING else 0
 
 
@@ -290,5 +290,5 @@ class FailoverDrillSpec:
     def from_manifest(
         cls, manifest: Mapping[str, Any], *, is_local: bool = False
     ) -> "FailoverDrillSpec":
-        """Read a drill; ManifestError lists all that is wrong. Local ones need no clusterName."""
+        """Read a drill; ManifestError lists all errors. A local drill needs no clusterName."""
         return read_manifest(manifest, ManifestForm(FAILOVER_DRILL_KIND, cls, is_local=is_local))

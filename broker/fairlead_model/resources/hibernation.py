@@ -1,14 +1,14 @@
-"""What a LogCluster's status says of its sleep, in words that operator and controller share."""
+"""The condition of a hibernating LogCluster: names that the operator and the controller share."""
 
 from typing import Final
 
 HIBERNATED: Final = "Hibernated"
-"""Type of the condition from the wish to sleep until the cluster is awake, and the reason that
-others give meanwhile."""
+"""Type of the condition. It is set from the request to hibernate until the cluster is awake.
+Meanwhile it is also the reason of other conditions."""
 ASLEEP: Final = "Asleep"
 STOPPING: Final = "StoppingBrokers"
 WAKING: Final = "Waking"
 DOWN_REASONS: Final = frozenset({STOPPING, ASLEEP})
-"""Reasons of the condition while no broker is to serve."""
+"""Reasons of the condition while no broker is meant to serve."""
 SLEEP_REASONS: Final = DOWN_REASONS | {WAKING}
-"""Reasons from the stop of the first broker until all are back."""
+"""Reasons of the condition from the stop of the first broker until all are back."""

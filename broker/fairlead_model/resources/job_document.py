@@ -1,21 +1,21 @@
-"""What a driver is told: the document that a StreamJob becomes, for operator and laptop alike.
+"""The document with which the operator or `fairlead spark run` tells a driver its StreamJob.
 
-The package `fairlead_spark.job` reads it. It stands alone, so this file is all they share:
+The package `fairlead_spark.job` reads it. The two packages share no code, only this document:
 
 | field | what |
 |---|---|
-| `name`, `namespace`, `run` | whose driver it is; the number of the run tells two drivers apart |
+| `name`, `namespace`, `run` | the job, and the number of its run, which identifies a driver |
 | `bootstrap` | addresses of the brokers |
-| `clientConfig` | file that says how to encrypt and log in; absent: neither |
+| `clientConfig` | file with the settings for TLS and login; absent: neither is used |
 | `application` | `{file, arguments}` or `{sql}` |
 | `sources` | `{topics, view, schema, options}` |
 | `sink` | `{topic, format, options, outputMode, saveMode}`, for sql |
 | `trigger` | `{processingTime}`, `{availableNow: true}` or nothing |
 | `checkpoint` | a folder or URI; absent: a temporary folder |
-| `isCheckpointShared` | whether executors reach it too, which queries with state need |
+| `isCheckpointShared` | whether executors reach it, too, which queries with state need |
 | `groupId` | the consumer group that shows progress |
 | `conf` | settings of Spark |
-| `progressPort` | where the driver says how it does; 0: any free port |
+| `progressPort` | port at which the driver reports its progress; 0: any free port |
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def build_job_document(
     conf: Mapping[str, str],
     progress_port: int,
 ) -> dict[str, Any]:
-    """Give the document; `file` is where the program lies for the driver, None for sql."""
+    """Return the document; `file` is the program's path for the driver, None for sql."""
     application: dict[str, Any] = {"arguments": list(spec.application.arguments)}
     if spec.application.sql is not None:
         application["sql"] = spec.application.sql

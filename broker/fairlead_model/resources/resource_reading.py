@@ -1,9 +1,9 @@
-"""Manifests into the dataclasses that declare them, with all findings at once.
+"""Read manifests into the dataclasses that declare them, and report all errors at once.
 
-The API server has checked most of this by the CustomResourceDefinition; it is checked again
-because a definition may be older than the reader, and because `fairlead up` reads the same files
-without any API server. What is wrong is named by the path of its field. As for the API server, a
-null stands for a field that is left out.
+The API server has checked most of this with the CustomResourceDefinition. It is checked again
+because the definition may be older than this code, and because `fairlead up` reads the same files
+without an API server. An error names the path of its field. As for the API server, a null means
+that the field is absent.
 """
 
 import re
@@ -32,7 +32,7 @@ from fairlead_model.resources.topic_manifest import API_VERSION, ManifestError, 
 T = TypeVar("T")
 QUANTITY_PATTERN: Final = r"[0-9]{1,15}(\.[0-9]{1,9})?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?"
 QUANTITY_NUMBER_MAX: Final = 10**15 - 1
-"""Largest amount that is written as a plain number: as many digits as the pattern takes."""
+"""Largest amount as a plain number: it has as many digits as the pattern allows."""
 QUANTITY_HINT: Final = "write an amount such as 500m, 2 or 10Gi"
 _ROOT_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _QUANTITY: Final = re.compile(QUANTITY_PATTERN)
@@ -40,7 +40,7 @@ _QUANTITY: Final = re.compile(QUANTITY_PATTERN)
 
 @dataclass(frozen=True, slots=True)
 class RootRule(Generic[T]):
-    """A condition that also looks at the resource's name, as CEL and as Python."""
+    """A condition that also uses the resource's name, as CEL and as Python."""
 
     cel: str
     message: str
@@ -51,7 +51,7 @@ class RootRule(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ManifestForm(Generic[T]):
-    """What a manifest of one kind holds; a local one may leave out what only clusters need."""
+    """The fields of one kind's manifests; a local manifest may omit what only clusters need."""
 
     kind: str
     spec: type[T]
@@ -60,7 +60,7 @@ class ManifestForm(Generic[T]):
 
 
 def read_manifest(manifest: object, form: ManifestForm[T]) -> T:
-    """Read the spec of a manifest; ManifestError lists everything that is wrong with it."""
+    """Read the spec of a manifest; ManifestError lists every error in it."""
     if not isinstance(manifest, Mapping):
         raise ManifestError(["a manifest is a mapping with apiVersion, kind, metadata and spec"])
     reader = _Reader(form, manifest)
@@ -71,7 +71,7 @@ def read_manifest(manifest: object, form: ManifestForm[T]) -> T:
 
 
 def change_problems(old: object, new: object) -> list[str]:
-    """List the rules about updates that a new spec breaks; both have been read without problems."""
+    """Return the rules about updates that a new spec breaks; both specs are valid by themselves."""
     return _change_problems(record_of(type(new)), old, new, "spec")
 
 
@@ -90,7 +90,7 @@ def _change_problems(record: Record, old: object, new: object, path: str) -> lis
 
 
 class _Reader(Generic[T]):
-    """Reads one manifest and collects what is wrong with it."""
+    """Reads one manifest and collects its errors."""
 
     def __init__(self, form: ManifestForm[T], manifest: Mapping[Any, Any]) -> None:
         self.problems: list[str] = []
@@ -101,7 +101,7 @@ class _Reader(Generic[T]):
         self._name = name if isinstance(name, str) else ""
 
     def read(self) -> T:
-        """Read the whole; the result counts only if there are no problems."""
+        """Read the whole manifest; the result is valid only if there are no problems."""
         kind, version = self._manifest.get("kind"), self._manifest.get("apiVersion")
         if version != API_VERSION:
             self._report("apiVersion", f"expected {API_VERSION}, got {shown(version)}")

@@ -1,13 +1,14 @@
-"""Shapes: what a field of a Fairlead resource may hold, read off annotated dataclasses.
+"""Shapes: the values that a field of a Fairlead resource may have, from annotated dataclasses.
 
-A resource is declared once, as frozen dataclasses. An annotation carries what the type cannot
-say: a text that describes the field, and a shape with its bounds.
+A resource is declared once, as frozen dataclasses. Annotations add what a type cannot express: a
+text that describes the field, and a shape with its bounds.
 
     partitions: Annotated[int, "Partitions of the topic.", Whole(1, 100)] = 6
 
-From that one declaration come the schema of the CustomResourceDefinition, its reference for
-people, and the reader of manifests (`resource_reading`). Field names are snake case here and
-camel case in manifests. Only the standard library is used: `fairlead up` reads resources too.
+Three things come from this declaration: the schema of the CustomResourceDefinition, its reference
+page, and the reader of manifests (`resource_reading`). Field names are snake case here and camel
+case in manifests. This module uses only the standard library, because `fairlead up` reads
+resources, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ class Text:
     pattern: str = ""
     """Regular expression for the whole text, in the syntax that Python and RE2 share."""
     hint: str = ""
-    """What a person has to write when the pattern does not match."""
+    """What a person has to write, shown if the pattern does not match."""
     choices: tuple[str, ...] = ()
     format: str = ""
 
@@ -49,29 +50,29 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An amount as Kubernetes writes it: `500m`, `2`, `10Gi`; a number is taken too."""
+    """An amount in Kubernetes' notation: `500m`, `2`, `10Gi`; a number is accepted, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A mapping that is handed on to Kubernetes as it is, which also checks it."""
+    """A mapping that is passed to Kubernetes unchanged, which also checks it."""
 
     maximum: int = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """Settings by name: texts, numbers and truth values; null leaves a setting alone."""
+    """Settings by name: texts, numbers and truth values; null leaves a setting as it is."""
 
     maximum: int = 128
     text_maximum: int = 4096
     problem: Callable[[str, str | None], str | None] = field(default=lambda _name, _text: None)
-    """What is wrong with a setting, in words; asked when manifests are read, never in a schema."""
+    """Returns what is wrong with a setting, in words; used for manifests, not in the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many entries a list or mapping may have; `key` is the field that tells them apart."""
+    """The most entries of a list or mapping; `key` is the field that identifies an entry."""
 
     maximum: int
     key: str = ""
@@ -79,7 +80,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOnly:
-    """Marks a field that Kubernetes requires and `fairlead up` can do without."""
+    """Marks a field that Kubernetes requires and `fairlead up` does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,12 @@ class Member:
     description: str
     shape: "Shape"
     default: Any
-    """NO_DEFAULT for a required field; None for one that may be absent."""
+    """NO_DEFAULT for a required field; None for a field that may be absent."""
     is_cluster_only: bool
 
     @property
     def is_required(self) -> bool:
-        """Whether Kubernetes refuses the record without it."""
+        """Whether Kubernetes refuses a record without this member."""
         return self.default is NO_DEFAULT or self.is_cluster_only
 
 
@@ -134,31 +135,31 @@ Shape: TypeAlias = Text | Whole | Flag | Quantity | Opaque | ConfigMap | Items |
 class Rule:
     """A condition over several fields, as CEL for the API server and as Python for the reader.
 
-    A class lists its rules in `RULES`. A rule with `holds_change` is about old and new value of an
-    update; the API server does not ask it when the object is made.
+    A class lists its rules in `RULES`. A rule with `holds_change` compares the old and the new
+    value of an update; the API server does not check it when the object is created.
     """
 
     cel: str
     message: str
-    """What is wrong and what to do, for a person who sees nothing else."""
+    """What is wrong and how to fix it, for a person who sees only this text."""
     field: str = ""
-    """The field it is shown at, below the record; the record itself where empty."""
+    """The field, below the record, that the error names; empty for the record itself."""
     holds: Callable[[Any], bool] | None = None
     holds_change: Callable[[Any, Any], bool] | None = None
 
 
 def camel_case(attribute: str) -> str:
-    """Name an attribute as manifests do: `record_size` is `recordSize`."""
+    """Return the name of an attribute in manifests: `record_size` is `recordSize`."""
     head, *rest = attribute.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
 _RECORDS: Final[dict[type[Any], Record]] = {}
-"""Records that were read before; declarations do not change."""
+"""Cache of the records of declarations, which do not change."""
 
 
 def record_of(declared: type[Any]) -> Record:
-    """Read a record off a dataclass; TypeError names a declaration that says too little."""
+    """Return the record of a dataclass; TypeError for a declaration that is incomplete."""
     if declared not in _RECORDS:
         _RECORDS[declared] = _read_record(declared)
     return _RECORDS[declared]
@@ -195,7 +196,7 @@ def _member(item: Field[Any], hint: Any) -> Member:
 
 
 def _shape(hint: Any, markers: tuple[Any, ...] = ()) -> Shape:
-    """Find the shape of a type hint: one that is annotated, else the one that the type implies."""
+    """Return the shape of a type hint: the annotated shape, else the one that the type implies."""
     origin = get_origin(hint)
     if origin is Annotated:
         return _shape(hint.__origin__, (*hint.__metadata__, *markers))

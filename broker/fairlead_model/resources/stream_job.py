@@ -23,7 +23,7 @@ from fairlead_model.resources.resource_shape import Bound, Opaque, Quantity, Rul
 
 STREAM_JOB_KIND: Final = "StreamJob"
 JOB_NAME_LENGTH_MAX: Final = 48
-"""A Service is named after it, with a suffix."""
+"""A Service has this name plus a suffix."""
 DURATION_PATTERN: Final = r"[0-9]{1,9} ?(ms|milliseconds?|seconds?|minutes?|hours?|days?)"
 _PATH: Final = Text(1024, 1)
 _OPTION_VALUE: Final = Text(4096)
@@ -473,13 +473,13 @@ class StreamJobSpec:
     def from_manifest(
         cls, manifest: Mapping[str, Any], *, is_local: bool = False
     ) -> "StreamJobSpec":
-        """Read a job; ManifestError lists all that is wrong."""
+        """Read a job; ManifestError lists all errors."""
         form = ManifestForm(STREAM_JOB_KIND, cls, root_rules=ROOT_RULES, is_local=is_local)
         return read_manifest(manifest, form)
 
     @property
     def credentials_secret(self) -> str | None:
-        """Name the Secret by which the job logs in, if it does. That of a User has its name."""
+        """Name of the Secret for the job's login, if it has one. A User's Secret has its name."""
         return self.user if self.authentication is None else self.authentication.secret_name
 
 

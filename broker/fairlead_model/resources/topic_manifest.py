@@ -1,7 +1,7 @@
-"""The `Topic` resource and the model: one mapping for `fairlead up -f` and for the operator.
+"""Convert the `Topic` resource to and from the model, for `fairlead up -f` and the operator.
 
-A manifest comes as the dict that YAML or the API server gives. Whatever is wrong with it is
-reported with the path of the field, all findings at once.
+A manifest is the dict that YAML or the API server provides. All errors in it are reported at once,
+each with the path of its field.
 
     apiVersion: fairlead.io/v1alpha1
     kind: Topic
@@ -54,7 +54,7 @@ _RESOURCE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be taken; `problems` has a line for each finding."""
+    """A manifest is invalid; `problems` has a line for each error."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -63,7 +63,7 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as its resource declares it; counts are -1 where the cluster's default holds."""
+    """A topic as its resource declares it; counts are -1 if the cluster's default applies."""
 
     resource: str
     topic_name: str
@@ -73,15 +73,15 @@ class TopicSpec:
     reclaim_policy: str = "Retain"
     deletion_protection: bool = False
     cluster_name: str = ""
-    """Empty where the manifest names no cluster, which only `fairlead up` takes."""
+    """Empty if the manifest names no cluster, which only `fairlead up` accepts."""
     left_alone: frozenset[str] = frozenset()
-    """Configs that are null in the manifest: whatever they are, they stay."""
+    """Configs that are null in the manifest: their present values stay."""
     may_adopt: bool = True
-    """Whether it may take up a topic that exists and is declared by nobody."""
+    """Whether the resource may adopt an existing topic that no resource declares."""
 
 
 def is_topic_manifest(manifest: object) -> bool:
-    """Tell whether a dict claims to be a Topic of ours, right or wrong."""
+    """Tell whether a dict is meant as a Fairlead Topic, valid or not."""
     return (
         isinstance(manifest, Mapping)
         and manifest.get("kind") == TOPIC_KIND
@@ -90,7 +90,7 @@ def is_topic_manifest(manifest: object) -> bool:
 
 
 def parse_topic_manifest(manifest: object) -> TopicSpec:
-    """Read a Topic manifest; ManifestError lists all that is wrong with it."""
+    """Read a Topic manifest; ManifestError lists every error in it."""
     if not isinstance(manifest, Mapping):
         raise ManifestError(["a manifest is a mapping with apiVersion, kind, metadata and spec"])
     reader = _ManifestReader(manifest)
@@ -101,7 +101,7 @@ def parse_topic_manifest(manifest: object) -> TopicSpec:
 
 
 def parse_topic_manifests(manifests: list[object]) -> list[TopicSpec]:
-    """Read several manifests; also refuses two that mean the same topic or share a name."""
+    """Read several manifests; two with the same topic or the same name are an error, too."""
     specs: list[TopicSpec] = []
     problems: list[str] = []
     for manifest in manifests:
@@ -128,7 +128,7 @@ def parse_topic_manifests(manifests: list[object]) -> list[TopicSpec]:
 
 
 def build_topic_manifest(spec: TopicSpec) -> dict[str, Any]:
-    """Give the manifest of a topic; parsing it gives the spec again."""
+    """Return the manifest of a topic; parsing it returns an equal spec."""
     body: dict[str, Any] = {}
     if spec.cluster_name:
         body["clusterName"] = spec.cluster_name
@@ -151,7 +151,7 @@ def build_topic_manifest(spec: TopicSpec) -> dict[str, Any]:
 
 
 class _ManifestReader:
-    """Reads one manifest and collects what is wrong with it."""
+    """Reads one manifest and collects its errors."""
 
     def __init__(self, manifest: Mapping[Any, Any]) -> None:
         self.problems: list[str] = []
@@ -159,7 +159,7 @@ class _ManifestReader:
         self._label = TOPIC_KIND
 
     def read(self) -> TopicSpec:
-        """Read all fields; the result counts only if there are no problems."""
+        """Read all fields; the result is valid only if there are no problems."""
         resource = self._resource()
         self._label = f"{TOPIC_KIND} {resource}" if resource else TOPIC_KIND
         self._check_kind()
@@ -300,7 +300,7 @@ def _null_names(configs: object) -> frozenset[str]:
 
 
 def config_text(value: object) -> str | None:
-    """Spell a YAML scalar as Kafka does; None for anything else."""
+    """Return a YAML scalar in Kafka's notation; None for anything else."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -309,5 +309,5 @@ def config_text(value: object) -> str | None:
 
 
 def shown(value: object) -> str:
-    """Quote a value in a finding, shortened."""
+    """Quote a value in an error message, shortened."""
     return "nothing" if value is None else repr(value)[:60]

@@ -1,7 +1,7 @@
-"""What a User resource declares, as the operator's process tells it to the controller.
+"""What a User resource declares, in the form in which the operator sends it to the controller.
 
-In plain form, which is JSON's: `resource`, `principal`, `rules` (each as `codec.encode_acl` gives
-it), `revision`, `credential`, which holds base64, `quotas` and `exceedsDefaults`.
+The plain form is JSON: `resource`, `principal`, `rules` (each as `codec.encode_acl` returns it),
+`revision`, `credential` (with base64 values), `quotas` and `exceedsDefaults`.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ REVISION_LENGTH_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class UserDeclaration:
-    """All that a principal may do, and what verifies its password if it has one."""
+    """Everything that a principal may do, and the credential for its password if it has one."""
 
     resource: str
     """Name of the User resource."""
     principal: str
     """`User:name`."""
     rules: frozenset[AclBinding]
-    """The only rules of this principal."""
+    """All rules of this principal; it has no others."""
     revision: str | None = ""
-    """Names the password; empty for a principal that logs in without one, None where the password
-    is not known now: its credential stays as it is."""
+    """Identifies the password. Empty for a principal that logs in without a password. None if the
+    password is not known at present: its credential stays as it is."""
     credential: ScramCredential | None = field(default=None, repr=False)
-    """None to keep the one that was given with this revision."""
+    """None to keep the credential that was sent with this revision."""
     quotas: Quotas | None = None
-    """The only client quotas of this user; None leaves them to others."""
+    """All client quotas of this user; None if they are managed elsewhere."""
     exceeds_defaults: bool = False
-    """Whether his quotas may be above those that the cluster has for everybody."""
+    """Whether the user's quotas may be above the cluster's defaults for all users."""
 
     @property
     def user(self) -> str:
-        """The name by which its principal logs in."""
+        """The user name with which the principal logs in."""
         return self.principal.removeprefix(PRINCIPAL_TYPE)
 
 
 def encode_declaration(declared: UserDeclaration) -> dict[str, Any]:
-    """Give the plain form of a declaration."""
+    """Return the plain form of a declaration."""
     credential = declared.credential
     plain: dict[str, Any] = {
         "resource": declared.resource,
@@ -84,7 +84,7 @@ def encode_declaration(declared: UserDeclaration) -> dict[str, Any]:
 
 
 def decode_declaration(plain: Mapping[str, Any]) -> UserDeclaration:
-    """Read a declaration; CodecError, which shows nothing of a credential, if it is none."""
+    """Read a declaration; CodecError, without secrets in it, if it is invalid."""
     if "revision" not in plain:
         raise CodecError("a declaration says which password it is about")
     principal = text(plain.get("principal"), length_max=USER_LENGTH_MAX)
@@ -126,6 +126,6 @@ def _decode_credential(given: object) -> ScramCredential:
     try:
         keys = [base64.b64decode(part, validate=True) for part in parts]
     except (binascii.Error, TypeError, ValueError):
-        # The reason would show the text.
+        # The exception's own message would contain the text.
         raise CodecError("the salt and the keys of a credential are base64") from None
     return decode_credential(decode_mechanism(mechanism), [iterations, *keys])

@@ -1,1 +1,1 @@
-"""Users, access rules and quotas: what they are, and what follows from them. Pure."""
+"""Users, access rules (ACLs) and client quotas, and how decisions follow from them. Pure."""

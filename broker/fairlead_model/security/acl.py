@@ -1,6 +1,6 @@
 """Access rules: Kafka's ACL bindings, the filters that select them, and the numbers of both.
 
-A binding is its own identity: two with the same seven fields are one rule. Names of the
+Bindings are compared by value: two with the same seven fields are one rule. The names of the
 enumerations are those that Kafka's tools print.
 """
 
@@ -10,12 +10,12 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 ANY_NAME: Final = "*"
-"""As the name of a literal pattern: every resource of the type. As a host: every address."""
+"""Name of a literal pattern: every resource of the type. As a host: every address."""
 ANY_USER: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name of a resource of the type CLUSTER."""
 ACL_TEXT_MAX: Final = 1_000
-"""Characters of a name, a principal or a host in a rule."""
+"""Most characters of a name, a principal or a host in a rule."""
 
 
 class ResourceType(IntEnum):
@@ -32,7 +32,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name of a rule is compared (`PatternType`); ANY and MATCH stand in filters only."""
+    """How the name of a rule is compared (`PatternType`); ANY and MATCH are for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -63,7 +63,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """What a rule says (`AclPermissionType`)."""
+    """Whether a rule allows or denies (`AclPermissionType`)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -72,13 +72,13 @@ class Permission(IntEnum):
 
 
 class AclBinding(NamedTuple):
-    """One rule."""
+    """One access rule."""
 
     resource_type: ResourceType
     pattern_type: PatternType
     name: str
     principal: str
-    """`Type:name`, such as `User:alice`; `User:*` is everybody."""
+    """`Type:name`, such as `User:alice`; `User:*` means every user."""
     host: str
     """An address as text, or `*`."""
     operation: Operation
@@ -132,7 +132,7 @@ def applies_to(rule: AclBinding, name: str) -> bool:
 
 
 def binding_problem(rule: AclBinding) -> str:
-    """Say why Kafka would not keep this rule (`AclControlManager.validateNewAcl`), or nothing."""
+    """Return why Kafka would refuse this rule (`AclControlManager.validateNewAcl`), or ""."""
     if rule.resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
         return f"a rule is for one type of resources, not {rule.resource_type.name}"
     if rule.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -156,7 +156,7 @@ def binding_problem(rule: AclBinding) -> str:
 
 
 def filter_problem(wanted: AclFilter) -> str:
-    """Say why a filter cannot be applied, or nothing: a number that is not known."""
+    """Return why a filter cannot be applied, or "": it has an unknown number."""
     for value in (
         wanted.resource_type,
         wanted.pattern_type,

@@ -1,6 +1,6 @@
-"""Why something is allowed or denied, rule by rule, for people. Pure.
+"""Explain, rule by rule, why an operation is allowed or denied. Pure.
 
-The decision itself is `AclIndex.decide`'s; this says what each rule had to do with it.
+`AclIndex.decide` decides; this module reports what each rule contributed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class JudgedRule(NamedTuple):
-    """A rule that applies to the resource, and what follows from it here."""
+    """A rule that applies to the resource, and its effect on this question."""
 
     rule: AclBinding
     verdict: str
 
 
 class Explanation(NamedTuple):
-    """A decision and how it came about."""
+    """A decision and its reasons."""
 
     is_allowed: bool
     reason: str
     rules: list[JudgedRule]
-    """Those that apply to the resource, whoever they are for."""
+    """The rules that apply to the resource, for any principal."""
 
 
 def explain(
@@ -39,7 +39,7 @@ def explain(
     super_users: Collection[str],
     allows_without_rules: bool,
 ) -> Explanation:
-    """Explain the answer to who asks, from where, to do what, to which type and name."""
+    """Explain a decision. `question` is a principal, host, operation, resource type and name."""
     principal, host, operation, resource_type, name = question
     index = AclIndex(rules, allows_without_rules=allows_without_rules)
     decision = index.decide(*question)

@@ -1,14 +1,14 @@
-"""Access rules, indexed by what they are about, and the decision that follows from them. Pure.
+"""Access rules, indexed by resource, and the decision that follows from them. Pure.
 
 The order of decisions is that of Kafka's `StandardAuthorizerData`:
 
-1. rules that apply to the resource: literal of its name, literal `*`, prefixes of its name;
-2. of these, those that are for this principal (or `User:*`), host (or `*`) and operation (or ALL;
-   a rule that allows also what its operation implies);
-3. any that denies denies; else any that allows allows;
-4. if no rule of anybody applies to the resource, `allow.everyone.if.no.acl.found` decides.
+1. Take the rules that apply to the resource: literals of its name, literal `*`, prefixes of it.
+2. Of these, take the rules for this principal (or `User:*`), host (or `*`) and operation (or ALL).
+   A rule that allows an operation also allows the operations that it implies.
+3. If any of these rules denies, the answer is no; else, if any allows, the answer is yes.
+4. If no rule for any principal applies to the resource, `allow.everyone.if.no.acl.found` decides.
 
-Super users come before all of this, and are the caller's business.
+The caller handles super users before all of this.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ IMPLIED_BY: Final = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""What a rule that allows one of these operations allows, too; a rule that denies does not."""
+"""By operation: if one of these operations is allowed, it is, too. This does not hold for DENY."""
 _NOTHING: Final[frozenset[Operation]] = frozenset()
 _ANYBODYS_NAME: Final = "hardcode"
-"""The name that `Authorizer.authorizeByResourceType` asks for first."""
+"""The resource name that `Authorizer.authorizeByResourceType` tries first."""
 
 
 class AclDecision(NamedTuple):
-    """What was decided, and the rule that decided it."""
+    """The decision, and the rule that decided it."""
 
     is_allowed: bool
     rule: AclBinding | None
-    """None where no rule decided: none was for who asks, or none applies at all."""
+    """None if no rule decided: no rule is for this principal, or none applies to the resource."""
     has_rules: bool
-    """Whether any rule of anybody applies to the resource."""
+    """Whether any rule, for any principal, applies to the resource."""
 
 
 class AclIndex:
-    """All rules of a cluster; changed rule by rule."""
+    """All access rules of a cluster; rules are added and removed one by one."""
 
     def __init__(self, rules: Iterable[AclBinding] = (), *, allows_without_rules: bool) -> None:
-        """`allows_without_rules` is what `allow.everyone.if.no.acl.found` says."""
+        """`allows_without_rules` is the value of `allow.everyone.if.no.acl.found`."""
         self.allows_without_rules = allows_without_rules
         self._literals: dict[tuple[ResourceType, str], dict[AclBinding, str]] = {}
-        """By type and name: rules with their hosts in the form that hosts are compared in."""
+        """By type and name: rules with their hosts in the form in which hosts are compared."""
         self._prefixes: dict[tuple[ResourceType, str], dict[AclBinding, str]] = {}
         self._lengths: dict[ResourceType, dict[int, int]] = {}
-        """By type, the lengths of prefixes and how many prefixes have them."""
+        """By type: the lengths of prefixes, with the number of prefixes of each length."""
         for rule in rules:
             self.add(rule)
 
     def add(self, rule: AclBinding) -> None:
-        """Take a rule; one that is there already stays."""
+        """Add a rule, unless the index has it."""
         by_name = self._by_name(rule)
         held = by_name.get((rule.resource_type, rule.name))
         if held is None:
@@ -77,7 +77,7 @@ class AclIndex:
         held[rule] = comparable_host(rule.host)
 
     def remove(self, rule: AclBinding) -> None:
-        """Forget a rule, if it is there."""
+        """Remove a rule, if the index has it."""
         by_name = self._by_name(rule)
         held = by_name.get((rule.resource_type, rule.name))
         if held is None or rule not in held:
@@ -103,7 +103,7 @@ class AclIndex:
         resource_type: ResourceType,
         name: str,
     ) -> AclDecision:
-        """Decide for who is not a super user."""
+        """Decide on an operation of a principal that is not a super user."""
         has_rules = False
         allowing: AclBinding | None = None
         compared: str | None = None
@@ -128,7 +128,7 @@ class AclIndex:
         return AclDecision(not has_rules and self.allows_without_rules, None, has_rules)
 
     def applying_rules(self, resource_type: ResourceType, name: str) -> list[AclBinding]:
-        """Return every rule that applies to a resource, whoever it is for."""
+        """Return every rule that applies to a resource, for any principal."""
         return [rule for rules in self._applying(resource_type, name) for rule in rules]
 
     def _applying(self, resource_type: ResourceType, name: str) -> Iterator[dict[AclBinding, str]]:
@@ -149,9 +149,9 @@ class AclIndex:
     def decide_by_type(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Tell whether somebody may do something to some resource of a type.
+        """Tell whether a principal may do an operation on at least one resource of a type.
 
-        As `Authorizer.authorizeByResourceType`: what an operation implies does not count here.
+        As in `Authorizer.authorizeByResourceType`, implied operations do not count.
         """
         if self.decide(principal, host, operation, resource_type, _ANYBODYS_NAME).is_allowed:
             return True
@@ -179,7 +179,7 @@ class AclIndex:
 
 
 def _is_dominated(rule: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
-    """Tell whether rules that deny leave nothing of what one allows."""
+    """Tell whether DENY rules cover everything that an ALLOW rule allows."""
     if rule.pattern_type is PatternType.LITERAL:
         if rule.name == ANY_NAME:
             return False
@@ -192,9 +192,9 @@ def _is_dominated(rule: AclBinding, denied: set[tuple[PatternType, str]]) -> boo
 
 
 def comparable_host(host: str) -> str:
-    """Return an address in the one form in which addresses are compared.
+    """Return the normal form of an address, in which addresses are compared.
 
-    Kafka compares texts, so that a rule for `::1` matches nobody there: Java writes
-    `0:0:0:0:0:0:0:1`. Here both mean the same address. What is no address is left as it is.
+    Kafka compares texts, so a rule for `::1` matches no client there: Java writes
+    `0:0:0:0:0:0:0:1`. Here both mean the same address. A host that is not an address stays as is.
     """
     return peer_address(host)

@@ -1,12 +1,13 @@
-"""Client quotas: whom they bind, which there are, and which of them counts (Kafka's). Pure.
+"""Client quotas: their entities, their keys, and which applies to a client, as in Kafka. Pure.
 
 An *entity* is a tuple of parts `(type, name)` in the order of `ENTITY_TYPES`: a user, a client id,
-both, or an address. The name None is the default: whoever of that type has no quota of its own.
+both, or an address. The name None stands for the default: it applies to every name of that type
+that has no quota of its own.
 
-Of the quotas that bind a client, one counts for each key: that of the first level that sets the
-key (`DefaultQuotaCallback` of Kafka). The level also says who shares it: a pair of user and client
-id has a rate to itself, a user's level is for all his clients together, a client id's level for
-all its users.
+For each key one quota applies to a client: that of the first level that sets the key
+(`DefaultQuotaCallback` of Kafka). The level also decides who shares the quota: a pair of user and
+client id has its own, all clients of a user share the user's, and all users of a client id share
+the client id's.
 """
 
 import math
@@ -32,7 +33,7 @@ CLIENT_KEYS: Final = (
     REQUEST_PERCENTAGE,
     CONTROLLER_MUTATION_RATE,
 )
-"""Of users and client ids (`QuotaConfig` of Kafka)."""
+"""Keys of users and client ids (`QuotaConfig` of Kafka)."""
 IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
 
 _WHOLE_MAX: Final = {
@@ -40,12 +41,13 @@ _WHOLE_MAX: Final = {
     CONSUMER_BYTE_RATE: 2**63 - 1,
     CONNECTION_CREATION_RATE: 2**31 - 1,
 }
-"""Keys whose values are whole numbers, and the highest. As a `float`, which is what travels, Java's
-highest long is one more."""
+"""Keys whose values are whole numbers, with the largest value. A value is sent as a `float`, in
+which Java's largest long becomes larger by one."""
 _EPSILON: Final = 1e-6
-"""How far from a whole number Kafka takes a value for one (`ClientQuotaControlManager`)."""
+"""Largest distance from a whole number with which Kafka accepts a value as whole
+(`ClientQuotaControlManager`)."""
 THROTTLE_MS_MAX: Final = 24 * 3_600_000
-"""The longest that anybody is told to wait at a time. Kafka's field would hold 24 days."""
+"""The longest throttle time that a reply has. Kafka's field could have 24 days."""
 NAME_LENGTH_MAX: Final = 1_000
 KEY_LENGTH_MAX: Final = 100
 
@@ -53,17 +55,17 @@ QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 Quotas: TypeAlias = Mapping[str, float]
 """The quotas of one entity, by key."""
 SharerKey: TypeAlias = tuple[str | None, str | None]
-"""Who shares a quota: user and client id, None where it is for all of them."""
+"""Who shares a quota: user and client id; None if all users or all client ids share it."""
 DEFAULT_ENTITIES: Final[tuple[QuotaEntity, ...]] = (
     ((USER, None), (CLIENT_ID, None)),
     ((USER, None),),
     ((CLIENT_ID, None),),
 )
-"""Whose quotas bind a user who has none of his own, whatever he says of himself."""
+"""Entities that apply to a user without quotas of their own, whatever client id it sends."""
 
 
 class FoundQuota(NamedTuple):
-    """The quota that counts for a client."""
+    """The quota that applies to a client."""
 
     limit: float
     sharers: SharerKey
@@ -71,7 +73,7 @@ class FoundQuota(NamedTuple):
 
 
 def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Return the entity of parts in any order; ValueError, for the user, if there is none such."""
+    """Return the entity with these parts, in any order; ValueError, for the user, if invalid."""
     named: dict[str, str | None] = {}
     for kind, name in parts:
         if kind not in ENTITY_TYPES:
@@ -91,9 +93,9 @@ def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 
 def address_text(name: str) -> str:
-    """Return an address as sockets write it; ValueError for a host's name, which nobody looks up.
+    """Return the normal form of an IP address; ValueError for a host name.
 
-    Kafka resolves names. Here a look-up by a client's wish would hold up the broker.
+    Kafka resolves names. Here a client could block the broker with the lookup of a name.
     """
     try:
         return normal_address(name)
@@ -102,7 +104,7 @@ def address_text(name: str) -> str:
 
 
 def quota_problem(entity: QuotaEntity, key: str, value: float) -> str:
-    """Tell what is wrong with a quota; empty if nothing is."""
+    """Return what is wrong with a quota; empty if nothing is."""
     keys = IP_KEYS if entity[0][0] == IP else CLIENT_KEYS
     if key not in keys:
         return f"Invalid configuration key {key}: there are {', '.join(sorted(keys))}"
@@ -121,14 +123,14 @@ def quota_problem(entity: QuotaEntity, key: str, value: float) -> str:
 
 
 def throttle_time_ms(wanted_ms: float) -> int:
-    """Return for how long somebody waits who would have to for so long, which may be for ever."""
+    """Return the throttle time for a wanted time in milliseconds, which may be infinite."""
     return round(min(wanted_ms, THROTTLE_MS_MAX))
 
 
 def find_quota(
     quotas: Mapping[QuotaEntity, Quotas], key: str, user: str, client_id: str
 ) -> FoundQuota | None:
-    """Return the quota of a key that counts for a client, None if none does."""
+    """Return the quota of a key that applies to a client; None if none does."""
     pair = (user, client_id)
     levels: tuple[tuple[QuotaEntity, SharerKey], ...] = (
         (((USER, user), (CLIENT_ID, client_id)), pair),
@@ -148,12 +150,12 @@ def find_quota(
 
 
 def entity_user(entity: QuotaEntity) -> str | None:
-    """Return the user whom an entity names, None if it names none."""
+    """Return the user in an entity; None if it has none."""
     return next((name for kind, name in entity if kind == USER), None)
 
 
 def default_limits(quotas: Mapping[QuotaEntity, Quotas]) -> Quotas:
-    """Return the lowest quota that the defaults set, for each key that one of them sets."""
+    """Return, for each key that a default entity sets, the lowest of these quotas."""
     limits: dict[str, float] = {}
     for entity in DEFAULT_ENTITIES:
         for key, limit in quotas.get(entity, {}).items():
@@ -162,7 +164,7 @@ def default_limits(quotas: Mapping[QuotaEntity, Quotas]) -> Quotas:
 
 
 def find_ip_quota(quotas: Mapping[QuotaEntity, Quotas], address: str) -> float | None:
-    """Return how many connections a second an address may make, None if there is no limit."""
+    """Return how many connections a second an address may open; None if there is no limit."""
     for name in (address, None):
         limit = quotas.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
         if limit is not None:

@@ -1,6 +1,6 @@
-"""How settings of clients are written in files: Java's, JAAS, librdkafka's, curl's. Pure.
+"""Client settings in the formats of their files: Java's, JAAS, librdkafka's, curl's. Pure.
 
-Values may hold whatever a password or a certificate holds.
+Values may contain any character that a password or a certificate may contain.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def render_java(settings: Mapping[str, str]) -> str:
 def render_librdkafka(settings: Mapping[str, str]) -> str:
     """Return settings as a file of NAME=VALUE lines, as kcat reads it.
 
-    There is no escape there: a value is one line, without blanks around it.
+    The format has no escapes: a value is one line, without blanks around it.
     """
     return "".join(f"{name}={text}\n" for name, text in settings.items())
 
@@ -40,12 +40,12 @@ def parse_librdkafka(text: str) -> dict[str, str]:
 
 
 def render_curl(settings: Mapping[str, str]) -> str:
-    """Return settings as a file that `curl -K` reads, in which backslashes escape."""
+    """Return settings as a file that `curl -K` reads, with escapes by backslash."""
     return "".join(f"{name} = {_quoted(text)}\n" for name, text in settings.items())
 
 
 def escape_property(text: str) -> str:
-    """Return a value as Java's `Properties` reads it: Latin-1, in which backslashes escape."""
+    """Return a value for Java's `Properties`: Latin-1, with escapes by backslash."""
     out = []
     for character in text:
         if character in _ESCAPES:
@@ -56,11 +56,11 @@ def escape_property(text: str) -> str:
             units = character.encode("utf-16-be")
             out += [f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)]
     escaped = "".join(out)
-    # Blanks after the sign of equality would be left out.
+    # Java would drop blanks after the equals sign.
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def _quoted(text: str) -> str:
-    """Return a value of a JAAS configuration, or of curl's."""
+    """Return a quoted value of a JAAS configuration, or of a curl file."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,8 +1,8 @@
-"""SCRAM credentials: what is kept of a password, and how it is derived (RFC 5802, RFC 7677).
+"""SCRAM credentials: what is stored of a password, and how it is derived (RFC 5802, RFC 7677).
 
-Only the keys that verify a login are kept, as in Kafka's `ScramCredential`. Neither the password
-nor the salted password can be had from them, and the salted password is as good as the password:
-it is never stored, logged or sent on.
+Only the keys that verify a login are stored, as in Kafka's `ScramCredential`. Neither the password
+nor the salted password can be computed from them. With the salted password anybody can log in, so
+it is never stored, logged or sent.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 
 class ScramMechanism(IntEnum):
-    """Kafka's numbers of mechanisms (`ScramMechanism`)."""
+    """SCRAM mechanisms, with Kafka's numbers (`ScramMechanism`)."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def sasl_name(self) -> str:
-        """The name that clients ask for: `SCRAM-SHA-256`."""
+        """The name in SASL: `SCRAM-SHA-256`."""
         return self.name.replace("_", "-")
 
     @property
@@ -37,11 +37,11 @@ class ScramMechanism(IntEnum):
 
 
 MIN_ITERATIONS: Final = 4096
-"""RFC 7677 asks for at least as many, and so does Kafka."""
+"""The minimum of RFC 7677 and of Kafka."""
 MAX_ITERATIONS: Final = 16384
-"""Kafka's bound: clients have to compute what a credential says."""
+"""Kafka's maximum, because clients have to compute that many iterations."""
 DEFAULT_ITERATIONS: Final = 4096
-"""As Kafka's tools choose, and everything here: users by whomever look alike (R32)."""
+"""The number that Kafka's tools use. All of Fairlead uses it, so all users look alike (R32)."""
 MIN_SALT_BYTES: Final = 1
 MAX_SALT_BYTES: Final = 64
 SALT_SEED_BYTES: Final = 26
@@ -50,7 +50,7 @@ _SALT_ALPHABET: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What verifies that somebody knows the password of a user for one mechanism."""
+    """The keys that verify a user's password for one mechanism."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -60,10 +60,10 @@ class ScramCredential:
 
 
 def credential_problem(credential: ScramCredential) -> str:
-    """Say why a credential is not one to keep, or nothing; nothing of its keys is shown.
+    """Return why a credential is invalid, or ""; the text contains nothing of its keys.
 
-    Kafka checks the iterations alone (`ScramControlManager`). Here a salt is not empty, and is
-    bounded; how long it is, is for whoever makes the credential to choose.
+    Kafka checks only the iterations (`ScramControlManager`). Fairlead also refuses an empty salt
+    and a long one; within these limits the creator of the credential chooses the length.
     """
     if not MIN_ITERATIONS <= credential.iterations <= MAX_ITERATIONS:
         return f"iterations are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
@@ -76,9 +76,9 @@ def credential_problem(credential: ScramCredential) -> str:
 
 
 def build_salt(seed: bytes) -> bytes:
-    """Return a salt like those that Kafka's tools make: `SALT_SEED_BYTES` digits of base 36.
+    """Return a salt like those of Kafka's tools: `SALT_SEED_BYTES` digits of base 36.
 
-    Clients see salts before they log in, so one of a user who is not there must look the same.
+    Clients see salts before they log in, so the salt of an unknown user must look the same.
     """
     return bytes(_SALT_ALPHABET[byte % len(_SALT_ALPHABET)] for byte in seed[:SALT_SEED_BYTES])
 
@@ -89,11 +89,10 @@ def derive(
     iterations: int,
     salt: bytes,
 ) -> ScramCredential:
-    """Return what is kept of a password.
+    """Return the credential for a password.
 
-    It takes milliseconds of computing, during which the interpreter's lock is released: call it
-    in a thread where a loop must go on. The password is taken as its UTF-8 bytes, as in Kafka,
-    without SASLprep.
+    This computes for milliseconds, without the interpreter's lock: call it in a thread if an event
+    loop has to go on. The password's UTF-8 bytes are used, as in Kafka, without SASLprep.
     """
     salted_password = hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
     return credential_of(mechanism, salted_password, iterations, salt)
@@ -105,7 +104,7 @@ def credential_of(
     iterations: int,
     salt: bytes,
 ) -> ScramCredential:
-    """Return what is kept of a salted password (RFC 5802, section 3)."""
+    """Return the credential for a salted password (RFC 5802, section 3)."""
     name = mechanism.hash_name
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramCredential(

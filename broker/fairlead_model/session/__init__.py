@@ -1,1 +1,1 @@
-"""What brokers and controllers say to each other: calls, messages, refusals, bounds. Pure."""
+"""The session of brokers with the controller: calls, messages, refusals, limits. Pure."""

@@ -1,8 +1,8 @@
-"""What brokers ask of the controller: one request and one reply shape per method.
+"""The calls of brokers to the controller: a request and a reply for each method.
 
-The dicts travel as msgpack over the session (`fairlead_broker.session`), keys as written here.
+The dicts are sent as msgpack over the session (`fairlead_broker.session`), with these keys.
 `error_code` is a number of Kafka's protocol (`fairlead_model.session.refusals`), 0 for success, and
-`error_message` a sentence for the user or None. Topic ids are 16 raw bytes.
+`error_message` is a sentence for the user or None. Topic ids are 16 raw bytes.
 
 | method | request | reply |
 |---|---|---|
@@ -19,28 +19,29 @@ The dicts travel as msgpack over the session (`fairlead_broker.session`), keys a
 | list_partition_reassignments | ListReassignmentsCall | ListReassignmentsReply |
 | report_offline | ReportOfflineCall | ReportOfflineReply |
 | report_logs | ReportLogsCall | ReportLogsReply |
-| update_features | UpdateFeaturesCall | nothing: all updates hold, or the call fails |
+| update_features | UpdateFeaturesCall | nothing: all updates are done, or the call fails |
 | unregister_broker | UnregisterBrokerCall | nothing: it is unregistered, or the call fails |
 | create_acls | CreateAclsCall | CreateAclsReply |
 | delete_acls | DeleteAclsCall | DeleteAclsReply |
 | alter_credentials | AlterCredentialsCall | AlterCredentialsReply |
 | alter_client_quotas | AlterClientQuotasCall | AlterClientQuotasReply |
 
-Calls about rules, users and quotas carry who asked a broker for them, for the controller's log.
+Calls about rules, users and quotas name the user who asked a broker for them, for the controller's
+log.
 
-A call that fails as a whole raises at the caller with the error's code. The deltas that a call
-causes reach the calling broker before the reply does.
+If a call fails as a whole, the caller gets an exception with the error's code. The broker receives
+the deltas that its call causes before it receives the reply.
 """
 
 from enum import IntEnum, StrEnum
 from typing import Any, Final, NotRequired, TypedDict
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
-"""Producer ids handed to a broker at once; a block that a broker loses is never reused."""
+"""Producer ids in a block for a broker; the ids of a block that a broker loses are never reused."""
 
 
 class Method(StrEnum):
-    """Names of the calls."""
+    """Names of the methods."""
 
     CREATE_TOPICS = "create_topics"
     DELETE_TOPICS = "delete_topics"
@@ -64,7 +65,7 @@ class Method(StrEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers for what a config belongs to."""
+    """Kafka's numbers of the resource types of configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -103,12 +104,12 @@ class CreatableTopic(TypedDict):
     partitions: int
     replication_factor: int
     assignments: dict[int, list[int]]
-    """Partition → replicas; not empty only where both counts are -1."""
+    """Partition → replicas; may be not empty only if both counts are -1."""
     configs: dict[str, str | None]
 
 
 class MutationAsker(TypedDict):
-    """Who makes or removes partitions, where a quota limits that (KIP-599).
+    """The client that creates or deletes partitions, if a quota limits that (KIP-599).
 
     `is_strict`: the client knows THROTTLING_QUOTA_EXCEEDED. `burst_s` is the calling broker's
     controller.quota.window.num times controller.quota.window.size.seconds.
@@ -121,19 +122,19 @@ class MutationAsker(TypedDict):
 
 
 class CreateTopicsCall(TypedDict):
-    """`default_*` are the calling broker's num.partitions and default.replication.factor."""
+    """`default_*` are num.partitions and default.replication.factor of the calling broker."""
 
     topics: list[CreatableTopic]
     validate_only: bool
     default_partitions: int
     default_replication_factor: int
     internal: NotRequired[bool]
-    """True when the broker itself asks, for a topic that holds the cluster's state."""
+    """True if the broker itself asks for a topic with state of the cluster."""
     asker: NotRequired[MutationAsker | None]
 
 
 class CreatedTopic(TypedDict):
-    """The outcome for one topic; counts are -1 and configs empty where it failed."""
+    """The outcome for one topic; if it failed, counts are -1 and configs are empty."""
 
     name: str
     topic_id: bytes
@@ -142,7 +143,7 @@ class CreatedTopic(TypedDict):
     partitions: int
     replication_factor: int
     configs: dict[str, str]
-    """The overrides that the topic has."""
+    """The config overrides of the topic."""
 
 
 class CreateTopicsReply(TypedDict):
@@ -167,7 +168,7 @@ class DeleteTopicsCall(TypedDict):
 
 
 class DeletedTopic(TypedDict):
-    """The outcome for one topic; what could not be found out is None or sixteen zero bytes."""
+    """The outcome for one topic; a name or id that is not known is None or sixteen zero bytes."""
 
     name: str | None
     topic_id: bytes
@@ -192,7 +193,7 @@ class GrowableTopic(TypedDict):
 
 
 class CreatePartitionsCall(TypedDict):
-    """Topics to grow."""
+    """Topics that get more partitions."""
 
     topics: list[GrowableTopic]
     validate_only: bool
@@ -215,7 +216,7 @@ class CreatePartitionsReply(TypedDict):
 
 
 class ConfigAlteration(TypedDict):
-    """One operation; a full alteration (`incremental` false) uses SET only."""
+    """One operation; a full alteration (`incremental` is false) uses SET only."""
 
     name: str
     operation: int
@@ -223,7 +224,7 @@ class ConfigAlteration(TypedDict):
 
 
 class AlterableResource(TypedDict):
-    """A topic by name, a broker by its id as text, or all brokers by the empty name."""
+    """A topic by name, a broker by its id as text, or all brokers by an empty name."""
 
     resource_type: int
     name: str
@@ -231,14 +232,14 @@ class AlterableResource(TypedDict):
 
 
 class AlterConfigsCall(TypedDict):
-    """Not incremental: what a resource's alterations do not name goes back to its default."""
+    """If not incremental, configs that a resource's alterations do not name get their defaults."""
 
     resources: list[AlterableResource]
     validate_only: bool
     incremental: bool
     group_limits: NotRequired[dict[str, str]]
-    """What configs of groups are checked against: settings of the broker that asks. Kafka's
-    defaults where it is an older one."""
+    """Limits for configs of groups: settings of the calling broker. If an older broker does not
+    send them, Kafka's defaults are used."""
 
 
 class AlteredResource(TypedDict):
@@ -257,18 +258,18 @@ class AlterConfigsReply(TypedDict):
 
 
 class AllocateProducerIdsCall(TypedDict):
-    """Ask for a block of producer ids. The session says which broker asks."""
+    """Ask for a block of producer ids. The session identifies the calling broker."""
 
 
 class AllocateProducerIdsReply(TypedDict):
-    """Ids first_producer_id … first_producer_id + count - 1 belong to the caller for good."""
+    """Only the calling broker ever uses first_producer_id … first_producer_id + count - 1."""
 
     first_producer_id: int
     count: int
 
 
 class ControlledShutdownCall(TypedDict):
-    """The calling broker is about to stop: move its leaders."""
+    """The calling broker is about to stop; the controller moves its leaders."""
 
 
 class ControlledShutdownReply(TypedDict):
@@ -278,9 +279,9 @@ class ControlledShutdownReply(TypedDict):
 
 
 class ConfirmedRemoval(TypedDict):
-    """A replica that was removed, under the leader epoch of the record that says so.
+    """A replica that was removed, with the leader epoch of the registration without it.
 
-    Removals raise that epoch, so an answer to one is not taken for the answer to a later one.
+    Removals raise that epoch, so the confirmation of an earlier removal cannot confirm a later one.
     """
 
     topic_id: bytes
@@ -289,31 +290,31 @@ class ConfirmedRemoval(TypedDict):
 
 
 class ConfirmDeletionsCall(TypedDict):
-    """The calling broker holds nothing of these topics, or of these partitions, any more."""
+    """The calling broker has no more data of these topics, or of these partitions."""
 
     topic_ids: list[bytes]
     removals: NotRequired[list[ConfirmedRemoval]]
 
 
 class ConfirmDeletionsReply(TypedDict):
-    """Nothing to say: unknown ids are ignored, so that a confirmation can be repeated."""
+    """An empty reply. Unknown ids are ignored, so a confirmation can be repeated."""
 
 
 class IsrProposal(TypedDict):
-    """The ISR that a partition's leader asks for; epochs are those it acts on."""
+    """The ISR that a partition's leader proposes, with the epochs that it knows."""
 
     topic_id: bytes
     index: int
     leader_epoch: int
     partition_epoch: int
     isr: list[list[int]]
-    """[broker id, broker epoch] of each member, the leader among them."""
+    """[broker id, broker epoch] of each member, including the leader."""
 
 
 class AlterPartitionCall(TypedDict):
     """Proposals of one leader (Kafka's AlterPartition).
 
-    If `broker_epoch` is not the registered one, all of them are refused (STALE_BROKER_EPOCH).
+    If `broker_epoch` is not the registered epoch, all are refused (STALE_BROKER_EPOCH).
     """
 
     broker_epoch: int
@@ -321,11 +322,11 @@ class AlterPartitionCall(TypedDict):
 
 
 class AlteredPartition(TypedDict):
-    """The outcome of one proposal, and the partition as it is afterwards.
+    """The outcome of one proposal, and the partition after it.
 
     Codes, in the order of the checks: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     NOT_CONTROLLER (an epoch that this controller does not know yet), FENCED_LEADER_EPOCH,
-    INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA. Where the partition is unknown,
+    INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA. If the partition is unknown,
     leader and epochs are -1 and the ISR is empty.
     """
 
@@ -353,7 +354,7 @@ class ElectablePartition(TypedDict):
 
 
 class ElectLeadersCall(TypedDict):
-    """Elections by hand; `partitions` None means all. `election_type` is an `ElectionType`."""
+    """Elections on request; `partitions` None means all. `election_type` is an `ElectionType`."""
 
     partitions: list[ElectablePartition] | None
     election_type: int
@@ -373,13 +374,13 @@ class ElectedPartition(TypedDict):
 
 
 class ElectLeadersReply(TypedDict):
-    """One entry per partition asked for; if all were, those that need nothing are left out."""
+    """One entry per partition asked for. If all were, partitions without an election are absent."""
 
     partitions: list[ElectedPartition]
 
 
 class ReassignablePartition(TypedDict):
-    """Where a partition shall be, preferred leader first; None cancels its reassignment."""
+    """The target replicas of a partition, preferred leader first; None cancels a reassignment."""
 
     topic: str
     index: int
@@ -387,7 +388,7 @@ class ReassignablePartition(TypedDict):
 
 
 class AlterReassignmentsCall(TypedDict):
-    """Reassignments that begin, change, or are cancelled, each by itself."""
+    """Reassignments to start, to change or to cancel; each succeeds or fails by itself."""
 
     partitions: list[ReassignablePartition]
     allow_replication_factor_change: bool
@@ -414,13 +415,13 @@ class AlterReassignmentsReply(TypedDict):
 
 
 class ListReassignmentsCall(TypedDict):
-    """Which reassignments to list; None means all."""
+    """Partitions whose reassignments to list; None means all."""
 
     partitions: list[ElectablePartition] | None
 
 
 class OngoingReassignment(TypedDict):
-    """One that runs, or waits for its turn; then the replicas are those that it will have."""
+    """A reassignment that runs, or waits; if it waits, `replicas` is its target."""
 
     topic: str
     index: int
@@ -430,7 +431,7 @@ class OngoingReassignment(TypedDict):
 
 
 class ListReassignmentsReply(TypedDict):
-    """Those of the partitions asked for that are being reassigned."""
+    """Of the partitions asked for, those that are being reassigned."""
 
     partitions: list[OngoingReassignment]
 
@@ -445,13 +446,13 @@ class LocatedPartition(TypedDict):
 class ReportOfflineCall(TypedDict):
     """Replicas that the calling broker cannot use any more: they lead nothing and leave the ISR.
 
-    With `is_unclean` they may have lost acknowledged records (a failed fsync): even the last
-    in-sync one then leaves ISR and eligible set, durably. A broker repeats the report when it is
-    made leader of such a replica all the same (by a new controller); a new start ends it.
+    With `is_unclean` they may have lost acknowledged records (a failed fsync). Then even the last
+    member leaves the ISR and the ELR, durably. A broker repeats the report if a new controller
+    makes it leader of the replica all the same; a new start of the broker ends it.
 
-    With `lacks_room` the report means another thing: these are *all* its replicas that have no room
-    for records, and that serve readers all the same; none means that all have room again. A
-    controller that does not know the key takes them for unusable, until the broker starts anew.
+    With `lacks_room` the report has another meaning: these are *all* its replicas that have no room
+    for records, but still serve readers; an empty list means that all have room again. A controller
+    that does not know this key takes the replicas for unusable until the broker restarts.
     """
 
     broker_epoch: int
@@ -461,16 +462,16 @@ class ReportOfflineCall(TypedDict):
 
 
 class ReportOfflineReply(TypedDict):
-    """Nothing to say: it is durable."""
+    """An empty reply: the report is durable."""
 
 
 class LogEnd(TypedDict):
-    """How far one replica's log goes, while its partition has no leader."""
+    """The end of one replica's log, while its partition has no leader."""
 
     topic_id: bytes
     index: int
     leader_epoch: int
-    """The leader epoch of the partition's record that asks for it; older reports are ignored."""
+    """Leader epoch of the registration that asks for the report; older reports are ignored."""
     last_epoch: int
     """Leader epoch of the log's last batch, -1 for an empty log."""
     log_end_offset: int
@@ -496,7 +497,7 @@ class ReportLogsReply(TypedDict):
 
 
 class FeatureUpdate(TypedDict):
-    """The level that a feature is to have; `upgrade_type` is a number of FeatureUpgradeType."""
+    """The new level of a feature; `upgrade_type` is a number of FeatureUpgradeType."""
 
     feature: str
     level: int
@@ -504,14 +505,14 @@ class FeatureUpdate(TypedDict):
 
 
 class UpdateFeaturesCall(TypedDict):
-    """Features that are to have other levels, all or none of them."""
+    """New levels of features: all are set, or none."""
 
     updates: list[FeatureUpdate]
     validate_only: bool
 
 
 class UnregisterBrokerCall(TypedDict):
-    """A broker that is gone for good; refused while anything speaks against that."""
+    """Remove a broker that will not come back; refused if the controller finds a reason not to."""
 
     broker_id: int
 
@@ -537,14 +538,14 @@ class CreateAclsReply(TypedDict):
 
 
 class DeleteAclsCall(TypedDict):
-    """Filters, in the order of the fields of `AclFilter`; what any of them selects goes."""
+    """Filters, with fields in the order of `AclFilter`; rules that match any are removed."""
 
     filters: list[list[Any]]
     asked_by: str
 
 
 class KeptAcl(TypedDict):
-    """A rule, in its plain form, that a filter selects and that stays; and why."""
+    """A rule, in its plain form, that matches a filter but is not removed, and the reason."""
 
     acl: list[Any]
     error_code: int
@@ -552,11 +553,11 @@ class KeptAcl(TypedDict):
 
 
 class DeleteAclsReply(TypedDict):
-    """For each filter, in their order, the rules that it removed, in their plain form."""
+    """For each filter, in the order of the call, the removed rules in their plain form."""
 
     removed: list[list[list[Any]]]
     kept: NotRequired[list[list[KeptAcl]]]
-    """For each filter, what stays of its rules. An older controller removes all."""
+    """For each filter, the matching rules that remain. An older controller removes all."""
 
 
 class CredentialDeletion(TypedDict):
@@ -567,7 +568,7 @@ class CredentialDeletion(TypedDict):
 
 
 class CredentialUpsertion(TypedDict):
-    """A user's credential for one mechanism: keys that verify, never the salted password."""
+    """A user's credential for one mechanism: the keys that verify, not the salted password."""
 
     user: str
     mechanism: int
@@ -575,7 +576,7 @@ class CredentialUpsertion(TypedDict):
 
 
 class AlterCredentialsCall(TypedDict):
-    """What changes, all of it that is valid at once."""
+    """The changes of credentials; all valid ones are made together."""
 
     deletions: list[CredentialDeletion]
     upsertions: list[CredentialUpsertion]
@@ -591,27 +592,27 @@ class AlteredUser(TypedDict):
 
 
 class AlterCredentialsReply(TypedDict):
-    """One entry per user, in the order in which the call names them first."""
+    """One entry per user, in the order in which the call first names them."""
 
     users: list[AlteredUser]
 
 
 class QuotaAlteration(TypedDict):
-    """Another value of one quota; None removes it."""
+    """A new value of one quota; None removes it."""
 
     key: str
     value: float | None
 
 
 class QuotaEntityAlteration(TypedDict):
-    """What changes for one entity, which is in the plain form of `fairlead_model.codec`."""
+    """Changes for one entity, which is in the plain form of `fairlead_model.codec`."""
 
     entity: list[list[str | None]]
     alterations: list[QuotaAlteration]
 
 
 class AlterClientQuotasCall(TypedDict):
-    """What changes, all of it that is valid at once."""
+    """The changes of quotas; all valid ones are made together."""
 
     entries: list[QuotaEntityAlteration]
     validate_only: bool

@@ -1,7 +1,7 @@
-"""Why the control plane says no: Kafka's error codes as far as the controller answers them.
+"""Why the control plane refuses a request: those of Kafka's error codes that the controller uses.
 
-The controller may not import the wire protocol; a test holds these numbers equal to those of
-`fairlead_wire.errors`. A `RefusedError` becomes one slot of a reply (or refuses a whole session).
+The controller may not import the wire protocol; a test compares these numbers with those of
+`fairlead_wire.errors`. A `RefusedError` becomes one entry of a reply, or refuses a whole session.
 """
 
 from enum import IntEnum
@@ -47,7 +47,7 @@ class RefusalCode(IntEnum):
 
 
 class RefusedError(Exception):
-    """One thing that was asked for cannot be done; the text is meant for whoever asked."""
+    """A part of a request cannot be done; the text is meant for the person who sent it."""
 
     def __init__(self, code: RefusalCode, message: str) -> None:
         super().__init__(message)

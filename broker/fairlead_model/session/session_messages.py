@@ -1,6 +1,6 @@
-"""Session messages as bytes, for both sides: msgpack with every length bounded.
+"""Encode and decode session messages, for both sides: msgpack with a limit for every length.
 
-What the messages mean is written in `session_protocol`.
+`session_protocol` describes the messages.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ def pack_message(message_type: str, **fields: Any) -> bytes:
 
 
 def unpack_message(data: bytes) -> dict[str, Any]:
-    """Read a message; raise SessionProtocolError if it is malformed."""
+    """Read a message; SessionProtocolError if it is malformed."""
     try:
         value = msgpack.unpackb(data, **UNPACK_LIMITS)
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
@@ -32,11 +32,11 @@ def unpack_message(data: bytes) -> dict[str, Any]:
 
 
 def is_call_acceptable(data: bytes) -> bool:
-    """Tell whether the controller reads a call rather than close the session that it came on."""
+    """Tell whether the controller will accept a call; it closes a session with any other call."""
     if len(data) > CALL_SIZE_MAX:
         return False
     if len(data) <= CONTAINER_LENGTH_MAX:
-        # An element takes a byte: no array can be too long.
+        # Each element takes at least one byte, so no array can be too long.
         return True
     try:
         unpack_message(data)

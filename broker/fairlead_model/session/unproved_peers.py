@@ -1,8 +1,9 @@
-"""Connections whose peers have not proved who they are: how many, for how long, and who goes first.
+"""Connections whose peers have not authenticated yet: how many, for how long, which are closed.
 
-A newcomer is always let in. When there are too many the oldest goes, first of the newcomer's own
-address, then of the address that has the most: a flood pushes itself out, and a peer that proves
-itself within some round trips gets through. Pure; the port that uses it closes what is given back.
+A new connection is always accepted. If there are too many, the oldest is closed: of the same
+address if that has too many, else of the address with the most connections. So a flood displaces
+its own connections, and a peer that authenticates within some round trips gets through. Pure; the
+caller, which has the port, closes the connections that are returned.
 """
 
 from collections.abc import Hashable
@@ -12,10 +13,10 @@ Peer = TypeVar("Peer", bound=Hashable)
 
 
 class UnprovedPeers(Generic[Peer]):
-    """Those of one port, each from its arrival until `discard`."""
+    """The unauthenticated peers of one port, each from its arrival until `discard`."""
 
     def __init__(self, *, total_max: int, per_address_max: int, patience_s: float) -> None:
-        """`patience_s` is how long a peer may take to prove itself."""
+        """`patience_s` is how long a peer may take to authenticate."""
         self._total_max = total_max
         self._per_address_max = per_address_max
         self._patience_s = patience_s
@@ -29,7 +30,7 @@ class UnprovedPeers(Generic[Peer]):
         return peer in self._arrivals
 
     def add(self, peer: Peer, address: str, now_s: float) -> Peer | None:
-        """Take in a newcomer; give the peer that has to go for it, which is forgotten."""
+        """Add a new peer; return the peer that must be closed for it, which is removed here."""
         leaving = self._choose_leaving(address)
         if leaving is not None:
             self.discard(leaving)
@@ -38,7 +39,7 @@ class UnprovedPeers(Generic[Peer]):
         return leaving
 
     def take_oldest(self) -> Peer | None:
-        """Give one for whom there is no room, of the address that has the most; it is forgotten."""
+        """Remove and return the oldest peer of the address with the most, to make room."""
         if not self._arrivals:
             return None
         oldest = self._oldest_of_crowd()
@@ -46,7 +47,7 @@ class UnprovedPeers(Generic[Peer]):
         return oldest
 
     def discard(self, peer: Peer) -> None:
-        """Forget a peer that has proved itself, or is gone."""
+        """Remove a peer that has authenticated, or is gone."""
         arrival = self._arrivals.pop(peer, None)
         if arrival is None:
             return
@@ -56,7 +57,7 @@ class UnprovedPeers(Generic[Peer]):
             del self._by_address[arrival[0]]
 
     def take_overdue(self, now_s: float) -> list[Peer]:
-        """Give the peers whose patience is over; they are forgotten."""
+        """Remove and return the peers that have taken too long."""
         overdue = []
         for peer, (_, since_s) in self._arrivals.items():
             if now_s - since_s < self._patience_s:
