@@ -1,1 +1,1 @@
-"""Sockets as brokers and controllers share them: listening and connecting, IPv4 and IPv6."""
+"""Sockets of brokers and controllers: listening and connecting, over IPv4 and IPv6."""

@@ -1,7 +1,7 @@
-"""Accepts connections for protocols of asyncio, a few in each turn of the loop.
+"""Accept connections for asyncio protocols, a few in each iteration of the event loop.
 
-asyncio's own servers accept for as long as they are open. This one leaves newcomers in the kernel's
-queue while there is no room for them, and when it stops nothing that it has accepted is lost.
+asyncio's own servers accept as long as they are open. This one leaves new connections in the
+kernel's queue while there is no room for them, and loses no accepted connection when it stops.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S: Final = 1.0
-"""How long to leave newcomers alone while there is nothing to accept them with."""
+"""Pause before the next accept after the process or the kernel had no resources for one."""
 
 
 class Acceptor:
-    """Accepts from one listening socket. Use it on a running loop."""
+    """Accepts connections from one listening socket. Use it on a running loop."""
 
     def __init__(
         self,
@@ -35,8 +35,9 @@ class Acceptor:
     ) -> None:
         """Accept nothing before `resume`.
 
-        `open_protocol` is called for each connection, and `per_turn` bounds those of one turn.
-        `has_room` is asked before each. Once it says no, nothing is accepted until `resume`.
+        `open_protocol` is called for each connection; `per_turn` limits the connections of one loop
+        iteration. `has_room` is called before each accept. If it returns False, the acceptor pauses
+        until `resume`.
         """
         self._listening = listening
         self._open_protocol = open_protocol
@@ -49,13 +50,13 @@ class Acceptor:
         self._is_closed = False
 
     def resume(self) -> None:
-        """Accept from now on, for as long as there is room."""
+        """Accept connections from now on, as long as there is room."""
         if not self._is_accepting and not self._is_closed and self._timer is None:
             self._is_accepting = True
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
     async def close(self) -> None:
-        """Accept no more; return once the protocols of what was accepted know of it."""
+        """Stop accepting; return once each accepted connection has its protocol."""
         self._pause()
         self._is_closed = True
         if self._timer is not None:
@@ -76,7 +77,7 @@ class Acceptor:
             try:
                 sock, _ = self._listening.accept()
             except OSError as error:
-                # Most often there is none (EAGAIN), or the one that was there has gone.
+                # Mostly no connection waits (EAGAIN), or the client has closed it.
                 if error.errno in _EXHAUSTED:
                     logger.warning("cannot accept connections: %s", error.strerror)
                     self._pause()
@@ -95,6 +96,6 @@ class Acceptor:
         try:
             await self._loop.connect_accepted_socket(self._open_protocol, sock)
         except Exception:
-            # One connection: others go on.
+            # This affects one connection only.
             logger.exception("a connection that was accepted cannot be opened")
             sock.close()

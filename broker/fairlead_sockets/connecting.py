@@ -1,4 +1,4 @@
-"""How brokers reach another one: by an address, or by a name with addresses of both families."""
+"""Connect from a broker to another one, by an address or a name, over IPv4 or IPv6."""
 
 import asyncio
 import socket
@@ -10,10 +10,10 @@ from fairlead_sockets.addresses import FoundAddresses, ipv4_first, no_such_name
 async def connect_to(
     host: str, port: int, configure: Callable[[socket.socket], None]
 ) -> socket.socket:
-    """Return a connection that does not block; OSError. The addresses of a name are tried in turn.
+    """Return a non-blocking connection; OSError. The addresses of a name are tried in turn.
 
-    Those of IPv4 come first, as with Java's clients: a name whose IPv6 addresses lead nowhere works
-    as it does there. `configure` is called before the connection is asked for.
+    IPv4 addresses come first, as in Java's clients: a name with unreachable IPv6 addresses works as
+    it does there. `configure` is called before the connection is opened.
     """
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
@@ -35,7 +35,7 @@ async def connect_to(
 
 
 async def look_up(host: str, port: int) -> FoundAddresses:
-    """Return the addresses of a host; an address needs no thread. OSError."""
+    """Return the addresses of a host; OSError. Only a name, not an address, needs a thread."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

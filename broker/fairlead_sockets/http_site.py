@@ -1,7 +1,7 @@
-"""The ports for probes, metrics and pages: whoever holds connections open leaves room for others.
+"""Ports for probes, metrics and pages. A client that keeps connections open cannot block others.
 
-Connections share the process' descriptors with files and sessions. One more than the limit ends the
-one that has been silent for the longest, so that a probe always comes through.
+These connections use file descriptors of the process, as do files and sessions. A connection above
+the limit closes the one that has been silent longest, so a probe can always connect.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Final
 from aiohttp import web
 
 HTTP_CONNECTIONS_MAX: Final = 200
-"""Connections to a port for probes, metrics and pages."""
+"""Most connections to a port for probes, metrics and pages."""
 HTTP_KEEPALIVE_S: Final = 75
-"""How long such a connection may wait for its next request, or take to send the head of one."""
+"""How long a connection may wait for its next request, or take to send a request's head."""
 ACCEPTS_PER_TURN: Final = 16
-"""Small: each has its descriptor before it is counted."""
+"""Small, because each connection has its file descriptor before it is counted."""
 BACKLOG: Final = 128
 
 
@@ -27,10 +27,10 @@ class BoundedSite(web.SockSite):
         super().__init__(runner, listening)
         self._listening = listening
         self._connections: dict[_Connection, None] = {}
-        """Those that are open, the longest silent one first."""
+        """The open connections, the one that has been silent longest first."""
 
     async def start(self) -> None:
-        """Answer connections; the runner's cleanup ends that."""
+        """Serve connections until the runner's cleanup."""
         await web.BaseSite.start(self)
         serve = self._runner.server
         if serve is None:
@@ -38,13 +38,13 @@ class BoundedSite(web.SockSite):
         self._server = await asyncio.get_running_loop().create_server(
             lambda: self._open(serve), sock=self._listening, backlog=ACCEPTS_PER_TURN
         )
-        # asyncio has one number for both: what it accepts in a turn, and the kernel's queue.
+        # asyncio has one number for both: the accepts in an iteration, and the kernel's queue.
         self._listening.listen(BACKLOG)
 
     def _open(self, serve: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
         if len(self._connections) >= HTTP_CONNECTIONS_MAX:
             longest_silent = next(iter(self._connections))
-            # It is gone from here at once: the next one that comes ends another one.
+            # Remove it at once, so that the next new connection closes another one.
             del self._connections[longest_silent]
             longest_silent.abort()
         connection = _Connection(serve(), self._connections)
@@ -53,7 +53,7 @@ class BoundedSite(web.SockSite):
 
 
 class _Connection(asyncio.Protocol):
-    """Stands before the HTTP server's protocol and sees when something comes."""
+    """Wraps the HTTP server's protocol, and notes when data arrives."""
 
     def __init__(self, inner: asyncio.Protocol, connections: "dict[_Connection, None]") -> None:
         self._inner = inner
@@ -89,7 +89,7 @@ class _Connection(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
     def abort(self) -> None:
-        """Close at once, or as soon as there is something to close."""
+        """Close at once, or as soon as there is a transport."""
         self._is_aborted = True
         if self._transport is not None:
             self._transport.abort()

@@ -1,4 +1,4 @@
-"""Where brokers and controllers listen: one socket for the addresses of both families."""
+"""Listening sockets of brokers and controllers: one socket for IPv4 and IPv6."""
 
 import errno
 import socket
@@ -8,7 +8,7 @@ from fairlead_model.host_address import is_every_address, is_ipv6, join_address
 from fairlead_sockets.addresses import SocketAddress, ipv4_first, no_such_name
 
 _WITHOUT_IPV6: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-"""How a kernel without IPv6 answers to a socket, or to its address."""
+"""Errors of a kernel without IPv6, for the socket or for its address."""
 
 
 def open_listening_socket(
@@ -16,9 +16,9 @@ def open_listening_socket(
 ) -> socket.socket:
     """Listen at an address; OSError names it. `0.0.0.0`, `::` and no host mean every address.
 
-    As with Kafka's, whose sockets are Java's: every address is one of IPv4 and of IPv6, by one
-    socket, and of IPv4 alone where the kernel has no IPv6. Whoever wants one family names the
-    address of an interface.
+    As in Kafka, with Java's sockets, every address means those of IPv4 and IPv6, with one socket;
+    or only those of IPv4 if the kernel has no IPv6. To listen at one family only, name the address
+    of an interface.
     """
     try:
         return _open(host, port, backlog, receive_buffer_bytes)
@@ -28,7 +28,7 @@ def open_listening_socket(
 
 
 def bound_port(listening: socket.socket) -> int:
-    """Return the port that a socket listens at."""
+    """Return the port at which a socket listens."""
     return int(listening.getsockname()[1])
 
 
@@ -58,13 +58,13 @@ def _listen(
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # The default is the machine's own choice (net.ipv6.bindv6only).
+            # Without this option, net.ipv6.bindv6only decides.
             is_one_family = where[0] != "::"
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, is_one_family)
         sock.setblocking(False)
         if receive_buffer_bytes > 0:
-            # Accepted sockets inherit it. The window that a client is offered first is settled
-            # before a connection can be accepted.
+            # Accepted sockets inherit the size. It must be set before listen(), because the first
+            # window is offered to a client before its connection is accepted.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.bind(where)
         sock.listen(backlog)
