@@ -1,1 +1,1 @@
-"""TLS as brokers and controllers share it: settings, certificates, names of peers, streams."""
+"""TLS of brokers and controllers: settings, certificates, names of peers, streams."""

@@ -1,8 +1,8 @@
-"""The certificates of a listener: read, checked, made into what `ssl` needs, and followed.
+"""The certificates of a listener: read, check, convert for `ssl`, and reload them.
 
-A change is a new context, never an old one that is loaded again: connections keep theirs, and what
-is wrong with new files leaves the old certificate in service. All of it reads files and computes,
-so it is done at the start or in a thread.
+New files make a new context; an existing context is never changed. So connections keep theirs, and
+invalid files leave the old certificate in service. This code reads files and computes, so call it
+at start or in a thread.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _UNREADABLE: Final = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
-"""What cryptography raises of a certificate, in part only when a field of it is looked at."""
+"""What cryptography raises for a certificate, in part only when a field of it is read."""
 
 
 class CertificateError(ValueError):
-    """Certificates or keys that cannot serve; the text names the setting and says why."""
+    """Certificates or keys are invalid; the text names the setting and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsMaterial:
-    """The texts of one moment. Equal ones mean that nothing has changed."""
+    """The PEM texts at one moment. If two are equal, nothing has changed."""
 
     key: str = field(repr=False)
     chain: str
@@ -72,7 +72,7 @@ class TlsMaterial:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A context that is ready to serve, and the certificate that it shows."""
+    """A context that is ready to serve, and its certificate."""
 
     material: TlsMaterial
     context: ssl.SSLContext
@@ -80,11 +80,11 @@ class Identity:
 
     @property
     def ends_s(self) -> float:
-        """Unix time at which the certificate ends, in seconds."""
+        """Unix time at which the certificate expires, in seconds."""
         return self.certificate.not_valid_after_utc.timestamp()
 
     def describe(self) -> dict[str, Any]:
-        """Return what is shown, and what is trusted: SHA-256 of certificates."""
+        """Return the SHA-256 fingerprints of the certificate and of the trusted ones."""
         trust = self.material.trust
         trusted = x509.load_pem_x509_certificates(trust.encode()) if trust else []
         return {
@@ -100,16 +100,16 @@ def _fingerprint(certificate: x509.Certificate) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PeerIdentity(Identity):
-    """The same of a broker or controller, which is a client, too: `context` serves."""
+    """Identity of a broker or controller, which is also a client; `context` is the server's."""
 
     name: PeerName
     client_context: ssl.SSLContext
 
 
 def read_material(settings: TlsSettings) -> TlsMaterial:
-    """Read what the settings name; CertificateError if it is no PEM or not there."""
+    """Read the files or texts of the settings; CertificateError if one is missing or no PEM."""
     key_text = _read(settings.key)
-    # One reading where both are in one file: a pair from two moments does not fit.
+    # Read a common file once: a key and a chain from two moments might not match.
     chain_text = key_text if settings.chain is settings.key else _read(settings.chain)
     key = _blocks(settings.key, key_text, "PRIVATE KEY")
     chain = _blocks(settings.chain, chain_text, _CERTIFICATE)
@@ -122,10 +122,10 @@ def read_material(settings: TlsSettings) -> TlsMaterial:
 def build_identity(
     settings: TlsSettings, material: TlsMaterial, *, previous: Identity | None = None
 ) -> Identity:
-    """Check what was read and make a context of it; CertificateError says what is wrong.
+    """Check the texts and build a context from them; CertificateError says what is wrong.
 
-    Kafka's rule for a certificate that takes the place of `previous`: its names are the same,
-    unless the settings allow others.
+    Kafka's rule for a certificate that replaces `previous`: it has the same names, unless the
+    settings allow others.
     """
     with _readable(settings.chain):
         certificate = _check_chain(settings, material)
@@ -137,7 +137,7 @@ def build_identity(
 def build_peer_identity(
     settings: PeerTlsSettings, material: TlsMaterial, *, previous: PeerIdentity | None = None
 ) -> PeerIdentity:
-    """Check what was read, and that it says who this process is; CertificateError."""
+    """Check the texts, and that the certificate names this process; CertificateError."""
     tls = settings.tls
     with _readable(tls.chain):
         certificate = _check_chain(tls, material, is_peer=True)
@@ -157,7 +157,7 @@ def build_peer_identity(
 
 @contextmanager
 def _readable(source: PemSource) -> Iterator[None]:
-    """Raise CertificateError in place of what cryptography says of certificates of a setting."""
+    """Replace exceptions of cryptography about a setting's certificates by CertificateError."""
     try:
         yield
     except CertificateError:
@@ -209,7 +209,7 @@ def _check_chain(
 
 
 def _check_trusted(settings: TlsSettings, material: TlsMaterial) -> None:
-    """Refuse a certificate that peers with the same trust would refuse: the order is wrong."""
+    """Refuse a certificate that peers with the same truststore would refuse."""
     with _readable(settings.trust or settings.chain):
         trusted = x509.load_pem_x509_certificates(material.trust.encode())
     for subject in x509.load_pem_x509_certificates(material.chain.encode()):
@@ -226,7 +226,7 @@ def _is_issued_by(subject: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
         subject.verify_directly_issued_by(issuer)
     except Exception:
-        # cryptography has three kinds of errors for "no", and more for signatures of other kinds.
+        # cryptography raises three kinds of errors for "no", and others for other signatures.
         return False
     return True
 
@@ -259,7 +259,7 @@ def _build_context(
     protocol: int = ssl.PROTOCOL_TLS_SERVER,
 ) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    # Of peers the name in the certificate counts, whatever address they have.
+    # The name in a peer's certificate is checked, whatever address the peer has.
     context.check_hostname = False
     context.minimum_version = settings.oldest
     context.maximum_version = settings.newest
@@ -270,28 +270,28 @@ def _build_context(
         if settings.ciphers is not None:
             context.set_ciphers(settings.ciphers)
         with _as_file(material.chain + material.key) as path:
-            # Without a password of ours OpenSSL would ask for one at the terminal.
+            # Without a callback OpenSSL would ask for a password at the terminal.
             context.load_cert_chain(path, password=lambda: password or "")
         context.verify_mode = settings.verify_mode
         if settings.verify_mode is not ssl.CERT_NONE:
-            # What is named is trusted, be it an authority below another, and nothing above it.
+            # Trust exactly the named certificates: an intermediate authority is enough by itself.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.load_verify_locations(cadata=material.trust)
-            # A session that is taken up again is not verified again.
+            # A resumed session would not be verified again.
             context.options |= ssl.OP_NO_TICKET
             if protocol is ssl.PROTOCOL_TLS_SERVER:
                 context.num_tickets = 0
     except (ssl.SSLError, ValueError) as error:
         raise CertificateError(f"{settings.chain.setting}: OpenSSL refuses it: {error}") from None
     except OSError as error:
-        # No descriptor is left for what `ssl` reads.
+        # No file descriptor is free for the files that `ssl` reads.
         raise CertificateError(f"{settings.chain.setting}: {error.strerror}") from None
     return context
 
 
 @contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """Give a text a path, in memory: `ssl` reads keys from files only."""
+    """Yield a path for a text in memory, because `ssl` reads keys from files only."""
     descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -302,7 +302,7 @@ def _as_file(text: str) -> Iterator[str]:
 
 def _read(source: PemSource) -> str:
     if source.path is None:
-        # As in Java's property files: line ends as \n, or blanks instead of them.
+        # As in Java's property files: line ends are \n, or blanks instead of them.
         return (source.text or "").replace("\\n", "\n")
     try:
         with Path(source.path).open("rb") as file:
@@ -318,7 +318,7 @@ def _read(source: PemSource) -> str:
 
 
 def _blocks(source: PemSource, text: str, kind: str) -> str:
-    """Return the blocks of one kind, in the form that OpenSSL reads; at least one must be there."""
+    """Return the blocks of one kind, in OpenSSL's form; CertificateError if there is none."""
     found = [
         _wrap(match[1], match[2]) for match in _BLOCK.finditer(text) if match[1].endswith(kind)
     ]
@@ -330,7 +330,7 @@ def _blocks(source: PemSource, text: str, kind: str) -> str:
 
 def _wrap(label: str, body: str) -> str:
     if ":" in body:
-        # Headers of an encrypted key in the old form have lines that mean something.
+        # The body has header lines of an encrypted key in the old format, which must stay.
         return f"-----BEGIN {label}-----{body}-----END {label}-----\n"
     packed = "".join(body.split())
     lines = [packed[i : i + _LINE_LENGTH] for i in range(0, len(packed), _LINE_LENGTH)]

@@ -1,9 +1,9 @@
 """One TLS connection without its socket: OpenSSL on two buffers in memory.
 
-What comes in is counted before OpenSSL sees it, and what goes out is the owner's to send. Nothing
-is made for a caller before it has sent the beginning of a ClientHello, because an SSL object takes
-40 KiB. Steps of a handshake compute for up to a millisecond, so they are for a thread; never two
-threads on one engine.
+Incoming bytes are counted before OpenSSL gets them; the owner sends the outgoing ones. An SSL
+object takes 40 KiB, so it is not created before the client has sent the beginning of a ClientHello.
+A step of a handshake computes for up to a millisecond, so run it in a thread; never use one engine
+in two threads at once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MAJOR_VERSION = 3
 
 
 class TlsRefusedError(Exception):
-    """The peer does not speak TLS, or not as this side wants it; the text says why."""
+    """The peer does not use TLS, or not as this side requires; the text says why."""
 
 
 class TlsEngine:
-    """The state of one connection; `tls` and the buffers are there once `has_begun`."""
+    """The state of one connection; `tls` and the buffers exist once `has_begun`."""
 
     __slots__ = ("_greeting", "_received", "has_begun", "incoming", "outgoing", "tls")
 
@@ -37,16 +37,16 @@ class TlsEngine:
         self._greeting = b""
         self._received = 0
         self.has_begun = False
-        """Whether `tls` is there: a ClientHello has begun to arrive, or is about to leave."""
+        """Whether `tls` exists: a ClientHello has begun to arrive, or is about to be sent."""
 
     def begin_client(self, context: ssl.SSLContext, server_name: str | None = None) -> None:
-        """Be the side that connects; `server_name` is told to the other one (SNI)."""
+        """Begin as the client; `server_name` is sent to the server (SNI)."""
         self._begin(context, is_server=False, server_name=server_name)
 
     def feed_handshake(self, data: bytes, context: ssl.SSLContext) -> bool:
-        """Take bytes of the handshake; tell whether they are enough for another step.
+        """Take bytes of the handshake; tell whether they suffice for another step.
 
-        TlsRefusedError if they are too many, or no TLS.
+        TlsRefusedError if they are too many, or not TLS.
         """
         self._received += len(data)
         if self._received > HANDSHAKE_BYTES_MAX:
@@ -61,9 +61,9 @@ class TlsEngine:
         return True
 
     def step_handshake(self) -> bool:
-        """Go on with the handshake; tell whether it is done. For a thread: it computes.
+        """Do a step of the handshake; tell whether it is done. For a thread: it computes.
 
-        TlsRefusedError if it cannot be done; an alert for the peer is in `outgoing` then.
+        TlsRefusedError if the handshake fails; `outgoing` then has an alert for the peer.
         """
         try:
             self.tls.do_handshake()
@@ -74,7 +74,7 @@ class TlsEngine:
         return True
 
     def certificate(self) -> bytes | None:
-        """Return the peer's certificate in DER, verified; None if it has shown none."""
+        """Return the peer's verified certificate in DER; None if it sent none."""
         return self.tls.getpeercert(binary_form=True)
 
     def _begin(
@@ -94,7 +94,7 @@ def _explain(error: ssl.SSLError) -> str:
 
 
 def _is_greeting(data: bytes) -> bool:
-    """Tell whether the header of a handshake record is here; TlsRefusedError if it is none."""
+    """Tell whether a handshake record's header is complete; TlsRefusedError if it is invalid."""
     if data[0] != HANDSHAKE_RECORD:
         raise TlsRefusedError(_name(data))
     if len(data) < RECORD_HEADER_BYTES:

@@ -1,8 +1,8 @@
-"""A certificate that changes without a restart: its files are looked at every few seconds.
+"""Certificates that change without a restart: their files are read again every few seconds.
 
-That also finds the swapped link by which Kubernetes changes a mounted Secret. What is new is
-checked as at the start before any connection gets it; what cannot serve is logged and counted, and
-the certificate of before stays.
+This also detects the symbolic link that Kubernetes replaces when a mounted Secret changes. A new
+certificate is checked as at start, before any connection uses it. An invalid one is logged and
+counted, and the previous certificate stays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SomeIdentity = TypeVar("SomeIdentity", bound=Identity)
 
 
 class FollowedCertificate(Generic[SomeIdentity]):
-    """`current` is what new connections get."""
+    """A certificate that is reloaded when it changes; new connections use `current`."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class FollowedCertificate(Generic[SomeIdentity]):
         read: Callable[[], TlsMaterial],
         build: Callable[[TlsMaterial, SomeIdentity | None], SomeIdentity],
     ) -> None:
-        """`owner` is for the log. CertificateError says why what is there cannot serve."""
+        """`owner` is a name for the log. CertificateError if the present files are invalid."""
         self._owner = owner
         self._read = read
         self._build = build
         self._problem = ""
         self.on_refused: Callable[[], None] | None = None
-        """Called when a new one is refused."""
+        """Called when a new certificate is refused."""
         self.current: SomeIdentity = build(read(), None)
 
     async def look(self) -> None:
-        """Take a new certificate, if there is one that can serve."""
+        """Use a new certificate, if there is a valid one."""
         try:
             found = await asyncio.to_thread(self._read_changed)
         except CertificateError as error:
@@ -100,14 +100,14 @@ def follow_peer(listener: str, settings: PeerTlsSettings) -> FollowedPeer:
 async def follow_files(
     certificates: Sequence[FollowedCertificate[Identity] | FollowedPeer], *, poll_s: float = POLL_S
 ) -> None:
-    """Look at the files of all these certificates for ever."""
+    """Check the files of all these certificates forever."""
     while True:
         await asyncio.sleep(poll_s)
         for each in certificates:
             try:
                 await each.look()
             except Exception:
-                # Whoever looks no more shows a certificate that is over one day.
+                # Go on: if the checks ended, the certificate would expire one day.
                 logger.exception("looking for a new certificate failed")
                 if each.on_refused is not None:
                     each.on_refused()

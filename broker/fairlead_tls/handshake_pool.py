@@ -1,8 +1,8 @@
 """The threads in which TLS handshakes compute.
 
 A step takes up to a millisecond and releases the interpreter's lock, so two thousand clients that
-come back at once hold up nobody. Each connection has at most one step under way, which it takes
-along when it closes. So no more waits here than there are connections that have yet to be let in.
+reconnect at once delay no other client. Each connection has at most one step here, and cancels it
+when it closes. So at most as many steps wait as there are connections in their handshake.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 HANDSHAKE_THREADS: Final = 2
 HANDSHAKES_WAITING_MAX: Final = 64
-"""Steps that are not done; beyond, newcomers had better wait in the kernel's queue.
+"""Most unfinished steps; above this number, new connections should wait in the kernel's queue.
 
-There they wait their turn. Those that are let in have a bounded number and time instead, so that a
-flood of handshakes that compute slowly would end those of others before their turn comes.
+There they wait for their turn. An accepted connection has limited time, and accepted connections
+have a limit. So a flood of slow handshakes could end the handshakes of others before their turn.
 """
 
 Result = TypeVar("Result")
 
 
 class HandshakePool:
-    """Runs steps; tells on the loop how each came out."""
+    """Runs steps in threads, and reports each result on the loop."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         on_room: Callable[[], None] | None = None,
     ) -> None:
-        """`on_room` is called on the loop when `has_room` has become true again."""
+        """`on_room` is called on the loop when `has_room` becomes true again."""
         self._loop = loop
         self._on_room = on_room
         self._pool: ThreadPoolExecutor | None = None
@@ -42,7 +42,7 @@ class HandshakePool:
 
     @property
     def has_room(self) -> bool:
-        """Whether so few steps wait that newcomers may come."""
+        """Whether few enough steps wait for new connections to be accepted."""
         return self._unfinished < HANDSHAKES_WAITING_MAX
 
     def run(
@@ -52,8 +52,8 @@ class HandshakePool:
     ) -> Future[Result]:
         """Run `step` in a thread, then call `done` on the loop.
 
-        Who has no more use for it cancels what is returned: a step that waits does not run then,
-        and `done` is not called.
+        A caller that no longer needs the step cancels the returned future: a waiting step then does
+        not run, and `done` is not called.
         """
         if self._pool is None:
             self._pool = ThreadPoolExecutor(HANDSHAKE_THREADS, "tls-handshake")
@@ -63,13 +63,13 @@ class HandshakePool:
         return future
 
     def close(self) -> None:
-        """Let running steps end; those that wait never start."""
+        """Wait for the running steps; waiting steps never start."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
     def _on_done(self, done: Callable[[Future[Result]], None], future: Future[Result]) -> None:
-        """Go on on the loop. In a thread, or on the loop if the step was cancelled."""
+        """Continue on the loop. Called in a thread, or on the loop if the step was cancelled."""
         if future.cancelled():
             self._count_down()
         elif not self._loop.is_closed():

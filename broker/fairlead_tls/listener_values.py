@@ -1,4 +1,4 @@
-"""The settings of one listener: its own where it has them, else those of all."""
+"""The settings of one listener: its own if it has them, else the common ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ListenerValues:
-    """Reads settings as the listener of this name has them."""
+    """Reads settings as they apply to the listener of this name."""
 
     def __init__(self, values: BrokerValues, listener: str) -> None:
         self.listener = listener
@@ -20,7 +20,7 @@ class ListenerValues:
         self._prefix = f"{LISTENER_PREFIX}{listener.lower()}."
 
     def name_of(self, name: str) -> str:
-        """Return the name under which a setting of this listener stands."""
+        """Return the name with which a setting of this listener is set."""
         own = self._prefix + name
         return own if own in self._values.static else name
 
@@ -29,7 +29,7 @@ class ListenerValues:
         return None if value is None else str(value)
 
     def own_text(self, name: str) -> str | None:
-        """Return what is set for this listener alone."""
+        """Return the value that is set for this listener only."""
         own = self._prefix + name
         return str(self._values.value(own)) if own in self._values.static else None
 
@@ -41,7 +41,7 @@ class ListenerValues:
         return _whole(self._values.value(self.name_of(name)))
 
     def number_of_mechanism(self, name: str, mechanism: str) -> int:
-        """Return a number that may be set for one mechanism."""
+        """Return a number that may be set for one SASL mechanism."""
         own = f"{self._prefix}{mechanism.lower()}.{name}"
         return _whole(self._values.value(own)) if own in self._values.static else self.number(name)
 

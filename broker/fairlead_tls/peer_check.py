@@ -1,4 +1,4 @@
-"""Whether the certificate of a peer, which OpenSSL has verified, is that of who it has to be."""
+"""Check that a peer's certificate, which OpenSSL has verified, names the right peer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_caller(der: bytes | None, cluster: str) -> PeerName:
-    """Return who a caller is; TlsRefusedError if it is no broker and no controller of `cluster`."""
+    """Return the caller's name; TlsRefusedError if it is no broker or controller of `cluster`."""
     try:
         return find_caller(_names_of(der), cluster)
     except PeerNameError as error:
@@ -23,7 +23,7 @@ def check_caller(der: bytes | None, cluster: str) -> PeerName:
 
 
 def check_called(der: bytes | None, expected: PeerName) -> None:
-    """See to it that who was called is `expected`; TlsRefusedError."""
+    """Raise TlsRefusedError unless the certificate of the called peer names `expected`."""
     names = _names_of(der)
     if expected not in names:
         found = ", ".join(map(str, names)) or "nobody"
@@ -38,7 +38,7 @@ def _names_of(der: bytes | None) -> tuple[PeerName, ...]:
         names = read_peer_names(certificate)
     except ValueError as error:
         raise TlsRefusedError(f"its certificate cannot be read: {error}") from None
-    # OpenSSL has looked at this in a full handshake, but not where TLS 1.2 takes up a session.
+    # OpenSSL checks this in a full handshake, but not if TLS 1.2 resumes a session.
     if datetime.now(UTC) >= certificate.not_valid_after_utc:
         raise TlsRefusedError("its certificate is over")
     return names

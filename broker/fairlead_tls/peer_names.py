@@ -1,13 +1,14 @@
-"""Who a certificate says that its owner is: a broker by its id, or a controller, of one cluster.
+"""Names of peers in certificates: a broker by its id, or a controller, of one cluster.
 
 The name is a URI among the certificate's alternative names:
 
     fairlead://CLUSTER/broker/ID
     fairlead://CLUSTER/controller
 
-CLUSTER is a name that whoever issues certificates has chosen, the same in all certificates of a
-cluster: one word, or two with a slash between them (NAMESPACE/NAME on Kubernetes). No address and
-no common name says who a peer is, so a certificate of a user or of a server is none of a broker.
+CLUSTER is a name that the issuer of the certificates chooses, the same in all certificates of a
+cluster: one word, or two with a slash between them (NAMESPACE/NAME on Kubernetes). Addresses and
+the common name do not identify a peer, so the certificate of a user or of a server does not make
+its owner a broker.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PeerName:
-    """A broker, or a controller where there is no `broker_id`."""
+    """A broker, or a controller if there is no `broker_id`."""
 
     cluster: str
     broker_id: int | None = None
@@ -40,11 +41,11 @@ class PeerName:
 
 
 class PeerNameError(Exception):
-    """A certificate does not say who its owner is, or says that it is somebody else."""
+    """A certificate names no peer, or the wrong one."""
 
 
 def parse_peer_name(uri: str) -> PeerName | None:
-    """Return what a URI means; None if it is no name of a peer."""
+    """Return the peer that a URI names; None if it names none."""
     match = _NAME.fullmatch(uri)
     if match is None:
         return None
@@ -52,10 +53,11 @@ def parse_peer_name(uri: str) -> PeerName | None:
 
 
 def server_name(cluster: str) -> str | None:
-    """Return what a broker says by SNI, so that a controller of many clusters knows which.
+    """Return the name that a broker sends by SNI, so that a server of many clusters knows which.
 
-    The words of the cluster's name in the order of domain names: NAME.NAMESPACE. None if that is no
-    name in DNS, as those of clusters on Kubernetes are: whoever has chosen it has one cluster.
+    It is the words of the cluster's name in the order of domain names: NAME.NAMESPACE. None if this
+    is not a valid DNS name. On Kubernetes it always is valid; elsewhere a controller has only one
+    cluster.
     """
     name = ".".join(reversed(cluster.split("/")))
     try:
@@ -66,8 +68,8 @@ def server_name(cluster: str) -> str | None:
 
 
 def read_peer_names(certificate: x509.Certificate) -> tuple[PeerName, ...]:
-    """Return all names of peers that a certificate has. ValueError if it cannot be read."""
-    # Here, because a broker without TLS does without it.
+    """Return all names of peers in a certificate. ValueError if it cannot be read."""
+    # Imported here, because a broker without TLS does not need it.
     from cryptography import x509
 
     try:
@@ -81,7 +83,7 @@ def read_peer_names(certificate: x509.Certificate) -> tuple[PeerName, ...]:
 
 
 def find_own_name(names: Iterable[PeerName], broker_id: int | None) -> PeerName:
-    """Return the name that makes a certificate that of this broker, or of a controller.
+    """Return the name in its own certificate that identifies this broker, or a controller.
 
     PeerNameError unless there is exactly one.
     """
@@ -96,7 +98,7 @@ def find_own_name(names: Iterable[PeerName], broker_id: int | None) -> PeerName:
 
 
 def find_caller(names: Iterable[PeerName], cluster: str) -> PeerName:
-    """Return who a peer of this cluster is by its certificate; PeerNameError if that is unclear."""
+    """Return the peer of this cluster in a certificate; PeerNameError if not exactly one."""
     found = [name for name in names if name.cluster == cluster]
     if len(found) != 1:
         raise PeerNameError(

@@ -1,7 +1,7 @@
-"""What the settings say of TLS between brokers, and between broker and controller.
+"""The TLS settings of connections between brokers, and between broker and controller.
 
-Both have a listener's name in the settings: INTERNAL is the brokers' own, CONTROLLER is the
-controller's, of which brokers are clients. Each side of such a connection shows a certificate.
+Both have a listener name in the settings: INTERNAL is the brokers' listener. CONTROLLER is the
+controller's, and brokers are its clients. Both sides of these connections have a certificate.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _SPOKEN: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 
 @dataclass(frozen=True, slots=True)
 class PeerTlsSettings:
-    """TLS of one listener of peers, as one process has it."""
+    """TLS of one listener for peers, as one process uses it."""
 
     tls: TlsSettings
     broker_id: int | None
-    """The id that the certificate of this process must have; None: it is a controller."""
+    """The broker id in the certificate of this process; None if it is a controller."""
 
 
 def read_peer_tls(
     values: BrokerValues, listener: str, *, broker_id: int | None
 ) -> PeerTlsSettings | None:
-    """Return the TLS of a listener of peers; None where it speaks in clear. ConfigError."""
+    """Return the TLS settings of a peer listener; None if it has no TLS. ConfigError."""
     own = ListenerValues(values, listener)
     protocol = read_protocol_map(values).get(listener, SecurityProtocol.PLAINTEXT)
     if protocol not in _SPOKEN:
@@ -50,7 +50,7 @@ def read_peer_tls(
             f"know the cluster's secret; write {listener}:SSL for TLS, or leave it out",
         )
     if protocol is SecurityProtocol.PLAINTEXT:
-        # What was meant to be encrypted must not become plain by an omission.
+        # The operator of this process meant to encrypt; an omission must not turn that off.
         prefix = f"{LISTENER_PREFIX}{listener.lower()}."
         if name := next((each for each in values.static if each.startswith(prefix)), None):
             raise ConfigError(name, f"{name}: {PROTOCOL_MAP} must say {listener}:SSL, too")
@@ -66,7 +66,7 @@ def read_peer_tls(
 
 
 def check_session_urls(urls: Iterable[str], tls: PeerTlsSettings | None) -> None:
-    """See to it that addresses of controllers say what the map says of CONTROLLER; ConfigError."""
+    """Check that addresses of controllers agree with CONTROLLER in the map; ConfigError."""
     for url in urls:
         is_tls = url.lower().startswith(TLS_SCHEME)
         if is_tls and tls is None:

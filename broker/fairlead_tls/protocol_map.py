@@ -1,4 +1,4 @@
-"""What listeners speak: `listener.security.protocol.map`."""
+"""The protocols of listeners: `listener.security.protocol.map`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROTOCOL_MAP: Final = "listener.security.protocol.map"
 
 
 class SecurityProtocol(Enum):
-    """Kafka's names of what a listener speaks."""
+    """Security protocols of listeners, with Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"

@@ -1,4 +1,4 @@
-"""The side of a WebSocket session over TLS that connects: to a controller of the same cluster."""
+"""The client side of a WebSocket session over TLS: to a controller of the same cluster."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class TlsOptions(TypedDict):
 
 
 def tls_options(own: PeerIdentity | None) -> TlsOptions:
-    """Return how to connect and show this certificate; without one, in clear."""
+    """Return the options to connect with this certificate; without one, the defaults."""
     if own is None:
         return {"ssl": True, "server_hostname": None}
     return {"ssl": own.client_context, "server_hostname": server_name(own.name.cluster)}
 
 
 def check_controller(tls: ssl.SSLObject | None, own: PeerIdentity) -> None:
-    """See to it that a controller of this cluster answers, before anything it says counts.
+    """Check that the server is a controller of this cluster, before any of its messages is used.
 
-    TlsRefusedError.
+    TlsRefusedError if it is not.
     """
-    # Here, because a broker without TLS does without what reads certificates.
+    # Imported here, because a broker without TLS does not need to read certificates.
     from fairlead_tls.peer_check import check_called
 
     if tls is None:

@@ -1,10 +1,10 @@
-"""TLS between an accepted connection and the protocol that is spoken on it.
+"""TLS between an accepted connection and the protocol above it.
 
-asyncio's own TLS would tell of a connection only once its handshake is done, and would compute the
-handshake on the loop, where heartbeats are judged. Here the protocol above hears of the connection
-at its accept, so that it counts from then on, and steps of the handshake compute in threads. What
-is above then can be told when the handshake is done (`on_secure`), and give way to another protocol
-(`set_protocol` of its transport).
+asyncio's own TLS would report a connection only after its handshake, and would compute the
+handshake on the loop, where heartbeats are judged. Here the protocol above gets the connection when
+it is accepted, so that it is counted from then on, and the handshake computes in threads. The
+protocol above can be told when the handshake is done (`on_secure`), and can then be replaced by
+another protocol (`set_protocol` of its transport).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fairlead_tls.handshake_pool import HandshakePool
 
 PEER: Final = "fairlead_peer"
-"""Extra information of a transport: who has shown a certificate, as `Terms.identify` says it."""
+"""Extra information of a transport: the peer of the certificate, from `Terms.identify`."""
 _READ_BYTES: Final = 64 * 1024
 
 Peer = TypeVar("Peer")
@@ -32,11 +32,11 @@ Peer_co = TypeVar("Peer_co", covariant=True)
 
 
 class Terms(Protocol[Peer_co]):
-    """Which certificate a connection gets, and who its peer is."""
+    """The certificate for new connections, and how peers are identified."""
 
     @property
     def allows_plaintext(self) -> bool:
-        """Whether connections without TLS get past the layer, too; others judge them then."""
+        """Whether connections without TLS pass this layer, too; the protocol above judges them."""
         ...
 
     def open_context(self) -> ssl.SSLContext:
@@ -44,19 +44,19 @@ class Terms(Protocol[Peer_co]):
         ...
 
     def identify(self, tls: ssl.SSLObject) -> Peer_co:
-        """Return who has shown the certificate, which is verified; TlsRefusedError.
+        """Return the peer with the certificate, which is verified; TlsRefusedError.
 
-        For a thread.
+        Called in a thread.
         """
         ...
 
 
 Refused = Callable[[str], None]
-"""Told why a handshake was refused."""
+"""Called with the reason when a handshake is refused."""
 
 
 class TlsLayer(asyncio.Protocol, Generic[Peer]):
-    """The protocol of the socket. Bytes go to `above` as they are if plaintext is allowed."""
+    """The protocol of the socket. If plaintext is allowed, its bytes go to `above` unchanged."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         on_refused: Refused,
         on_secure: Callable[[Peer], None] | None = None,
     ) -> None:
-        """`on_secure` hears that the handshake is done, before anything is handed over."""
+        """`on_secure` is called when the handshake is done, before any data is passed on."""
         self.above = above
         self.engine = TlsEngine()
         self.peer: Peer | None = None
@@ -81,10 +81,10 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         self._is_secure = False
         self._step: Future[Peer | None] | None = None
         self._behind = b""
-        """What came with a step of the handshake and may be no part of it: one read at most."""
+        """Bytes that arrived with a handshake step and may be no part of it: at most one read."""
         self._is_paused = False
         self._unasked_bytes = 0
-        """Answers of TLS itself since the peer has last taken all that there was."""
+        """Bytes of TLS's own answers since the peer last had received all that was sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Tell the protocol above at once."""
@@ -93,7 +93,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         self.above.connection_made(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the handshake, or decrypt them."""
+        """Pass bytes to the handshake, or decrypt them."""
         if self.is_plain:
             self.above.data_received(data)
         elif self._is_secure:
@@ -107,7 +107,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         return self.above.eof_received() if self.is_plain else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the protocol above; a step of the handshake that waits is done for nobody."""
+        """Tell the protocol above; cancel a handshake step that waits."""
         if self._step is not None:
             self._step.cancel()
         self.above.connection_lost(exc)
@@ -131,28 +131,28 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             self._flush()
 
     def close(self) -> None:
-        """Say that nothing follows, and close once all has left."""
+        """Tell the peer that nothing follows, and close once all has been sent."""
         if self._is_secure and not self._raw.is_closing():
-            # It says so, and then wants to read the same from the peer.
+            # `unwrap` sends the alert, and then raises because it wants the peer's.
             with suppress(ssl.SSLError, ValueError):
                 self.engine.tls.unwrap()
             self._flush()
         self._raw.close()
 
     def pause_reading(self) -> None:
-        """Hand nothing over until `resume_reading`."""
+        """Pass no data on until `resume_reading`."""
         self._is_paused = True
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on, with what has been decrypted already first."""
+        """Go on, first with what is decrypted already."""
         self._is_paused = False
         self._raw.resume_reading()
         if self._is_secure:
             self._loop.call_soon(self.read)
 
     def read(self) -> None:
-        """Hand over what can be decrypted."""
+        """Pass on all data that can be decrypted."""
         try:
             while not self._is_paused and not self._raw.is_closing():
                 data = self.engine.tls.read(_READ_BYTES)
@@ -165,7 +165,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         except ssl.SSLZeroReturnError:
             self.close()
         except ssl.SSLError:
-            # An alert, most often that the peer does not like our certificate, or a broken record.
+            # An alert, mostly because the peer refuses our certificate, or an invalid record.
             self._raw.abort()
 
     def _receive_handshake(self, data: bytes) -> None:
@@ -175,7 +175,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             self.is_plain = True
             self.above.data_received(data)
             return
-        # A client sends its request right behind the end of its handshake, however long that is.
+        # A client may send its request directly after its handshake, in the same read.
         data, self._behind = data[:HANDSHAKE_STEP_BYTES], data[HANDSHAKE_STEP_BYTES:]
         try:
             if not self.engine.feed_handshake(data, self._tls.open_context()):
@@ -183,12 +183,12 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
         except TlsRefusedError as error:
             self._refuse(str(error))
             return
-        # Nothing may be fed while a thread is at it.
+        # Nothing may be fed while a thread uses the engine.
         self._raw.pause_reading()
         self._step = self._pool.run(self._do_step, self._on_step)
 
     def _do_step(self) -> Peer | None:
-        """Do one step in a thread; return who the peer is once the handshake is done."""
+        """Do one step in a thread; return the peer once the handshake is done."""
         if not self.engine.step_handshake():
             return None
         return self._tls.identify(self.engine.tls)
@@ -218,7 +218,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
             self.read()
 
     def _answer(self) -> None:
-        """Send what TLS itself answers, as to new keys; end who asks for much and takes nothing."""
+        """Send TLS's own answers, such as to key updates; abort a peer that does not read them."""
         if not self._raw.get_write_buffer_size():
             self._unasked_bytes = 0
         self._unasked_bytes += self.engine.outgoing.pending
@@ -236,7 +236,7 @@ class TlsLayer(asyncio.Protocol, Generic[Peer]):
 
 
 class _TlsTransport(asyncio.Transport):
-    """What the protocol above has for a transport."""
+    """The transport of the protocol above."""
 
     def __init__(self, layer: TlsLayer[Any], raw: asyncio.Transport) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class _TlsTransport(asyncio.Transport):
         self._raw = raw
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the connection: `PEER`, or of the socket below."""
+        """Return information about the connection: `PEER`, or the socket's."""
         if name == PEER:
             return self._layer.peer
         return self._raw.get_extra_info(name, default)
@@ -260,7 +260,7 @@ class _TlsTransport(asyncio.Transport):
         self._layer.write(data)
 
     def close(self) -> None:
-        """Close once all has left."""
+        """Close once all has been sent."""
         self._layer.close()
 
     def abort(self) -> None:
@@ -268,31 +268,31 @@ class _TlsTransport(asyncio.Transport):
         self._raw.abort()
 
     def is_closing(self) -> bool:
-        """Tell whether it closes, or has."""
+        """Tell whether the transport is closing or closed."""
         return self._raw.is_closing()
 
     def pause_reading(self) -> None:
-        """Hand nothing over for the time being."""
+        """Pass no data on for now."""
         self._layer.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Pass data on again."""
         self._layer.resume_reading()
 
     def is_reading(self) -> bool:
-        """Tell whether bytes are handed over."""
+        """Tell whether data is passed on."""
         return self._raw.is_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits of what waits to be sent, encrypted."""
+        """Set the limits of encrypted data that waits to be sent."""
         self._raw.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait."""
+        """Return how many bytes wait to be sent."""
         return self._raw.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return the limits."""
+        """Return the limits of the write buffer."""
         return self._raw.get_write_buffer_limits()
 
     def can_write_eof(self) -> bool:

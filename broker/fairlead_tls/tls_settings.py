@@ -1,7 +1,7 @@
-"""What the settings of one listener say of TLS.
+"""The TLS settings of one listener.
 
-The suites of TLS 1.2 have names of their own in OpenSSL. Those of TLS 1.3 cannot be chosen from
-Python (before 3.15): naming some of them, or none, only says whether that version is spoken.
+Suites of TLS 1.2 have other names in OpenSSL. Suites of TLS 1.3 cannot be selected in Python before
+3.15: to name some of them, or none, only decides whether the listener accepts this version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SUITES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PemSource:
-    """Where a piece of PEM is: in a file, or in the settings themselves."""
+    """The place of a PEM text: a file, or the settings themselves."""
 
     setting: str
     path: str | None = None
@@ -64,23 +64,23 @@ class TlsSettings:
 
     key: PemSource
     chain: PemSource
-    """The same file as `key`, or a text of its own."""
+    """The same source as `key` if it is a file; else a text in another setting."""
     trust: PemSource | None
     key_password: str | None = field(repr=False)
     verify_mode: ssl.VerifyMode
     oldest: ssl.TLSVersion
     newest: ssl.TLSVersion
     ciphers: str | None
-    """In OpenSSL's form; None for its own choice."""
+    """In OpenSSL's notation; None for OpenSSL's choice."""
     allow_dn_changes: bool
     allow_san_changes: bool
 
 
 def read_tls_settings(values: ListenerValues, *, is_sasl: bool) -> TlsSettings:
-    """Return the TLS of a listener; ConfigError that says what is wrong or missing."""
+    """Return the TLS settings of a listener; ConfigError says what is wrong or missing."""
     key, chain = _key_sources(values)
     trust = _trust_source(values)
-    # KIP-684: with SASL the broad setting would ask clients for certificates that name nobody.
+    # KIP-684: with SASL, the common setting would ask clients for certificates without a use.
     auth = values.own_text(CLIENT_AUTH) if is_sasl else values.text(CLIENT_AUTH)
     verify_mode = _VERIFY_MODES[auth or "none"]
     if verify_mode is not ssl.CERT_NONE and trust is None:

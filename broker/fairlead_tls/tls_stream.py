@@ -1,4 +1,4 @@
-"""TLS between a socket and what is said over it: stands for the socket, decrypted."""
+"""TLS on a socket: an object that is used like the socket, with decrypted data."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _RECEIVE_BYTES: Final = 128 * 1024
 
 
 class TlsStream(TlsEngine):
-    """Stands for the socket: what is read from it was decrypted."""
+    """Takes the place of the socket; reading returns decrypted data."""
 
     __slots__ = ("socket",)
 
     received = memoryview(bytearray(_RECEIVE_BYTES))
-    """Shared by all streams: ciphertext is handed to OpenSSL in the turn in which it came."""
+    """Shared by all streams: OpenSSL gets the ciphertext in the iteration in which it arrived."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
         self.socket = sock
 
     def receive_handshake(self, context: ssl.SSLContext) -> bool:
-        """Take what the socket has of the handshake; whether that is enough for another step.
+        """Read handshake bytes from the socket; tell whether they suffice for another step.
 
-        EOFError if the peer has gone; BlockingIOError if nothing is there.
+        EOFError if the peer has closed; BlockingIOError if there are no bytes.
         """
         data = self.socket.recv(HANDSHAKE_STEP_BYTES)
         if not data:
@@ -41,7 +41,7 @@ class TlsStream(TlsEngine):
         return self.socket.fileno()
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Fill the beginning of a buffer with what has been decrypted; 0 at the end."""
+        """Fill the beginning of a buffer with decrypted bytes; return 0 at the end."""
         tls = self.tls
         filled, size = 0, len(buffer)
         while filled < size:
@@ -63,35 +63,35 @@ class TlsStream(TlsEngine):
                 raise ConnectionResetError(f"TLS: {error.reason}") from None
             if not count:
                 break
-            # A count, though typeshed has `bytes` for both forms.
+            # `count` is an int, though typeshed says `bytes` for both forms.
             filled += int(count)
         return filled
 
     def recvmsg_into(self, buffers: list[memoryview], /) -> tuple[int, object, object, object]:
-        """Fill the first buffer: what TLS has decrypted costs no system call to come back for."""
+        """Fill the first buffer only: to read other decrypted bytes later takes no system call."""
         return self.recv_into(buffers[0]), [], 0, None
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes have come that the socket does not tell of any more."""
+        """Whether bytes have arrived that the socket no longer reports as readable."""
         return bool(self.tls.pending() or self.incoming.pending)
 
     def send(self, data: bytes | memoryview, /) -> int:
-        """Send what is encrypted already."""
+        """Send bytes that are encrypted already."""
         return self.socket.send(data)
 
     def end(self) -> None:
-        """Say that nothing follows, as far as the socket takes it; what comes is not waited for."""
-        # It says so, and then wants to read the same from the peer.
+        """Tell the peer that nothing follows, if the socket takes it; wait for no answer."""
+        # `unwrap` writes the alert, and then raises because it wants the peer's.
         with suppress(ssl.SSLError, ValueError):
             self.tls.unwrap()
         self.send_alert()
 
     def send_alert(self) -> None:
-        """Send the last words that OpenSSL has left, as far as the socket takes them."""
+        """Send the last alert of OpenSSL, as far as the socket takes it."""
         if self.has_begun and self.outgoing.pending:
             try:
                 self.socket.send(self.outgoing.read())
             except OSError:
-                # They were a courtesy.
+                # The alert is only a courtesy.
                 return
