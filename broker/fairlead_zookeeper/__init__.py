@@ -1,1 +1,1 @@
-"""A client of ZooKeeper for asyncio, and the znodes that brokers and controllers share."""
+"""A ZooKeeper client for asyncio, and the znodes that brokers and controllers share."""

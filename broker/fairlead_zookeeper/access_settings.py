@@ -1,4 +1,4 @@
-"""Which ensemble the settings of a broker or a controller name. Pure."""
+"""The ZooKeeper settings of a broker or a controller. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -18,14 +18,14 @@ DIGEST_FILE = "fairlead.zookeeper.digest.file"
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """An ensemble, and the file with the user that ZooKeeper shall know us by."""
+    """An ensemble, and the file with the ZooKeeper user of this process."""
 
     access: ZooKeeperAccess
-    """Without the user yet."""
+    """The access, still without the user."""
     digest_file: str | None
 
     def with_digest(self, content: bytes, mode: int) -> ZooKeeperAccess:
-        """Return the access with the user in that file, which has this mode; ConfigError."""
+        """Return the access with the user from the file's content and mode; ConfigError."""
         problem = secret_mode_problem(mode)
         digest = content.decode(errors="replace").strip()
         if not problem and not all(digest.partition(":")):
@@ -36,7 +36,7 @@ class AccessSettings:
 
 
 def read_access_settings(values: BrokerValues) -> AccessSettings | None:
-    """Return what the settings say of ZooKeeper, None if they name none; ConfigError."""
+    """Return the ZooKeeper access of the settings; None if they have none; ConfigError."""
     connect = values.value(CONNECT)
     if not connect:
         return None

@@ -1,8 +1,8 @@
-"""Where an ensemble is, and what a client says to it. Pure.
+"""Addresses of a ZooKeeper ensemble, and what a client needs to connect. Pure.
 
-`HOST:PORT[,HOST:PORT…][/CHROOT]` is Kafka's `zookeeper.connect`; `zookeeper://` may stand before
-it. A chroot belongs to the whole list. With the wrong one a client sees an empty world and no
-error, so it is written down once, here, and checked by whoever uses it.
+`HOST:PORT[,HOST:PORT…][/CHROOT]` is Kafka's `zookeeper.connect`; `zookeeper://` may come before it.
+The chroot applies to the whole list. With a wrong chroot a client sees an empty tree and no error.
+So the rule is implemented once, here, and the callers check the result.
 """
 
 from dataclasses import dataclass, field
@@ -13,27 +13,26 @@ from fairlead_model.host_address import join_address, split_address
 SCHEME: Final = "zookeeper://"
 DEFAULT_PORT: Final = 2181
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
-"""Kafka's `zookeeper.session.timeout.ms` before 2.5. Servers lift it to two of their ticks."""
+"""Kafka's `zookeeper.session.timeout.ms` before 2.5. Servers raise it to at least two ticks."""
 
 
 class ZooKeeperAddressError(ValueError):
-    """A connect string cannot be understood; the text says why."""
+    """A connect string is invalid; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """All that a client needs to know of an ensemble."""
+    """Everything that a client needs to know of an ensemble."""
 
     hosts: tuple[str, ...]
-    """`HOST:PORT` each."""
+    """A `HOST:PORT` for each server."""
     chroot: str = ""
     """Empty, or a path that begins with a slash and does not end with one."""
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     digest: str | None = field(default=None, repr=False)
-    """`USER:PASSWORD` for the scheme `digest`; it travels as it is, so the network has to be yours.
-    """
+    """`USER:PASSWORD` for the scheme `digest`. It is sent in plain text, so trust the network."""
     sets_acl: bool = False
-    """Kafka's `zookeeper.set.acl`: what is created belongs to whoever `digest` names. Others read
+    """Kafka's `zookeeper.set.acl`: created znodes belong to the user in `digest`. Others may read
     Kafka's znodes, and nothing under `/fairlead`."""
 
     @property

@@ -1,21 +1,22 @@
 """ZooKeeper for asyncio: a session, requests as coroutines, multis whose results are all checked.
 
-kazoo has threads of its own, one of which speaks with the server. Every answer and every change of
-the connection is handed over to the event loop; nothing here blocks it.
+kazoo has its own threads, one of which talks to the server. Every answer and every change of the
+connection is passed to the event loop; nothing here blocks the loop.
 
-What kazoo would do and this class does not let it:
+This class prevents some behaviour of kazoo:
 
-* A request that is issued without a connection waits in kazoo without limit and is sent once there
-  is one. So nothing is issued unless there is a connection; a write fails instead
-  (`NotConnectedError`), and a read may wait by `connected`. One that meets the loss of the
-  connection just then may still be sent late: every write has to be harmless then.
+* A request without a connection waits in kazoo, without a limit, and is sent once there is a
+  connection. So this class issues no request without a connection: a write fails
+  (`NotConnectedError`), and a read may wait for `connected`. If the connection breaks at that
+  moment, a request may still be sent late: every write has to be harmless then.
 * `commit` of a transaction returns errors as values. `multi` raises `MultiError`, which names the
   operation.
-* Between two attempts to connect, kazoo waits up to an hour. Here it is half a second.
-* A read-only server is never asked for: an old tree is worse than none.
+* Between two attempts to connect, kazoo waits up to an hour; here, half a second.
+* The client never connects to read-only servers: an old tree is worse than no tree.
 
-A broken connection ends nothing. The session ends (`ConnectionState.LOST`) when a server says so,
-or when it is closed; a client that no server hears is never told, so its user needs a clock.
+A broken connection does not end the session. The session ends (`ConnectionState.LOST`) when a
+server says so, or when it is closed. A client without a server does not learn of the end, so its
+user needs a clock.
 """
 
 import asyncio
@@ -64,9 +65,9 @@ CONNECT_RETRY: Final = {
     "max_jitter": 0.4,
 }
 REQUEST_BYTES_MAX: Final = 1_000_000
-"""Below `jute.maxbuffer` of 1,048,575 bytes, beyond which a server drops the connection."""
+"""Below `jute.maxbuffer` of 1,048,575 bytes; a server closes a connection that exceeds that."""
 STOP_S_MAX: Final = 5.0
-"""How long an ending session is waited for; kazoo may wait for ever."""
+"""How long `stop` waits for the end of the session; kazoo may wait forever."""
 
 _LOST: Final = (SessionExpiredError, ConnectionClosedError, AuthFailedError)
 _IN_DOUBT: Final = (ConnectionLoss, OperationTimeoutError)
@@ -82,36 +83,36 @@ class NotConnectedError(ZooKeeperError):
 
 
 class InDoubtError(ZooKeeperError):
-    """The connection broke, or no answer came in time: it may be carried out, now or later."""
+    """The connection broke, or no answer came in time: the server may still do the request."""
 
 
 class SessionLostError(ZooKeeperError):
-    """The session has ended: nothing that this client asks is carried out any more."""
+    """The session has ended: no further request of this client is done."""
 
 
 class MultiError(ZooKeeperError):
-    """Nothing of a multi was carried out."""
+    """A multi failed; none of its operations was done."""
 
     def __init__(self, operation: Operation, index: int, cause: KazooException) -> None:
         super().__init__(f"{operation.path}: {type(cause).__name__}")
         self.operation = operation
         self.index = index
-        """The place of the operation that was refused."""
+        """Index of the refused operation."""
         self.cause = cause
 
 
 class ConnectionState(Enum):
-    """What is known of the session."""
+    """State of the session, as far as this client knows."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
-    """No connection, or none yet; the session may be alive."""
+    """There is no connection (yet); the session may be alive."""
     LOST = "lost"
-    """The session has ended, and its ephemeral znodes with it."""
+    """The session has ended, and its ephemeral znodes are deleted."""
 
 
 class ZooKeeperClient:
-    """One session. Made in a running loop; `start` begins to connect and returns at once."""
+    """One session. Create it in a running loop; `start` begins to connect and returns at once."""
 
     def __init__(self, access: ZooKeeperAccess) -> None:
         self.access = access
@@ -121,9 +122,9 @@ class ZooKeeperClient:
         self.connected = asyncio.Event()
         """Set while there is a connection."""
         self.ended = asyncio.Event()
-        """Set once the session is lost; this client is of no use any more."""
+        """Set once the session is lost; then this client cannot be used any more."""
         self.changed_at = time.monotonic()
-        """When the state changed last."""
+        """Time of the last change of the state."""
         self._loop = asyncio.get_running_loop()
         self._public, self._private = _acls(access)
         self._kazoo = KazooClient(
@@ -139,12 +140,12 @@ class ZooKeeperClient:
 
     @property
     def session_id(self) -> int:
-        """The session's id, as a znode's owner is told; 0 before there is one."""
+        """The session's id, as in the owner of an ephemeral znode; 0 before there is one."""
         known = self._kazoo.client_id
         return int(known[0]) if known else 0
 
     def start(self) -> None:
-        """Begin to connect; a failure is tried again for ever."""
+        """Begin to connect; failed attempts are repeated forever."""
         self._kazoo.start_async()
 
     async def wait_connected(self) -> None:
@@ -162,10 +163,10 @@ class ZooKeeperClient:
             raise SessionLostError("the session with ZooKeeper has ended")
 
     async def stop(self) -> None:
-        """End the session, which removes its ephemeral znodes at once if a server hears it."""
+        """End the session; a server that receives this deletes its ephemeral znodes at once."""
         self._is_stopping = True
         stopped = asyncio.Event()
-        # Of its own, and nobody waits for it at the process's end: kazoo may wait for ever.
+        # A daemon thread of its own: kazoo may wait forever, and the process's end must not.
         work = threading.Thread(target=self._stop, args=(stopped.set,), daemon=True)
         work.start()
         try:
@@ -206,18 +207,18 @@ class ZooKeeperClient:
         return sorted(found)
 
     async def sync(self, path: str = "/") -> None:
-        """Let the next read see what was committed before this call."""
+        """Ensure that the next read sees everything that was committed before this call."""
         await self._ask(path, self._kazoo.sync_async, self._full(path) or "/")
 
     async def multi(self, operations: Sequence[Operation]) -> list[Any]:
-        """Carry out all operations or none; return what each answered.
+        """Do all operations or none; return the result of each.
 
         MultiError if one was refused; NotConnectedError, InDoubtError, SessionLostError.
         """
         return await self.commit(operations, self.prepare(operations))
 
     def prepare(self, operations: Sequence[Operation]) -> TransactionRequest:
-        """Build a multi for `commit`; in another thread if it is large, because it takes long."""
+        """Build a multi for `commit`. It takes long for a large one: use another thread then."""
         transaction = TransactionRequest(self._kazoo)
         for operation in operations:
             path = self._full(operation.path)
@@ -236,7 +237,7 @@ class ZooKeeperClient:
     async def commit(
         self, operations: Sequence[Operation], prepared: TransactionRequest
     ) -> list[Any]:
-        """Send a multi that `prepare` has built, as `multi` does."""
+        """Send a multi that `prepare` has built; results and errors are those of `multi`."""
         results = await self._ask(operations[0].path, prepared.commit_async)
         errors = [
             (index, result)
@@ -251,7 +252,7 @@ class ZooKeeperClient:
         raise ZooKeeperError(f"a multi failed: {errors[0][1]!r}")
 
     async def ensure_path(self, path: str, *, is_private: bool = False) -> None:
-        """Create a znode and its parents, those of the chroot included, where they are missing."""
+        """Create a znode, its parents and the chroot, as far as they are missing."""
         parts = self._full(path).strip("/").split("/")
         for count in range(1, len(parts) + 1):
             full = "/" + "/".join(parts[:count])
@@ -273,7 +274,7 @@ class ZooKeeperClient:
         return _Watcher(self._hand_over, watch)
 
     async def _ask(self, path: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Issue a request of kazoo and wait for its answer."""
+        """Issue a request with kazoo, and wait for its answer."""
         if self.state is ConnectionState.LOST:
             raise SessionLostError(f"{path}: the session with ZooKeeper has ended")
         if self.state is not ConnectionState.CONNECTED:
@@ -295,7 +296,7 @@ class ZooKeeperClient:
             raise ZooKeeperError(f"{path}: {type(error).__name__}") from error
 
     def _on_kazoo_state(self, state: str) -> None:
-        # In kazoo's thread.
+        # Called in kazoo's thread.
         self._hand_over(self._note_state, state)
 
     def _note_state(self, state: str) -> None:
@@ -318,7 +319,7 @@ class ZooKeeperClient:
             listener(self.state)
 
     def _hand_over(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Call something on the loop, from any thread; nothing is left to tell a closed one."""
+        """Call a function on the loop, from any thread; do nothing if the loop is closed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
 
@@ -333,10 +334,10 @@ class ZooKeeperClient:
 
 @dataclass(frozen=True, slots=True)
 class _Watcher:
-    """A watch as kazoo is given it.
+    """A watch in the form for kazoo.
 
-    Equal for the same callable: kazoo keeps each until its znode changes, which may be never, while
-    a controller looks at it every few seconds.
+    Two with the same callable are equal. kazoo keeps each watch until its znode changes, which may
+    be never, while a controller sets the watch again every few seconds.
     """
 
     hand_over: Callable[..., None]
@@ -347,11 +348,11 @@ class _Watcher:
 
 
 class _NoNodeError(ZooKeeperError):
-    """There is no such znode."""
+    """The znode does not exist."""
 
 
 class _NodeExistsError(ZooKeeperError):
-    """There is such a znode already."""
+    """The znode exists already."""
 
 
 def _settle(future: "asyncio.Future[Any]", done: Any) -> None:
@@ -368,7 +369,7 @@ def _stat(stat: Any) -> Stat:
 
 
 def _acls(access: ZooKeeperAccess) -> tuple[list[ACL], list[ACL]]:
-    """Return the ACLs of Kafka's znodes and of ours."""
+    """Return the ACLs of Kafka's znodes and of Fairlead's."""
     if not access.sets_acl:
         return OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE
     creator = make_acl("auth", "", all=True)
@@ -376,7 +377,7 @@ def _acls(access: ZooKeeperAccess) -> tuple[list[ACL], list[ACL]]:
 
 
 def _kazoo_logger() -> logging.Logger:
-    """Return a logger for kazoo, which tells each attempt to connect at the level WARNING."""
+    """Return a logger for kazoo, which logs each attempt to connect at the level WARNING."""
     quiet = logging.getLogger("fairlead_zookeeper.kazoo")
     quiet.setLevel(logging.ERROR)
     return quiet

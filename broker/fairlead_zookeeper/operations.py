@@ -1,4 +1,4 @@
-"""What is asked of a server, and what it tells of a znode. Pure."""
+"""Operations on znodes, and the results. Pure."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,7 +12,7 @@ class Create:
     value: bytes = b""
     is_ephemeral: bool = False
     is_private: bool = False
-    """Whether others may not even read it, where ACLs are set."""
+    """With ACLs: whether other users may not even read the znode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Let the multi pass only if a znode has this version."""
+    """Let the multi succeed only if a znode has this version."""
 
     path: str
     version: int
@@ -45,13 +45,13 @@ Operation: TypeAlias = Create | SetData | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is used of a znode's statistics."""
+    """The statistics of a znode that Fairlead uses."""
 
     version: int
     czxid: int
     mzxid: int
     owner: int
-    """The session whose ephemeral znode it is; 0 of none."""
+    """The session that owns the ephemeral znode; 0 if the znode is not ephemeral."""
 
 
 @dataclass(frozen=True, slots=True)

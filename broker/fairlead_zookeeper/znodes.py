@@ -1,8 +1,7 @@
-"""Kafka's znodes and ours: where they are, and the JSON in them. Pure.
+"""Kafka's znodes and Fairlead's: their paths, and the JSON in them. Pure.
 
-Kafka's formats are those of ZkData.scala (3.x) and ZkUtils.scala (0.8): readers ignore keys that
-they do not know, and the order of keys is not fixed. What Kafka has no place for is below
-`/fairlead`.
+Kafka's formats are those of ZkData.scala (3.x) and ZkUtils.scala (0.8): readers ignore unknown
+keys, and the order of keys is not fixed. What has no place in Kafka's znodes is below `/fairlead`.
 """
 
 import json
@@ -35,17 +34,17 @@ TABLES: Final = "/fairlead/tables"
 CANDIDATES: Final = "/fairlead/candidates"
 
 OUR_KEY: Final = "fairlead"
-"""The key in Kafka's JSON under which we keep what is ours: what has it was written by us."""
+"""Key of Fairlead's additions to Kafka's JSON: Fairlead wrote every znode that has it."""
 ENTITY_DEFAULT: Final = "<default>"
-"""The znode of configs that hold for all brokers."""
+"""The znode with the configs of all brokers."""
 FORMAT: Final = 1
 CONTROLLER_ID_MIN: Final = 10_000
-"""Ids of controllers in `/controller` begin here: they are no brokers of the cluster."""
+"""Lowest id of a controller in `/controller`: controllers are not brokers of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateRecord:
-    """What a candidate says of itself under `/fairlead/candidates`."""
+    """A candidate's record of itself under `/fairlead/candidates`."""
 
     identity: str
     node_id: int
@@ -55,7 +54,7 @@ class CandidateRecord:
 
     @property
     def session_url(self) -> str:
-        """Where brokers connect to."""
+        """Address to which brokers connect."""
         return f"ws://{join_address(self.host, self.session_port)}"
 
 
@@ -65,12 +64,12 @@ def topic_path(topic: str) -> str:
 
 
 def partition_path(topic: str, index: int) -> str:
-    """Return the znode above a partition's state."""
+    """Return the parent znode of a partition's state."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{index}"
 
 
 def broker_path(broker_id: int) -> str:
-    """Return the znode of a broker that is up."""
+    """Return the znode of a running broker."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
@@ -85,12 +84,12 @@ def candidate_path(identity: str) -> str:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """Return JSON as Kafka writes it: without blanks."""
+    """Return JSON in Kafka's form: without blanks."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(data: bytes) -> dict[str, Any] | None:
-    """Return the object in a znode; None if there is none."""
+    """Return the JSON object in a znode; None if it has none."""
     try:
         record = json.loads(data)
     except (ValueError, RecursionError):
@@ -99,7 +98,7 @@ def decode(data: bytes) -> dict[str, Any] | None:
 
 
 def candidate_value(candidate: CandidateRecord) -> bytes:
-    """Return what a candidate says of itself."""
+    """Return the content of a candidate's znode."""
     return encode(
         {
             "version": 1,
@@ -113,7 +112,7 @@ def candidate_value(candidate: CandidateRecord) -> bytes:
 
 
 def read_candidate(data: bytes) -> CandidateRecord | None:
-    """Read what a candidate says of itself; None if it cannot be read."""
+    """Read the content of a candidate's znode; None if it is invalid."""
     record = decode(data) or {}
     try:
         return CandidateRecord(
@@ -128,7 +127,7 @@ def read_candidate(data: bytes) -> CandidateRecord | None:
 
 
 def controller_value(candidate: CandidateRecord, timestamp_ms: int) -> bytes:
-    """Return `/controller`: version 1 of Kafka's format, and who we are."""
+    """Return `/controller`: version 1 of Kafka's format, with the candidate's identity."""
     return encode(
         {
             "version": 1,
@@ -140,17 +139,17 @@ def controller_value(candidate: CandidateRecord, timestamp_ms: int) -> bytes:
 
 
 def controller_identity(data: bytes) -> str | None:
-    """Return the identity of a controller of ours; None if `/controller` is not of ours."""
+    """Return the identity of a Fairlead controller; None if another program wrote `/controller`."""
     ours = (decode(data) or {}).get(OUR_KEY)
     identity = ours.get("identity") if isinstance(ours, dict) else None
     return identity if isinstance(identity, str) else None
 
 
 def broker_value(broker: BrokerRegistration, timestamp_ms: int) -> bytes:
-    """Return a broker's znode: version 5 of Kafka's format, and what tells its starts apart.
+    """Return a broker's znode: version 5 of Kafka's format, with ids of its start and its disk.
 
     As in Kafka, `host` and `port` are those of the first plain listener, null and -1 without one.
-    The protocol of a listener is not known here; a broker's clients learn it from the broker.
+    The protocols of listeners are not known here; clients learn them from the broker.
     """
     clients = [endpoint for endpoint in broker.endpoints if not endpoint.is_internal]
     first = clients[0] if clients else Endpoint("", "", -1)
@@ -173,7 +172,7 @@ def broker_value(broker: BrokerRegistration, timestamp_ms: int) -> bytes:
 
 
 def broker_directory(data: bytes) -> str | None:
-    """Return the directory id in a broker's znode; None if no broker of ours wrote it."""
+    """Return the directory id in a broker's znode; None if no Fairlead broker wrote it."""
     ours = (decode(data) or {}).get(OUR_KEY)
     directory = ours.get("directory_id") if isinstance(ours, dict) else None
     return directory if isinstance(directory, str) else None
@@ -191,7 +190,7 @@ def read_cluster_id(data: bytes) -> str | None:
 
 
 def root_value(cluster_id: str) -> bytes:
-    """Return `/fairlead`: the format of all that is below it, and whose it is."""
+    """Return `/fairlead`: the format of everything below it, and its cluster."""
     return encode({"format": FORMAT, "cluster_id": cluster_id, "release": RELEASE})
 
 
@@ -217,7 +216,7 @@ def topic_value(
 def state_value(
     *, controller_epoch: int, leader: int, leader_epoch: int, isr: Sequence[int], recovery: int
 ) -> bytes:
-    """Return a partition's state; `leader_recovery_state` only while it recovers (Kafka 3.2)."""
+    """Return a partition's state; `leader_recovery_state` only during recovery (Kafka 3.2)."""
     record = {
         "controller_epoch": controller_epoch,
         "leader": leader,
@@ -236,7 +235,7 @@ def config_value(configs: Mapping[str, str]) -> bytes:
 
 
 def producer_ids_value(next_producer_id: int, block: int) -> bytes:
-    """Return the block of producer ids that was given out last."""
+    """Return the last block of producer ids that was assigned."""
     return encode(
         {
             "version": 1,
