@@ -1,5 +1,5 @@
 """The `fairlead` command: a local cluster and the everyday verbs of any Kafka-compatible one.
 
-One file a verb; `local/` runs a cluster on this machine, `client/` talks to one with
-confluent-kafka, `records/` reads and prints records. Nothing here is imported by the broker.
+Each verb has a file. `local/` runs a cluster on this machine, `client/` talks to a cluster with
+confluent-kafka, `records/` reads and prints records. The broker imports nothing of this package.
 """

@@ -1,6 +1,6 @@
-"""Commands that errors and notes give a user to paste: as printed, they reach the same cluster.
+"""Commands in errors and notes that a user can paste: they address the same cluster.
 
-A path may hold spaces, and a cluster may have been started with ports of its own.
+A path may contain spaces, and a cluster may have been started with other ports.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Where the context of a command line keeps the file of --client-config.
+# The key in the context of a command line for the file of --client-config.
 CLIENT_CONFIG = "fairlead_cli.client_config"
 
 
 def data_arguments(data: Path) -> str:
-    """` --data DIR` for the end of a command, empty for the default."""
+    """Return ` --data DIR` for the end of a command; empty for the default."""
     return "" if data == DATA_DEFAULT else f" --data {shlex.quote(str(data))}"
 
 
 def cluster_arguments() -> str:
-    """` --bootstrap …` or ` --data DIR`, and ` --client-config FILE`, as of this command line.
+    """Return ` --bootstrap …` or ` --data DIR`, and ` --client-config FILE`, of this command line.
 
-    Empty outside of a command line: in another thread, and in verbs that have neither option.
+    Empty outside a command line, that is, in another thread, and for verbs without these options.
     """
     context = click.get_current_context(silent=True)
     if context is None:
@@ -42,7 +42,7 @@ def cluster_arguments() -> str:
 
 
 def data_directory() -> str:
-    """Of the command line that runs now, quoted."""
+    """Return the data directory of the present command line, quoted."""
     context = click.get_current_context(silent=True)
     data = None if context is None else context.params.get("data")
     return shlex.quote(str(data or DATA_DEFAULT))

@@ -1,4 +1,4 @@
-"""What the command calls itself to brokers, which tell clients apart by it."""
+"""The client id of the command, by which brokers identify it."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""Runs one command line and answers with its exit code, for `fairlead` and `kubectl fairlead`.
+"""Run one command line and return its exit code, for `fairlead` and `kubectl fairlead`.
 
-Every expected error becomes a message and an exit code here, and nowhere else.
+Only this module turns expected errors into a message and an exit code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# A file that takes nothing more: a full disk, a quota, a limit (`ulimit -f`), a broken device.
+# Errors of a file that accepts no more data: a full disk, a quota, `ulimit -f`, a broken device.
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -31,15 +31,15 @@ def run_command_line(
     *,
     complete_variable: str | None = None,
 ) -> int:
-    """`arguments` without the program's name; None takes those of this process.
+    """Run `arguments`, without the program's name; None uses those of this process.
 
-    By `complete_variable` a shell's script asks for proposals; None: as click names it.
+    A shell's script asks for completions by `complete_variable`; None: click's name of it.
     """
     open_closed_streams()
     escape_what_stdout_lacks()
     try:
         refuse_undecodable(sys.argv[1:] if arguments is None else arguments)
-        # https://no-color.org: rich knows the variable by itself, click does not.
+        # https://no-color.org: rich reads this variable, click does not.
         color = False if os.environ.get("NO_COLOR") else None
         outcome = command.main(
             arguments, program, complete_variable, standalone_mode=False, color=color
@@ -57,23 +57,23 @@ def run_command_line(
         forget_output()
         return ExitCode.OK
     except OSError as error:
-        # Errors about files are told by the verbs, with the file's name: this one is of our output.
+        # Verbs report errors of files, with the file's name; other errors here are stdout's.
         if error.errno not in OUTPUT_ERRORS or error.filename is not None:
             raise
         forget_output()
         print_error(CliError(f"cannot write the output: {error.strerror}"))
         return ExitCode.FAILED
     except RuntimeError as error:
-        # Ctrl-C inside of a class body that is being imported (Python 3.11: `__set_name__`).
+        # Ctrl-C while a class body is imported (Python 3.11: `__set_name__`).
         if isinstance(error.__cause__, KeyboardInterrupt):
             return ExitCode.INTERRUPTED
         raise
 
 
 def refuse_undecodable(arguments: Sequence[str]) -> None:
-    """InputError for an argument that is not text in this locale, unless it is a file's name.
+    """Raise InputError for an argument that is not text in this locale, unless it names a file.
 
-    Names and texts go out as UTF-8, and would fail there with an error of an encoder.
+    Names and texts are sent as UTF-8, which would fail later with an encoder's error.
     """
     for argument in arguments:
         path = argument.partition("=")[2] if argument.startswith("--") else argument
@@ -83,7 +83,7 @@ def refuse_undecodable(arguments: Sequence[str]) -> None:
 
 
 def is_text(argument: str) -> bool:
-    """Tell whether Python could decode an argument; bytes that it could not are surrogates."""
+    """Tell whether Python could decode an argument; undecodable bytes become surrogates."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -92,7 +92,7 @@ def is_text(argument: str) -> bool:
 
 
 def open_closed_streams() -> None:
-    """Open streams that the shell has closed (`>&-`), for which Python has None."""
+    """Open streams that the shell has closed (`>&-`); Python has None for them."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:
@@ -102,20 +102,20 @@ def open_closed_streams() -> None:
 
 
 def escape_what_stdout_lacks() -> None:
-    """Have `\\u2026` written where the terminal's encoding has no `…`, as on stderr."""
+    """Let stdout write `\\u2026` if the terminal's encoding has no `…`, as stderr does."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def forget_output() -> None:
-    """Python flushes stdout once more at exit and would complain: that flush goes nowhere."""
+    """Send stdout's last flush at exit nowhere: it would fail, and Python would complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(error: CliError) -> None:
-    """To stderr, so that a failing verb never pollutes what a script reads.
+    """Print an error to stderr, so that it never gets into the output that a script reads.
 
-    Names that clients have chosen stand in it, and must not rewrite a terminal.
+    It may contain names chosen by clients, which must not control the terminal.
     """
     label = click.style("error:", fg="red", bold=True)
     click.echo(f"{label} {escape_controls(error.message)}", err=True)

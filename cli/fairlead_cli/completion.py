@@ -1,4 +1,4 @@
-"""`fairlead completion`: a script that teaches a shell our verbs, options and values."""
+"""`fairlead completion`: a script with which a shell completes verbs, options and values."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def print_script(command: click.Command, shell: str, program: str, variable: str) -> None:
-    """Print the script for the shell to evaluate: it calls `program` with `variable` set."""
+    """Print the script that a shell has to evaluate: it calls `program` with `variable` set."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")
     completer = kind(command, {}, program, variable)
-    # `source()` would first run the shell to look at its version; printing needs none.
+    # `source()` would first run the shell to check its version; printing does not need that.
     script = completer.source_template % completer.source_vars()
     if shell == "fish":
-        # click's script takes a description for over at its first comma.
+        # click's script takes the first comma for the end of a description.
         script = script.replace('string split "," ', 'string split --max 1 "," ')
     click.echo(script)

@@ -65,7 +65,7 @@ def list_configs(word: str | None, scope: str, output: str) -> None:
 
 
 def build_unknown_word_error(word: str, names: Iterable[str]) -> CliError:
-    """Return an error that names the setting that is spelled most alike."""
+    """Return an error that names the most similar setting."""
     from difflib import get_close_matches
 
     close = get_close_matches(word.lower(), list(names), n=1)
@@ -77,7 +77,7 @@ def build_unknown_word_error(word: str, names: Iterable[str]) -> CliError:
 
 
 def describe_keys(scope: str, keys: Iterable[ConfigKey]) -> list[dict[str, Any]]:
-    """Return rows as the JSON output has them."""
+    """Return the rows of the JSON output."""
     return [
         {
             "name": key.name,
@@ -94,7 +94,7 @@ def describe_keys(scope: str, keys: Iterable[ConfigKey]) -> list[dict[str, Any]]
 
 
 def describe_limits(key: ConfigKey) -> str | None:
-    """`0 to 10`, `at least 1`, `a, b`; None where anything of the type goes."""
+    """Return `0 to 10`, `at least 1` or `a, b`; None if the type has no limits here."""
     if key.choices:
         return ", ".join(key.choices)
     match (key.minimum, key.maximum):
@@ -174,7 +174,7 @@ def format_page_item(row: dict[str, Any]) -> str:
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    """Print a table a scope."""
+    """Print a table for each scope."""
     from rich.text import Text
 
     from fairlead_cli.output import print_table

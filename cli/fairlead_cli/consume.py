@@ -52,7 +52,7 @@ every second and at its end: after a crash some records may come again, but none
 
 
 def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a member of a group, which are collected into GroupOptions."""
+    """Add the options for a group's member, which are collected into GroupOptions."""
     options = (
         click.option(
             "-g",
@@ -96,7 +96,7 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """None stands for an option that was not given."""
+    """Options for a group's member; None means that an option is absent."""
 
     group: str | None
     assignor: str | None
@@ -105,7 +105,7 @@ class GroupOptions:
     commit: str | None
 
     def check(self, start: Start, partition: int | None) -> None:
-        """UsageError for what makes no sense together."""
+        """Raise UsageError for options that contradict each other."""
         from fairlead_cli.records.start import FromBeginning, FromEnd
 
         if self.group is None:
@@ -129,7 +129,7 @@ class GroupOptions:
             )
 
     def protocol_settings(self) -> dict[str, str]:
-        """Return librdkafka's settings; the two protocols refuse each other's."""
+        """Return librdkafka's settings; each of the two protocols refuses the other's."""
         if self.group_protocol != "consumer":
             return {"partition.assignment.strategy": self.assignor or CLASSIC_ASSIGNORS[0]}
         settings = {"group.protocol": "consumer"}
@@ -243,7 +243,7 @@ def consume(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What to read, from where, until when, and what to do with it."""
+    """What to read, where to start, when to stop, and how to write it."""
 
     topics: tuple[str, ...]
     partition: int | None
@@ -254,13 +254,13 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """For errors."""
+        """Name of the topics for error messages."""
         names = ", ".join(f"'{topic}'" for topic in self.topics)
         return f"topic{'' if len(self.topics) == 1 else 's'} {names}"
 
 
 def read_alone(address: str, reading: Reading) -> int:
-    """Read every partition from where the options say; nothing is committed. Records written."""
+    """Read all partitions from the chosen start; commit nothing. Return the number of records."""
     from fairlead_cli.client.assignment import assign, choose_partitions
     from fairlead_cli.client.connection import build_consumer, require_topic
     from fairlead_cli.client.places import Place
@@ -284,7 +284,7 @@ def read_alone(address: str, reading: Reading) -> int:
 
 
 def read_in_group(address: str, reading: Reading, options: GroupOptions) -> int:
-    """Read what the group gives us, commit what was written, leave cleanly. Records written."""
+    """Read the assigned partitions, commit written records, leave cleanly. Return the number."""
     from fairlead_cli.client.assignment import Assignment
     from fairlead_cli.client.connection import build_error, build_group_consumer, require_topic
     from fairlead_cli.client.membership import Membership
@@ -338,7 +338,7 @@ def read_in_group(address: str, reading: Reading, options: GroupOptions) -> int:
 
 
 def describe_end(written: int, options: GroupOptions) -> str:
-    """Describe what stays in the group."""
+    """Return what remains in the group."""
     from fairlead_cli.output import format_count
 
     is_committed = written > 0 and options.commit != "never"
@@ -350,17 +350,17 @@ def describe_end(written: int, options: GroupOptions) -> str:
 
 
 class HeaderReader:
-    """Takes the headers of messages; those that librdkafka's client cannot decode are told of."""
+    """Reads the headers of messages; reports headers that librdkafka's client cannot decode."""
 
     def __init__(self) -> None:
         self._has_told = False
 
     def __call__(self, message: Message) -> list[tuple[str, bytes | None]] | None:
-        """Return the headers, or None where the name of one is no UTF-8 text."""
+        """Return the headers; None if a header's name is not UTF-8."""
         from fairlead_cli.output import note
 
         try:
-            # Once only: after an error the client would give a list with holes.
+            # Call this only once: after an error the client would return an incomplete list.
             return message.headers() or []
         except (SystemError, UnicodeDecodeError):
             if not self._has_told:
@@ -374,7 +374,7 @@ class HeaderReader:
 
 
 def to_record(message: Message, read_headers: HeaderReader | None) -> Any:
-    """Our own tuple: formats know nothing of librdkafka. Headers only where they are shown."""
+    """Convert a message for the formats, with headers only if they are shown."""
     from fairlead_cli.records.sink import TIMESTAMP_TYPES, ConsumedRecord
 
     kind, timestamp_ms = message.timestamp()

@@ -1,4 +1,4 @@
-"""`fairlead controller`: a controller as this process, with its metadata in ZooKeeper."""
+"""`fairlead controller`: run a controller as this process, with its metadata in ZooKeeper."""
 
 from __future__ import annotations
 

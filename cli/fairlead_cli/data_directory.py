@@ -1,4 +1,4 @@
-"""Where a local cluster is if nobody says where: in the folder that the command runs in."""
+"""The default folder of a local cluster, in the working directory of the command."""
 
 from pathlib import Path
 from typing import Final

@@ -55,7 +55,7 @@ def down(data: Path, timeout_s: float) -> None:
         )
     if cluster.supervisor is not None and cluster.supervisor.send(signal.SIGTERM):
         supervisor = cluster.supervisor
-        supervisor.send(signal.SIGCONT)  # Ctrl-Z pauses it: it would never hear of the other one.
+        supervisor.send(signal.SIGCONT)  # If Ctrl-Z has paused it, it would not handle SIGTERM.
         if not wait_until(lambda: not supervisor.is_alive, timeout_s):
             click.echo("Still stopping; killing what is left.", err=True)
             supervisor.send(signal.SIGKILL)
@@ -70,7 +70,7 @@ def down(data: Path, timeout_s: float) -> None:
 
 
 def stop_processes(cluster: ClusterFile, *, timeout_s: float) -> None:
-    """Without a supervisor: brokers first, then the controller."""
+    """Stop the processes without a supervisor: brokers first, then the controller."""
     stop_group(cluster.brokers, timeout_s=timeout_s)
     stop_group([cluster.controller], timeout_s=timeout_s)
     if cluster.proxy is not None:
@@ -78,14 +78,14 @@ def stop_processes(cluster: ClusterFile, *, timeout_s: float) -> None:
 
 
 def stop_group(group: list[ProcessEntry], *, timeout_s: float) -> None:
-    """Ask, wait, insist."""
+    """Send SIGTERM, wait, then send SIGKILL."""
 
     def is_gone() -> bool:
         return not any(entry.is_alive for entry in group)
 
     for entry in group:
         signal_entry(entry, signal.SIGTERM)
-        signal_entry(entry, signal.SIGCONT)  # A paused process would never hear of it.
+        signal_entry(entry, signal.SIGCONT)  # A paused process would not handle the signal.
     if wait_until(is_gone, timeout_s):
         return
     for entry in group:
@@ -95,12 +95,12 @@ def stop_group(group: list[ProcessEntry], *, timeout_s: float) -> None:
 
 
 def signal_entry(entry: ProcessEntry, number: signal.Signals) -> bool:
-    """Tell whether the process was there to be signalled."""
+    """Send a signal; tell whether the process exists."""
     return entry.process is not None and entry.process.send(number)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Tell whether the condition came true in time."""
+    """Tell whether the condition became true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:

@@ -1,7 +1,7 @@
-"""Console scripts. Until a command runs, and once it has ended, Ctrl-C just ends the process.
+"""Console scripts. Until a command runs, and after it has ended, Ctrl-C just ends the process.
 
-Importing a command takes some tenths of a second, in which Python would answer Ctrl-C with a
-traceback of its imports. So nothing is imported here but what the interpreter has loaded anyway.
+To import a command takes some tenths of a second, in which Python would answer Ctrl-C with a
+traceback. So this module imports only what the interpreter has loaded anyway.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from importlib import import_module
 
 
 def run_script(module: str) -> None:
-    """Run the `run()` of a module as this process; its exit code is ours."""
-    # A shell may have told us to ignore Ctrl-C, as it tells what it starts with `&`.
+    """Run the `run()` of a module as this process, and exit with its exit code."""
+    # A shell lets a command that it starts with `&` ignore Ctrl-C.
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

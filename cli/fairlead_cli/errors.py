@@ -1,6 +1,6 @@
-"""Errors that a user is meant to read: what is wrong, and what to do next.
+"""Errors for users: what is wrong, and what to do next.
 
-Whatever else escapes from a verb is a defect of ours and keeps its traceback.
+Any other exception from a verb is a defect and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What scripts may rely on. Ctrl-C ends with 130, as shells expect."""
+    """Exit codes that scripts may rely on. Ctrl-C ends with 130, as shells expect."""
 
     OK = 0
     FAILED = 1
@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 
 
 class CliError(Exception):
-    """The command failed for a reason outside of it; shown as two short paragraphs."""
+    """The command failed, and not by a defect of its own; shown as two short paragraphs."""
 
     exit_code: ExitCode = ExitCode.FAILED
 
@@ -29,18 +29,18 @@ class CliError(Exception):
 
 
 class InputError(CliError):
-    """The arguments or a file that they name are wrong; nothing was started or changed."""
+    """An argument, or a file that it names, is wrong; nothing was started or changed."""
 
     exit_code = ExitCode.USAGE
 
 
 class NoAnswerError(CliError):
-    """No reply came; the broker may be starting anew."""
+    """There was no reply; the broker may be restarting."""
 
 
 class ForbiddenError(CliError):
-    """The user of this command may not do that to the topic."""
+    """The command's user may not do that to the topic."""
 
 
 class ReaderGoneError(Exception):
-    """Whoever read our stdout closed it. Not an error of this command."""
+    """The reader of stdout has closed it. This is no error of the command."""

@@ -1,7 +1,7 @@
 """`fairlead log dump`: segment files, indexes and checkpoints in readable form.
 
-The files are read directly, beside a running broker or without one; nothing is written. Rows are
-printed as they are read, because a segment may hold more of them than memory does.
+The files are read directly, with or without a running broker; nothing is written. Rows are printed
+while they are read, because a segment may have more of them than fit in memory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from fairlead_broker.tools.dump import Dump
     from fairlead_broker.tools.verify import Finding
 
-# Column widths are taken from the first rows; a wider cell later only shifts its own line.
+# The first rows decide the column widths; a wider cell later only shifts its own line.
 ROWS_MEASURED = 200
-# A batch has more fields than a terminal has columns; all of them are in the JSON.
+# A batch has more fields than a terminal has columns; the JSON has all of them.
 BATCH_COLUMNS_SHOWN = (
     "position",
     "size",
@@ -83,7 +83,7 @@ def dump(path: Path, verify: bool, records: bool, output: str) -> int:
 
 
 def dump_path(path: Path, output: str, *, records: bool) -> int:
-    """Return every file as a table; the exit code says whether all of them were sound."""
+    """Print every file as a table; the exit code says whether all files are valid."""
     from fairlead_broker.tools.dump import UnknownFileError, open_dump
 
     problem_count = 0
@@ -108,7 +108,7 @@ def dump_path(path: Path, output: str, *, records: bool) -> int:
 
 
 def find_files(path: Path) -> Iterator[Path]:
-    """Yield the file itself, or the files in a directory, partition after partition."""
+    """Yield the file itself, or the files in a directory by partition."""
     from fairlead_broker.tools.dump import dumpable_files, partition_directories
 
     if path.is_file():
@@ -123,7 +123,7 @@ def find_files(path: Path) -> Iterator[Path]:
 
 
 def find_log_directories(path: Path) -> list[Path]:
-    """Those of every broker where a local cluster's data directory is named, else the path."""
+    """Return the brokers' log directories if the path is a cluster's data directory, else it."""
     layout = Layout(path)
     if not layout.cluster_file.is_file():
         return [path]
@@ -135,7 +135,7 @@ def find_log_directories(path: Path) -> list[Path]:
 
 
 def build_nothing_error(path: Path) -> CliError:
-    """Return the error for a directory without logs, or one level too high."""
+    """Return the error for a directory without logs, or for a parent directory."""
     return CliError(
         f"there are no segments in {path}",
         hint="Brokers of a local cluster keep theirs in .fairlead/broker-0, broker-1, …",
@@ -143,7 +143,7 @@ def build_nothing_error(path: Path) -> CliError:
 
 
 def print_json_rows(table: Dump) -> None:
-    """Print a line a row, with the file that it is from."""
+    """Print a line for each row, with the name of its file."""
     for row in table.rows:
         document: dict[str, Any] = {"file": str(table.path)}
         for name, cell in zip(table.columns, row, strict=True):
@@ -152,7 +152,7 @@ def print_json_rows(table: Dump) -> None:
 
 
 def json_cell(name: str, cell: object) -> dict[str, Any]:
-    """Return a cell as `consume -o json` shows it: keys and values of records are bytes."""
+    """Return a cell in the form of `consume -o json`: keys and values of records are bytes."""
     if isinstance(cell, bytes | memoryview) or (cell is None and name in ("key", "value")):
         return dict(json_bytes(name, None if cell is None else bytes(cell)))
     if name == "headers" and isinstance(cell, list | tuple):
@@ -161,7 +161,7 @@ def json_cell(name: str, cell: object) -> dict[str, Any]:
 
 
 def print_table_rows(table: Dump) -> None:
-    """Right-aligned columns, streamed."""
+    """Print rows while they are read, with aligned columns."""
     shown = [
         index
         for index, name in enumerate(table.columns)
@@ -194,12 +194,12 @@ def show_cell(cell: object) -> str:
 
 
 def align(cells: Iterable[str], widths: list[int]) -> str:
-    """Align numbers at the right."""
+    """Align numbers to the right."""
     return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
 
 
 def verify_path(path: Path, output: str) -> int:
-    """Only findings, and how much was looked at."""
+    """Print only the problems, and how much was checked."""
     from fairlead_broker.tools.dump import partition_directories, segment_files
     from fairlead_broker.tools.verify import verify_partition, verify_segment
 

@@ -1,4 +1,4 @@
-"""Entry point of the `fairlead` command: its verbs, and nothing that they need."""
+"""Entry point of the `fairlead` command: it has the verbs, but imports nothing that they need."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
 
 def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    """Print the installed version, which is read only when it is asked for."""
+    """Print the installed version, which is read only on request."""
     if not value or ctx.resilient_parsing:
         return
     from importlib.metadata import version
@@ -84,7 +84,7 @@ def fairlead() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command line and answer with its exit code."""
+    """Run one command line and return its exit code."""
     return run_command_line(fairlead, arguments, "fairlead")
 
 

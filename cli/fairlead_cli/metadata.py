@@ -1,4 +1,4 @@
-"""`fairlead metadata …`: save what the controller knows, rebuild it, confirm an old copy."""
+"""`fairlead metadata …`: export the controller's metadata, restore it, confirm an old copy."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def export(file: str, data: Path, store: str | None) -> None:
 
 
 def read_metadata(layout: Layout, store: str | None) -> dict[str, Any]:
-    """Return the document of a local cluster, or of the one at an address in ZooKeeper."""
+    """Return the metadata of a local cluster, or of the cluster at an address in ZooKeeper."""
     if store is None:
         from fairlead_controller.stores.metadata_transfer import export_metadata
 
@@ -157,7 +157,7 @@ def confirm(*, force: bool, data: Path, store: str | None) -> None:
 
 
 def confirm_in_place(layout: Layout, store: str | None, *, force: bool) -> Confirmed:
-    """Confirm what a local cluster has, or what is at an address in ZooKeeper."""
+    """Confirm the metadata of a local cluster, or of an address in ZooKeeper."""
     import asyncio
 
     from fairlead_cli.local.preflight import hold_data_directory, refuse_orphans
@@ -192,7 +192,7 @@ def confirm_in_place(layout: Layout, store: str | None, *, force: bool) -> Confi
 
 
 def restore_into(layout: Layout, document: object) -> RestoredMetadata:
-    """Into the place where a local cluster keeps its metadata; nobody else may be using it."""
+    """Restore a local cluster's metadata; no other process may use it."""
     import asyncio
 
     from fairlead_cli.local.preflight import hold_data_directory, refuse_orphans
@@ -201,7 +201,7 @@ def restore_into(layout: Layout, document: object) -> RestoredMetadata:
 
     directory = layout.controller_directory
     with restore_errors(str(directory), ""):
-        metadata_document.read_document(document)  # Before a folder is made.
+        metadata_document.read_document(document)  # Check it before a folder is created.
     with hold_data_directory(layout):
         refuse_orphans(layout)
         store = read_store(layout)
@@ -214,7 +214,7 @@ def restore_into(layout: Layout, document: object) -> RestoredMetadata:
 
 
 def restore_at(store: str, document: object) -> RestoredMetadata:
-    """Into ZooKeeper, at an address."""
+    """Restore metadata in ZooKeeper, at an address."""
     import asyncio
 
     from fairlead_controller.stores.zookeeper_transfer import restore_into_zookeeper
@@ -226,7 +226,7 @@ def restore_at(store: str, document: object) -> RestoredMetadata:
 
 @contextmanager
 def restore_errors(where: str, hint: str) -> Iterator[None]:
-    """Errors of a restore, told to a user."""
+    """Turn errors of a restore into CliError."""
     from fairlead_controller.decisions.tables.stored_table import StoreError
     from fairlead_controller.stores.metadata_document import DocumentError
 

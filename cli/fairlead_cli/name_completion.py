@@ -1,7 +1,7 @@
 """Names that a shell completes: topics and groups from the cluster, brokers, settings.
 
-A shell waits for this at every press of TAB, and has no place for errors: what does not answer at
-once completes nothing.
+A shell waits for this at every TAB, and cannot show errors: if there is no answer at once, nothing
+is completed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE_S = 2.0
 
 
 def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return topics that begin like this; internal ones only where their underscores are typed."""
+    """Return topics with this prefix; internal topics only if their underscores are typed."""
     topic, separator, _ = incomplete.partition(":")
     if separator:
         return []
@@ -34,12 +34,12 @@ def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete:
 
 
 def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return ids of groups that begin like this."""
+    """Return ids of groups with this prefix."""
     return [name for name in ask_cluster(ctx, read_groups) if name.startswith(incomplete)]
 
 
 def complete_brokers(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Ids of the local cluster's brokers, from its file: they are wanted when none answers, too."""
+    """Return ids of the local cluster's brokers, from its file, because brokers may be down."""
     from fairlead_cli.local.cluster_file import read_cluster_file
     from fairlead_cli.local.layout import Layout
 
@@ -54,7 +54,7 @@ def complete_brokers(ctx: click.Context, _parameter: click.Parameter, incomplete
 def complete_topic_settings(
     _ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """`retention.ms=` where a value is to follow, else the name alone."""
+    """Return names with this prefix: `retention.ms=` if a value follows, else the name alone."""
     from fairlead_model.configs.config_values import TOPIC_CONFIGS
 
     return match_settings(TOPIC_CONFIGS, parameter, incomplete)
@@ -70,14 +70,14 @@ def complete_broker_settings(
 
 
 def match_settings(names: Iterable[str], parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return names that begin like this; behind the `=` there is nothing to know."""
+    """Return names with this prefix; a value after the `=` cannot be completed."""
     takes_value = "=" in (getattr(parameter, "metavar", None) or "")
     suffix = "=" if takes_value else ""
     return [f"{name}{suffix}" for name in sorted(names) if name.startswith(incomplete)]
 
 
 def ask_cluster(ctx: click.Context, read: Callable[[AdminClient], list[str]]) -> list[str]:
-    """Names, or none when the cluster of this command line does not answer."""
+    """Return names; none if the cluster of this command line does not answer."""
     import click
     from confluent_kafka import KafkaException
 
@@ -93,11 +93,11 @@ def ask_cluster(ctx: click.Context, read: Callable[[AdminClient], list[str]]) ->
 
 
 def read_topics(admin: AdminClient) -> list[str]:
-    """Return all of them."""
+    """Return all topics."""
     return list(admin.list_topics(timeout=PATIENCE_S).topics)
 
 
 def read_groups(admin: AdminClient) -> list[str]:
-    """Return those of the brokers that answer."""
+    """Return the groups of the brokers that answer."""
     result: Any = admin.list_consumer_groups(request_timeout=PATIENCE_S).result()
     return [listing.group_id for listing in result.valid]

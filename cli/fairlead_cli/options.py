@@ -1,4 +1,4 @@
-"""Options that several verbs share, so that they are spelled and explained once."""
+"""Options that several verbs share, so that they have the same names and texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairlead_cli.data_directory import DATA_DEFAULT
 INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-# librdkafka refuses more by itself; how many a topic may have is for the cluster to say.
+# librdkafka refuses more; the cluster decides how many a topic may have.
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -36,7 +36,7 @@ def data_option(command: Command) -> Command:
 
 
 def bootstrap_option(command: Command) -> Command:
-    """`--bootstrap HOST:PORT`: any cluster that speaks the Kafka protocol; how to log in there."""
+    """Add `--bootstrap HOST:PORT` for any Kafka-compatible cluster, and `--client-config`."""
     command = click.option(
         "--client-config",
         metavar="FILE",
@@ -56,7 +56,7 @@ def bootstrap_option(command: Command) -> Command:
 
 
 def _read_client_config(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Note how clients log in (an option's callback)."""
+    """Read the file that says how clients log in (an option's callback)."""
     from fairlead_cli.client.access import read_client_config
 
     context.meta[CLIENT_CONFIG] = value
@@ -64,7 +64,7 @@ def _read_client_config(context: click.Context, parameter: click.Parameter, valu
 
 
 def output_option(*formats: str) -> Callable[[Command], Command]:
-    """`-o FORMAT`: the first format is the default."""
+    """Add `-o FORMAT`: the first format is the default."""
     return click.option(
         "-o",
         "--output",
@@ -76,12 +76,12 @@ def output_option(*formats: str) -> Callable[[Command], Command]:
 
 
 def table_or_json(command: Command) -> Command:
-    """`-o table|json`, for verbs whose answer has rows."""
+    """Add `-o table|json`, for verbs whose answer has rows."""
     return output_option("table", "json")(command)
 
 
 def parse_assignments(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """`KEY=VALUE` arguments as a dict; the last one of a key wins, as in a properties file."""
+    """Return `KEY=VALUE` arguments as a dict; the last value of a key is used, as in a file."""
     assignments: dict[str, str] = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -92,10 +92,10 @@ def parse_assignments(texts: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; not `nan`, which is in every range of click's, and not `inf`."""
+    """A number in a range; not `inf`, and not `nan`, which click accepts in every range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number (a type of click's)."""
+        """Return the number (called by click)."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a number of this kind.", param, ctx)
@@ -103,7 +103,7 @@ class FiniteRange(click.FloatRange):
 
 
 def require_place(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-    """Refuse a file that cannot be written, before long work whose outcome goes there."""
+    """Refuse a file that cannot be written, before long work whose outcome is written to it."""
     if value is None:
         return value
     try:
@@ -119,9 +119,9 @@ def require_place(_ctx: click.Context, _parameter: click.Parameter, value: Any) 
 
 
 def require_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-    """Refuse a name that is empty, or that no request has room for (an option's callback).
+    """Refuse a name that is empty, or too long for a request (an option's callback).
 
-    On these client libraries fail in odd ways, or wait for an answer that never comes.
+    Client libraries fail in odd ways on these, or wait for an answer that never comes.
     """
     names = value if isinstance(value, tuple) else (value,)
     if "" in names:

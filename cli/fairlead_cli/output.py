@@ -1,6 +1,6 @@
-"""What verbs print: JSON for scripts, tables for people, notes on stderr.
+"""The output of verbs: JSON for scripts, tables for people, notes on stderr.
 
-Every verb that prints a table takes `-o json`; the JSON is the contract, the table is not.
+Every verb that prints a table has `-o json`; the JSON is a stable interface, the table is not.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# A terminal has its own width; a pipe or a file has none, and wrapped cells would break grep.
+# A terminal has a width; a pipe or a file has none, and wrapped cells would break grep.
 PIPE_COLUMNS = 200
 FOLDED_COLUMNS = 24
 LINE_COLUMNS_MAX = 10_000
-# Tabs and line ends are none of these.
+# Without tabs and line ends.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout; indented, because people read it too."""
+    """Print one JSON document on stdout, indented, because people read it, too."""
     click.echo(encode_json(value, indent=2))
 
 
 def encode_json(value: object, *, indent: int | None = None) -> str:
-    """Return JSON for stdout: ASCII where its encoding may lack a character."""
+    """Return JSON for stdout: ASCII if stdout's encoding does not have all characters."""
     encoding = sys.stdout.encoding or "utf-8"
     is_ascii = encoding.lower().replace("_", "-") not in ("utf-8", "utf8")
     return json.dumps(value, indent=indent, ensure_ascii=is_ascii)
 
 
 def build_console(*, stderr: bool = False) -> Console:
-    """Return a console that never wraps what is piped into a file or another program."""
+    """Return a console that never wraps text for a file or another program."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -58,20 +58,20 @@ def print_table(
 ) -> None:
     """Print a plain table: `right` names the columns of numbers.
 
-    Where the terminal is too narrow, long cells of text are folded, down to `FOLDED_COLUMNS`.
-    Where that is not enough the lines are longer than the terminal: nothing is left out.
+    If the terminal is too narrow, long cells of text are folded, down to `FOLDED_COLUMNS`. If that
+    is not enough, the lines are longer than the terminal: nothing is omitted.
     """
     from rich.measure import Measurement
     from rich.text import Text
 
-    # Names of groups, clients and members are whatever a client has sent. rich takes what stands
-    # in brackets in a plain string for markup, and `:key:` for a picture.
+    # Clients choose the names of groups, clients and members. In a plain string, rich would take
+    # text in brackets for markup, and `:key:` for an emoji.
     cells = [
         [Text(escape_controls(cell)) if isinstance(cell, str) else cell for cell in row]
         for row in rows
     ]
     table = build_table(columns, cells, title=title, right=right)
-    # Not printed by rich itself, which would end the process when the reader of a pipe is gone.
+    # rich must not print by itself: it would end the process if the reader of a pipe is gone.
     console = build_console()
     unlimited = console.options.update(width=LINE_COLUMNS_MAX)
     console.width = max(console.width, Measurement.get(console, unlimited, table).minimum)
@@ -116,13 +116,13 @@ def build_table(
 
 
 def note(text: str) -> None:
-    """Something worth saying that is not the answer: stderr, so that pipes stay clean."""
+    """Print a remark that is not the answer to stderr, so that pipes stay clean."""
     click.echo(text, err=True)
 
 
 @contextmanager
 def note_if_interrupted(text: str) -> Iterator[None]:
-    """Say what Ctrl-C does not end: the cluster goes on with what this command only waits for."""
+    """Say what Ctrl-C does not end: the cluster goes on with what this command waits for."""
     try:
         yield
     except KeyboardInterrupt:
@@ -131,17 +131,17 @@ def note_if_interrupted(text: str) -> Iterator[None]:
 
 
 def escape_controls(text: str) -> str:
-    """Return a text that cannot move the cursor or rewrite a terminal."""
+    """Return a text that cannot move the cursor or change the terminal."""
     return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def format_count(count: int, noun: str) -> str:
-    """`1 record`, `336,776 records`."""
+    """Return `1 record`, `336,776 records`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_moment(timestamp_ms: int) -> str:
-    """UTC with milliseconds; behind the year 9999 as `consume --from` takes it, `@MILLISECONDS`."""
+    """Return UTC with milliseconds; after the year 9999, `@MILLISECONDS` as in `consume --from`."""
     from datetime import UTC, datetime
 
     seconds, milliseconds = divmod(timestamp_ms, 1000)
@@ -154,7 +154,7 @@ def format_moment(timestamp_ms: int) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Decimal units, as disks and networks are sold."""
+    """Return a size in decimal units, as for disks and networks."""
     amount = float(size)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:

@@ -1,4 +1,4 @@
-"""`fairlead produce`: lines, CSV rows or JSON lines become records."""
+"""`fairlead produce`: turn lines, CSV rows or JSON lines into records."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def show_progress(
         return
     from fairlead_cli.records.progress import progress_bar
 
-    # A pipe has no size, and is called "<stdin>", which is no file.
+    # A pipe has no size, and its name, "<stdin>", is no file.
     total = None if stream is sys.stdin.buffer else Path(stream.name).stat().st_size
     with progress_bar(f"{topic}", total) as advance:
         yield advance

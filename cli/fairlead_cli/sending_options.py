@@ -1,4 +1,4 @@
-"""How `produce` sends: its options, what of them contradicts each other, librdkafka's settings."""
+"""How `produce` sends: its options, their contradictions, librdkafka's settings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DELIVERY_TIMEOUT_MS = 60_000
-# Records must not grow old in the client: librdkafka gives them up after the delivery time-out.
+# Records must not wait too long: librdkafka drops them after the delivery time-out.
 LINGER_MS_MAX = 30_000
 BATCH_BYTES_DEFAULT = 1_000_000
-# librdkafka's own bound.
+# librdkafka's own limit.
 RETRIES_MAX = 2_147_483_647
-# Input may come slowly; no cluster takes a longer one by default (transaction.max.timeout.ms).
+# Input may be slow; clusters accept no longer time-out by default (transaction.max.timeout.ms).
 TRANSACTION_TIMEOUT_MS = 900_000
-# With --batch-size bytes alone decide when a batch is full.
+# With --batch-size, only bytes decide when a batch is full.
 BATCH_RECORDS_MAX = 1_000_000
 
 
@@ -94,7 +94,7 @@ def sending_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def transaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add those of SendingOptions that make the input one transaction, or several."""
+    """Add the options of SendingOptions that send the input in one or several transactions."""
     options = (
         click.option(
             "--transactional-id",
@@ -120,7 +120,7 @@ def transaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class SendingOptions:
-    """None stands for an option that was not given."""
+    """Options of sending; None means that an option is absent."""
 
     partition: int | None
     partitioner: str | None
@@ -135,7 +135,7 @@ class SendingOptions:
     commit_every: int | None = None
 
     def check(self) -> None:
-        """UsageError for what makes no sense together."""
+        """Raise UsageError for options that contradict each other."""
         if self.partition is not None and self.partitioner is not None:
             raise click.UsageError("--partition and --partitioner: only one can choose")
         if self.idempotent and self.acks != "all":
@@ -161,7 +161,7 @@ class SendingOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For librdkafka."""
+        """Return librdkafka's settings."""
         is_idempotent = self.idempotent
         if is_idempotent is None:
             is_idempotent = self.acks == "all" and self.retries is None

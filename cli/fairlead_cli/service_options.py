@@ -1,4 +1,4 @@
-"""Options of what runs as a process of its own: `fairlead broker` and `fairlead controller`."""
+"""Options of the service processes: `fairlead broker` and `fairlead controller`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def service_options(file: str) -> Callable[[Command], Command]:
-    """`--config FILE` and `--set NAME=VALUE`; `file` is the usual name of the settings."""
+    """Add `--config FILE` and `--set NAME=VALUE`; `file` is the usual name of the settings."""
 
     def add(command: Command) -> Command:
         command = click.option(

@@ -1,4 +1,4 @@
-"""Verbs that take several names: one that is wrong does not hide what the others have."""
+"""Verbs with several names: a wrong name does not hide the results of the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 def find_each(
     names: Iterable[str], find: Callable[[str], Found]
 ) -> tuple[list[Found], list[CliError]]:
-    """Return what was found, in the order of the names, each once; and why the others were not."""
+    """Return the results in the order of the names, each once; and the errors of the others."""
     found, errors = [], []
     for name in dict.fromkeys(names):
         try:
@@ -27,7 +27,7 @@ def find_each(
 
 
 def report_missing(errors: Sequence[CliError]) -> int:
-    """Print all errors to stderr, behind what was found; return the exit code of the whole."""
+    """Print all errors to stderr, after the results; return the exit code of the command."""
     for error in errors:
         print_error(error)
     return max((error.exit_code for error in errors), default=ExitCode.OK)

@@ -1,4 +1,4 @@
-"""`fairlead status`: who runs, who leads, what is missing."""
+"""`fairlead status`: processes, leaders, and what is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fairlead_cli.client.answering import Address
     from fairlead_cli.topic.health import TopicHealth
 
-# Longer than a healthy broker ever takes, and short enough to wait for one that hangs.
+# Longer than any answer of a healthy broker, and short enough to wait for one that hangs.
 BROKER_PATIENCE_S = 2.0
 
 EPILOG = """\b
@@ -62,12 +62,12 @@ def status(data: Path, bootstrap: str | None, output: str) -> int:
 
 
 def are_topics_known(document: dict[str, Any]) -> bool:
-    """Tell whether a broker has said what there is."""
+    """Tell whether a broker has answered with the topics."""
     return any(broker["leaders"] is not None for broker in document["brokers"])
 
 
 def advise_start(data: Path, *, is_stopped: bool) -> str:
-    """For a cluster without a supervisor, which may serve on and restarts nothing that crashes."""
+    """Return advice for a cluster without a supervisor: it may serve, but restarts nothing."""
     start = up_command(data, read_cluster_file(Layout(data).cluster_file))
     if is_stopped:
         return f"Start it; its data is still there:\n  {start}"
@@ -78,9 +78,9 @@ def advise_start(data: Path, *, is_stopped: bool) -> str:
 
 
 def describe_remote(bootstrap: str) -> dict[str, Any]:
-    """Describe a cluster of which only the address is known: null is what a client cannot tell.
+    """Describe a cluster from its address only: null is what a client cannot know.
 
-    Each broker is asked itself, because others name one that is gone for a while longer.
+    Each broker is asked itself, because others still name a broker for a while after it is gone.
     """
     from fairlead_cli.broker.listing import COUNTS, count_in
     from fairlead_cli.client.answering import Address, find_answering
@@ -119,7 +119,7 @@ def describe_remote(bootstrap: str) -> dict[str, Any]:
 
 
 def describe_local(data: Path) -> dict[str, Any]:
-    """Describe a cluster by its cluster file, corrected by which processes are alive."""
+    """Describe a cluster from its cluster file, corrected by which processes are alive."""
     cluster = read_cluster_file(Layout(data).cluster_file)
     if cluster is None:
         raise CliError(
@@ -167,7 +167,7 @@ def describe_local(data: Path) -> dict[str, Any]:
 
 
 def tell_orders(address: Address, broker_id: int | None) -> dict[str, Any]:
-    """Return what is ordered of a broker; None is one that does not serve: nothing is known."""
+    """Return the orders for a broker; unknown if it does not serve (None)."""
     from fairlead_cli.client.broker_configs import BrokerOrders, read_orders
 
     orders = BrokerOrders()
@@ -181,7 +181,7 @@ def tell_orders(address: Address, broker_id: int | None) -> dict[str, Any]:
 
 
 def state_of(cluster: ClusterFile) -> str:
-    """Return `running` while any process serves, even after the supervisor was killed."""
+    """Return `running` if any process serves, even after the supervisor was killed."""
     alive = [entry.is_alive for entry in cluster.entries]
     if not any(alive):
         return "starting" if cluster.is_supervised else "stopped"
@@ -191,12 +191,12 @@ def state_of(cluster: ClusterFile) -> str:
 
 
 def live_pid(entry: ProcessEntry) -> int | None:
-    """Return the pid only while it is that process."""
+    """Return the pid if it is still that process."""
     return entry.pid if entry.is_alive else None
 
 
 def read_topics(cluster: ClusterFile) -> list[TopicHealth]:
-    """From any broker that answers; none while nobody does."""
+    """Return the topics from any broker that answers; none if no broker does."""
     from fairlead_cli.client.target import find_local, join_addresses
 
     answering = find_local(cluster).answering
@@ -209,7 +209,7 @@ def read_topics(cluster: ClusterFile) -> list[TopicHealth]:
 
 
 def print_status(document: dict[str, Any]) -> None:
-    """As tables."""
+    """Print the status as tables."""
     from fairlead_cli.output import print_table
     from fairlead_cli.topic.health import print_topics
 
@@ -259,7 +259,7 @@ def print_status(document: dict[str, Any]) -> None:
 
 
 def list_orders(broker: dict[str, Any]) -> Iterator[str]:
-    """Yield what somebody has ordered that keeps a broker from its full share of the work."""
+    """Yield the orders that keep a broker from its full share of the work."""
     named = f"{broker['id']}{cluster_arguments()}"
     if broker.get("fencedBy"):
         why = escape_controls(broker["fencedBy"])

@@ -1,4 +1,4 @@
-"""JSON of a file that somebody names, nested no deeper than what is read out of it can be."""
+"""JSON from a user's file, with a limit of nesting."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from typing import Any, Final
 
 NESTING_MAX: Final = 100
-"""Far above what any document of ours has; whatever compares or prints a value stands this."""
+"""Far above any document of Fairlead; code that compares or prints a value can handle this."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value; ValueError if it is no JSON, or nested too deeply."""
+    """Return the value; ValueError if the text is no JSON, or is nested too deeply."""
     try:
         value = json.loads(text)
     except RecursionError as error:

@@ -1,7 +1,7 @@
-"""YAML in which a key stands once: of two, the reader would take the last without a word.
+"""YAML in which a key occurs once: of two, the reader would silently take the last.
 
-What is nested more deeply than any manifest is an error, too: the reader, and whoever prints or
-compares what was read, would run out of stack.
+Nesting deeper than in any manifest is an error, too: the reader, or code that prints or compares
+the value, would exceed the stack.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ NESTING_MAX: Final = 100
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Reads plain values only, as `yaml.SafeLoader`; a key that stands twice is an error."""
+    """Reads plain values only, as `yaml.SafeLoader`; a repeated key is an error."""
 
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return the next node; yaml.MarkedYAMLError where it is nested too deeply."""
+        """Return the next node; yaml.MarkedYAMLError if it is nested too deeply."""
         if self._depth == NESTING_MAX:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=mark)
@@ -30,7 +30,7 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping; yaml.MarkedYAMLError names the second key's place."""
+        """Return the mapping; yaml.MarkedYAMLError names the place of a repeated key."""
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE_TAG:

@@ -1,4 +1,4 @@
-"""`fairlead up`: a controller and brokers as local processes, with the manifests of a cluster."""
+"""`fairlead up`: run a controller and brokers as local processes, with a cluster's manifests."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def up(
         from fairlead_cli.client.stop_signals import ends_as_interrupts
         from fairlead_cli.local.detached import start_detached
 
-        # Who is told that it did not start, by `timeout` for one, must not find it running later.
+        # A caller that is told of a failure, such as `timeout`, must not find it running later.
         with ends_as_interrupts():
             start_detached(plan, data_option=option, say=click.echo)
     else:
@@ -220,9 +220,9 @@ def run_in_foreground(plan: LaunchPlan, reporter: TerminalReporter) -> None:
 
 
 def choose_broker_count(layout: Layout, asked: int | None) -> int:
-    """As asked; else as many as there is data for, so that no partition is left without leader.
+    """Return the requested number; else that of brokers with data, so that none is left out.
 
-    InputError where a folder looks like that of a broker of a number that no cluster has.
+    InputError if a folder looks like that of a broker whose number no cluster has.
     """
     known = layout.known_brokers()
     if asked is None:
@@ -245,7 +245,7 @@ def choose_broker_count(layout: Layout, asked: int | None) -> int:
 def choose_ports(
     layout: Layout, port: int | None, http_port: int | None, host: str | None, *, is_secure: bool
 ) -> Ports:
-    """As asked; else as the folder was served last, so that its clients find it again."""
+    """Return the requested ports; else those of the last run, so that its clients find them."""
     last = read_cluster_file(layout.cluster_file)
     return Ports(
         port or (last.port if last else KAFKA_PORT_DEFAULT),
@@ -256,7 +256,7 @@ def choose_ports(
 
 
 def check_settings(settings: dict[str, str]) -> dict[str, str]:
-    """Refuse what no broker would take, before one is started."""
+    """Refuse settings that every broker would refuse, before a broker is started."""
     from fairlead_model.configs.config_values import ConfigError, validate_broker_config
 
     for name, value in settings.items():

@@ -1,7 +1,7 @@
-"""Groups of verbs: `fairlead` itself, `fairlead topic`, and the others.
+"""Groups of verbs: `fairlead` itself, `fairlead topic`, and others.
 
-Verbs are found by name in a table and imported only when they are run, so that `--help`, shell
-completion and cheap verbs do not pay for a Kafka client or a table renderer.
+A table has the verbs by name, and a verb is imported only when it runs. So `--help`, shell
+completion and cheap verbs do not load a Kafka client or a table renderer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """Where a command lives, and the line that `--help` shows without importing it."""
+    """The module of a command, and the line that `--help` shows without importing it."""
 
     module: str
     attribute: str
@@ -27,7 +27,7 @@ class Verb(NamedTuple):
 
 
 class VerbGroup(click.Group):
-    """Imports a verb when it is asked for; a misspelt one is answered with the nearest.
+    """Imports a verb on use; for a misspelt verb the error names the most similar one.
 
     Without a table it has the commands that were added to it, as any group of click.
     """
@@ -51,7 +51,7 @@ class VerbGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Flush inside the try: a reader that went away (`| head`) has what it wanted."""
+        """Flush inside the try: a reader that is gone (`| head`) has what it wanted."""
         try:
             outcome: object = super().invoke(ctx)
             sys.stdout.flush()
@@ -62,7 +62,7 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Completion asks with words that are half written: only a real run is refused."""
+        """Find a command. Completion passes incomplete words: only a real run is refused."""
         known = self.list_commands(ctx)
         is_option = args[0].startswith("-")
         if args[0] not in known and not is_option and not ctx.resilient_parsing:
@@ -74,7 +74,7 @@ class VerbGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """In the order of the table, without importing a verb."""
+        """List the verbs in the order of the table, without importing any."""
         if not self.verbs:
             super().format_commands(ctx, formatter)
             return

@@ -1,4 +1,4 @@
-"""Files of which nobody ever sees a part, whatever becomes of the disk while they are written."""
+"""Files that are replaced as a whole, so that a reader never sees a part, even after an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWNER_ONLY: Final = 0o600
 
 
 def write_whole(path: Path, text: str, *, mode: int = ANYBODY) -> None:
-    """Replace a file as a whole; where that fails the one before stays as it was."""
+    """Replace a file as a whole; if that fails, the previous file stays."""
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -1,4 +1,4 @@
-"""A request and its answer on a connection that is there: Kafka's protocol as it is."""
+"""A request and its reply on an open connection, in Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fairlead_wire.message import Message
 
-# What brokers send without a word, and a user can do something about.
+# Errors that brokers send without a message, and that a user can do something about.
 REASONS = {
     "CLUSTER_AUTHORIZATION_FAILED": "the user of this command may not do that to the cluster",
     "TOPIC_AUTHORIZATION_FAILED": "the user of this command may not do that to the topic",
@@ -42,7 +42,7 @@ def exchange(connection: socket.socket, message: Message, version: int) -> Any:
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytes:
-    """So many bytes; EOFError when the broker closes the connection before."""
+    """Return `size` bytes; EOFError if the broker closes the connection before."""
     received = bytearray()
     while len(received) < size:
         part = connection.recv(size - len(received))
@@ -53,13 +53,13 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def name_error(code: int) -> str:
-    """Kafka's name; the number of one that is newer than this client."""
+    """Return Kafka's name of an error; the number if it is newer than this client."""
     names = {int(each): each.name for each in ErrorCode}
     return names.get(code, f"error {code}")
 
 
 def explain_error(code: int, message: str | None = None) -> str:
-    """Return the broker's own words, or ours, with Kafka's name; the name alone where both lack."""
+    """Return the broker's message, or ours, with Kafka's name; else the name alone."""
     name = name_error(code)
     text = message or REASONS.get(name)
     return name if text is None else f"{text} ({name})"

@@ -1,4 +1,4 @@
-"""Access rules as people write them: `WRITE topic:orders`. Pure.
+"""Parse access rules as users write them: `WRITE topic:orders`. Pure.
 
     OPERATION[,OPERATION…] TYPE:NAME
     OPERATION[,OPERATION…] cluster
@@ -36,14 +36,14 @@ _OPERATIONS: Final = {
     for each in Operation
     if Operation.ALL <= each <= Operation.IDEMPOTENT_WRITE
 }
-"""Those of the types above."""
+"""The operations of these resource types."""
 _EXAMPLE: Final = "'WRITE topic:orders'"
 
 
 def parse_rules(
     texts: Iterable[str], principal: str, *, host: str, permission: Permission
 ) -> list[AclBinding]:
-    """Return the rules that are meant; ValueError that says what is wrong with one."""
+    """Return the rules of these texts; ValueError says what is wrong with one."""
     rules: dict[AclBinding, None] = {}
     for text in texts:
         operations, resource_type, pattern_type, name = parse_rights(text)
@@ -67,7 +67,7 @@ def parse_rights(text: str) -> tuple[list[Operation], ResourceType, PatternType,
 
 
 def parse_operation(text: str) -> Operation:
-    """Read an operation: describe-configs, DESCRIBE_CONFIGS and DescribeConfigs are one."""
+    """Read an operation; describe-configs, DESCRIBE_CONFIGS and DescribeConfigs are the same."""
     operation = _OPERATIONS.get(text.strip().replace("_", "").replace("-", "").lower())
     if operation is None:
         known = ", ".join(each.name for each in _OPERATIONS.values())
@@ -91,7 +91,7 @@ def parse_resource(text: str) -> tuple[ResourceType, PatternType, str]:
 
 
 def resource_text(rule: AclBinding) -> str:
-    """Return the resource of a rule as `parse_resource` reads it."""
+    """Return the resource of a rule in the form that `parse_resource` reads."""
     if rule.resource_type is ResourceType.CLUSTER:
         return "cluster"
     kind = rule.resource_type.name.lower().replace("_", "-")
@@ -100,5 +100,5 @@ def resource_text(rule: AclBinding) -> str:
 
 
 def principal_of(user: str) -> str:
-    """Return the principal of a user's name; one with its type stays as it is."""
+    """Return the principal for a user's name; a name with a type is returned unchanged."""
     return user if user.startswith("User:") else f"User:{user}"

@@ -1,4 +1,4 @@
-"""`fairlead broker`: a broker as this process, or one verb about brokers of a local cluster."""
+"""`fairlead broker`: run a broker as this process, or act on brokers of a local cluster."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`fairlead broker disks ID --drain FOLDER`: a disk is taken away from a broker that serves on.
+"""`fairlead broker disks ID --drain FOLDER`: remove a disk from a broker that goes on serving.
 
-The folder is cordoned (`cordoned.log.dirs`), so that nothing new comes to it, and each replica in
-it moves to the folder with the most room. All of it may be asked for again: what is there already
-is left alone, and a broker that starts anew in between goes on with what it was told.
+The folder is cordoned (`cordoned.log.dirs`), so that it gets no new replicas, and each replica in
+it moves to the folder with the most room. The command can be repeated: what is done already is
+skipped, and a broker that restarts in between goes on with its moves.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ Replica = tuple[str, int]
 T = TypeVar("T")
 
 CORDON_VERSION: Final = 5
-"""DescribeLogDirs tells of cordons since."""
+"""First version of DescribeLogDirs that has cordons."""
 POLL_S: Final = 0.5
 ASKED_AT_ONCE: Final = 500
-"""Each makes a folder, while the broker serves."""
+"""Most moves in one request: the broker creates a folder for each, while it serves."""
 ATTEMPTS_MAX: Final = 5
-"""How often one replica is asked to move, without a restart of the broker in between."""
+"""How often the command asks for one replica's move without a restart of the broker."""
 
 
 class Contents(NamedTuple):
-    """What there is to drain."""
+    """What a folder still has to give away."""
 
     held: dict[Replica, int]
-    """Replicas in the folder, and their bytes."""
+    """Replicas in the folder, with their sizes in bytes."""
     moving: frozenset[Replica]
-    """Those of them that are on their way to another one."""
+    """Those replicas that are already moving to another folder."""
     rooms: dict[str, int]
-    """Bytes that each folder takes which is not cordoned, less what is still to come there."""
+    """Free bytes of each folder that is not cordoned, less those of replicas on the way to it."""
 
     @property
     def unasked(self) -> dict[Replica, int]:
-        """Those that stay as yet."""
+        """Return the replicas that do not move yet."""
         return {each: size for each, size in self.held.items() if each not in self.moving}
 
 
 class Disks:
-    """The disks of one broker, which may start anew, and somewhere else, while it is asked.
+    """The disks of one broker, which may restart, even at another address, between requests.
 
-    Once it has answered it is asked again, until `deadline_s`; without one, an error is the end.
+    After its first answer, requests are repeated until `deadline_s`; without it, an error is final.
     """
 
     def __init__(self, addresses: str, broker_id: int, deadline_s: float | None = None) -> None:
@@ -67,10 +67,10 @@ class Disks:
         self._at: Address | None = None
         self._has_answered = False
         self.restarts = 0
-        """How often it was not there."""
+        """How often the broker was not there."""
 
     def ask(self, question: Callable[[Address], T]) -> T:
-        """Return the answer. CliError, as `question` and `find_broker`."""
+        """Return the answer to a request. CliError from `question` and `find_broker`."""
         from fairlead_cli.broker.log_dir_requests import find_broker
         from fairlead_cli.output import note
 
@@ -97,7 +97,7 @@ class Disks:
         return self._deadline_s is None or time.monotonic() > self._deadline_s
 
     def describe(self) -> DescribeLogDirsResponse:
-        """Ask what it has; CliError where it knows of no cordons."""
+        """Return the broker's log directories; CliError if the broker knows no cordons."""
         from fairlead_cli.broker.log_dir_requests import describe, newest_describe_version
 
         def question(at: Address) -> DescribeLogDirsResponse:
@@ -109,9 +109,9 @@ class Disks:
 
 
 def drain(disks: Disks, folder: str, *, is_waiting: bool, timeout_s: float) -> str:
-    """Cordon a folder and move all off it; return what to do next. CliError if it cannot be done.
+    """Cordon a folder and move its replicas away; return the next steps. CliError if impossible.
 
-    InputError for what is no folder of this broker.
+    InputError if the broker has no such folder.
     """
     from fairlead_cli.output import format_bytes, format_count, note
 
@@ -132,7 +132,7 @@ def drain(disks: Disks, folder: str, *, is_waiting: bool, timeout_s: float) -> s
         if not found.held:
             missing = find_missing(disks)
             if not missing and had > 0 and is_waiting:
-                # The last one may have changed over just now, which a few fsyncs make durable.
+                # The last replica may just be changing folders, which takes a few fsyncs.
                 time.sleep(POLL_S)
                 continue
             if not missing:
@@ -163,7 +163,7 @@ def drain(disks: Disks, folder: str, *, is_waiting: bool, timeout_s: float) -> s
 
 
 def undrain(disks: Disks, folder: str) -> str:
-    """Let a folder take new replicas again, and call back what is leaving it; say what was done."""
+    """Allow new replicas in a folder again and cancel moves out of it; return what was done."""
     from fairlead_cli.broker.log_dir_requests import try_moves
     from fairlead_cli.output import format_count
 
@@ -184,7 +184,7 @@ def undrain(disks: Disks, folder: str) -> str:
 
 
 def contents(reply: DescribeLogDirsResponse, folder: str) -> Contents:
-    """Return what an answer says of a folder; CliError if nothing can be moved off it."""
+    """Return what a reply says of a folder; CliError if no replica can be moved out of it."""
     directories = {each.log_dir: each for each in reply.results}
     if folder not in directories:
         raise unknown_folder(reply, folder)
@@ -223,9 +223,9 @@ def _coming(directory: DescribeLogDirsResult) -> dict[Replica, int]:
 
 
 def plan(found: Contents) -> dict[Replica, str]:
-    """Return where each replica goes that does not move yet: the largest first, to most room.
+    """Return a target for each replica that does not move yet: largest first, to the most room.
 
-    CliError where there is no other folder, or where they have no room for all.
+    CliError if there is no other folder, or if the others have too little room.
     """
     from fairlead_cli.output import format_bytes
 
@@ -250,7 +250,7 @@ def plan(found: Contents) -> dict[Replica, str]:
 
 
 def ask_to_move(disks: Disks, found: Contents, attempts: Counter[Replica]) -> Mapping[Replica, str]:
-    """Ask for what does not move; return what is refused. CliError for what always was in vain."""
+    """Ask for the missing moves; return refusals. CliError after too many attempts for one."""
     from fairlead_cli.broker.log_dir_requests import try_moves
 
     targets = plan(found)
@@ -270,7 +270,7 @@ def ask_to_move(disks: Disks, found: Contents, attempts: Counter[Replica]) -> Ma
 
 
 def not_moved(reasons: Mapping[Replica, str]) -> CliError:
-    """Return the error that names replicas that stay."""
+    """Return the error that names the replicas that did not move."""
     named = "; ".join(f"{topic}:{index}: {why}" for (topic, index), why in sorted(reasons.items()))
     return CliError(
         f"not moved: {named}",
@@ -279,7 +279,7 @@ def not_moved(reasons: Mapping[Replica, str]) -> CliError:
 
 
 def cordon(disks: Disks, reply: DescribeLogDirsResponse, folder: str, *, is_cordoned: bool) -> None:
-    """Cordon a folder or not, besides those that are cordoned; CliError if that does not hold."""
+    """Cordon or uncordon one folder, and leave the others; CliError if that has no effect."""
     from fairlead_cli.broker.drain import order
 
     wanted = [
@@ -298,14 +298,14 @@ def cordon(disks: Disks, reply: DescribeLogDirsResponse, folder: str, *, is_cord
     text = ",".join(wanted)
     if is_cordoned and holds(reply):
         return
-    # Without a value of its own the broker goes by its settings again, which may name others.
+    # Without its own value, the broker uses its static setting, which may cordon other folders.
     if (not text and give(None)) or give(text):
         return
     raise CliError(f"broker {disks.broker_id} does not go by the {CORDONED_LOG_DIRS} that was set")
 
 
 def cordoned_by_config(at: Address, broker_id: int) -> tuple[str, ...]:
-    """Return what the config of a broker names, folders that it does not have any more included."""
+    """Return the folders in a broker's config, including folders that it no longer has."""
     from fairlead_cli.client.broker_configs import read_config
     from fairlead_model.configs.cordoned_directories import cordon_entries
 
@@ -313,9 +313,9 @@ def cordoned_by_config(at: Address, broker_id: int) -> tuple[str, ...]:
 
 
 def find_missing(disks: Disks) -> list[str]:
-    """Return replicas that the cluster gives a broker, and that it does not tell of.
+    """Return replicas that the cluster assigns to a broker and that the broker does not report.
 
-    One that could not be opened when it started may lie in any of its folders.
+    A replica that the broker could not open at start may be in any of its folders.
     """
     from fairlead_cli.client.connection import build_admin, fetch_metadata
 
@@ -339,7 +339,7 @@ def find_missing(disks: Disks) -> list[str]:
 def missing_of(
     topics: Mapping[str, object], told: Collection[Replica], broker_id: int
 ) -> list[str]:
-    """Compare what Metadata says with what a broker tells of itself."""
+    """Return replicas that Metadata assigns to a broker and that the broker does not report."""
     return sorted(
         f"{name}:{index}"
         for name, topic in topics.items()
@@ -349,7 +349,7 @@ def missing_of(
 
 
 def unknown_folder(reply: DescribeLogDirsResponse, folder: str) -> InputError:
-    """Return the error that names the folders there are."""
+    """Return the error that names the existing folders."""
     names: Sequence[str] = [each.log_dir for each in reply.results]
     return InputError(
         f"{folder} is not in log.dirs of this broker",
@@ -358,7 +358,7 @@ def unknown_folder(reply: DescribeLogDirsResponse, folder: str) -> InputError:
 
 
 def next_steps(broker_id: int, folder: str) -> str:
-    """Say how the folder is taken away."""
+    """Return how to remove the folder."""
     from fairlead_cli.advice import cluster_arguments
 
     return (

@@ -1,4 +1,4 @@
-"""`fairlead broker disks`: what a broker has in each log directory, and moves between them."""
+"""`fairlead broker disks`: show a broker's log directories, and move replicas between them."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def parse_replica(text: str) -> tuple[str, int]:
 def ask_for_moves(
     at: Address, broker_id: int, replicas: list[tuple[str, int]], target: str
 ) -> None:
-    """Ask for all; CliError with each that is refused."""
+    """Ask for all moves; CliError with each refusal."""
     refused = try_moves(at, dict.fromkeys(replicas, target))
     if refused:
         why = "; ".join(f"{topic}:{index}: {code}" for (topic, index), code in refused.items())
@@ -154,7 +154,7 @@ def ask_for_moves(
 def not_there(
     reply: DescribeLogDirsResponse, replicas: list[tuple[str, int]], target: str
 ) -> list[str]:
-    """Return replicas that still move. CliError if one neither does nor is where it should be."""
+    """Return the replicas that still move. CliError if one neither moves nor is in its target."""
     held: set[tuple[str, int]] = set()
     moving: set[tuple[str, int]] = set()
     for directory in reply.results:
@@ -169,7 +169,7 @@ def not_there(
 
 
 def directory_rows(reply: DescribeLogDirsResponse) -> list[dict[str, Any]]:
-    """Return one entry a directory; a failed one has nothing but its error."""
+    """Return one entry for each directory; a failed directory has only its error."""
     from fairlead_cli.wire_exchange import name_error
 
     rows: list[dict[str, Any]] = []
@@ -199,7 +199,7 @@ def directory_rows(reply: DescribeLogDirsResponse) -> list[dict[str, Any]]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the table, and what moves."""
+    """Print the table and the moves."""
     from fairlead_cli.output import format_bytes, print_table
 
     print_table(

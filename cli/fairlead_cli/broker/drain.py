@@ -1,4 +1,4 @@
-"""`fairlead broker drain` and `undrain`: move all that a broker holds to others, for good."""
+"""`fairlead broker drain` and `undrain`: move all replicas of a broker to others, for good."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def drain(
 
 
 def wait_until_empty(addresses: str, broker_id: int, replicas: int, timeout_s: float) -> int:
-    """Return how many replicas it has in the end: none. CliError when time is up."""
+    """Wait until the broker has no replicas; return 0. CliError when the time is up."""
     deadline = time.monotonic() + timeout_s
     while held := replicas or count_stored(addresses, broker_id):
         if time.monotonic() > deadline:
@@ -87,7 +87,7 @@ def wait_until_empty(addresses: str, broker_id: int, replicas: int, timeout_s: f
         try:
             replicas = count_replicas(addresses, broker_id)
         except NoAnswerError:
-            continue  # The broker that was asked died over it; the next question goes to another.
+            continue  # The broker died during the request; the next request goes to another one.
     return replicas
 
 
@@ -115,7 +115,7 @@ def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
 
 
 def order(addresses: str, broker_id: int, config: str, value: str | None) -> None:
-    """Set or unset an order; any broker takes it, because the one that is meant may be down."""
+    """Set or unset an order; any broker accepts it, because the affected broker may be down."""
     from fairlead_cli.client.wire_call import call_any
     from fairlead_cli.wire_exchange import name_error
     from fairlead_model.session.calls import AlterOperation, ResourceType
@@ -138,7 +138,7 @@ def order(addresses: str, broker_id: int, config: str, value: str | None) -> Non
 
 
 def count_replicas(addresses: str, broker_id: int) -> int:
-    """Count the replicas that a broker has, those that are leaving it included."""
+    """Count the replicas of a broker, including those that are leaving it."""
     from fairlead_cli.client.connection import build_admin, fetch_metadata
 
     topics: Any = fetch_metadata(build_admin(addresses)).topics
@@ -150,14 +150,14 @@ def count_replicas(addresses: str, broker_id: int) -> int:
 
 
 def count_stored(addresses: str, broker_id: int) -> int:
-    """Count the replicas on a broker's disks; none, with a note, where it cannot be asked."""
+    """Count the replicas on a broker's disks; 0, with a note, if the broker cannot be asked."""
     from fairlead_cli.broker.log_dir_requests import describe, find_broker
     from fairlead_cli.output import note
 
     try:
         directories = describe(find_broker(addresses, broker_id)).results
     except NoAnswerError:
-        return 1  # It dies or starts just now: the cluster will soon say which.
+        return 1  # The broker is stopping or starting: the cluster will soon show which.
     except CliError as error:
         note(f"{error.message}: what is left on its disks is not known.")
         return 0
@@ -165,7 +165,7 @@ def count_stored(addresses: str, broker_id: int) -> int:
 
 
 def show(output: str, broker_id: int, replicas: int, *, is_drained: bool) -> None:
-    """Say how far it is."""
+    """Print the progress."""
     from fairlead_cli.output import format_count, print_json
 
     if output == "json":

@@ -1,4 +1,4 @@
-"""`fairlead broker fence` and `unfence`: out of service until a person takes that back."""
+"""`fairlead broker fence` and `unfence`: keep a broker out of service until a person undoes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BY_HAND: Final = "by hand"
-"""The reason of who gives none."""
+"""The reason if the user gives none."""
 
 FENCE_EPILOG = """\b
 Examples:

@@ -43,7 +43,7 @@ def command(data: Path, output: str) -> None:
 
 
 def list_brokers(cluster: ClusterFile) -> list[dict[str, Any]]:
-    """Return one entry a broker; counts are None while no broker answers."""
+    """Return one entry for each broker; counts are None if no broker answers."""
     from fairlead_cli.local.control import state_of_entry
 
     counts = count_partitions(cluster)
@@ -64,7 +64,7 @@ COUNTS = ("leaders", "replicas", "inSync")
 
 
 def count_partitions(cluster: ClusterFile) -> dict[str, dict[int | None, int]] | None:
-    """Return how many partitions each broker leads, replicates, and is in sync for."""
+    """Return how many partitions each broker leads, replicates, and has in sync."""
     from fairlead_cli.client.connection import build_admin, fetch_metadata
     from fairlead_cli.client.target import find_local, join_addresses
 
@@ -75,7 +75,7 @@ def count_partitions(cluster: ClusterFile) -> dict[str, dict[int | None, int]] |
 
 
 def count_in(metadata: Any) -> dict[str, dict[int | None, int]]:
-    """Count as `count_partitions`, in metadata that is at hand."""
+    """Return the counts of `count_partitions` from given metadata."""
     from collections import Counter
 
     counts: dict[str, dict[int | None, int]] = {name: Counter() for name in COUNTS}

@@ -1,4 +1,4 @@
-"""What is asked of one broker about its log directories: what they hold, and moves between them."""
+"""Requests to one broker about its log directories: their contents, and moves between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALTER_VERSION: Final = 2
 
 
 def find_broker(addresses: str, broker_id: int) -> Address:
-    """Return where a broker is: only it knows its disks. CliError if it is not in service."""
+    """Return a broker's address: only this broker knows its disks. CliError if not in service."""
     from fairlead_cli.client.answering import Address
     from fairlead_cli.client.connection import build_admin, fetch_metadata
 
@@ -28,7 +28,7 @@ def find_broker(addresses: str, broker_id: int) -> Address:
 
 
 def try_moves(at: Address, targets: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    """Ask for the folder that each replica is to be in; return what is refused, and why."""
+    """Ask for the target folder of each replica; return the refusals with their reasons."""
     from fairlead_cli.client.wire_call import call_broker
     from fairlead_cli.wire_exchange import explain_error
     from fairlead_wire.messages.alter_replica_log_dirs import (
@@ -70,7 +70,7 @@ def newest_describe_version(at: Address) -> int:
 
 
 def describe(at: Address) -> DescribeLogDirsResponse:
-    """Ask a broker what it has. CliError."""
+    """Return a broker's log directories. CliError."""
     from fairlead_cli.client.wire_call import call_broker
     from fairlead_cli.wire_exchange import explain_error
     from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest

@@ -1,4 +1,4 @@
-"""`fairlead broker pause` and `resume`: a broker that is alive and does nothing."""
+"""`fairlead broker pause` and `resume`: stop a broker's process without ending it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fairlead broker restart` and `kill`: end a broker, wait until the supervisor has it back."""
+"""`fairlead broker restart` and `kill`: end a broker, and wait for its restart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Examples:
 
 
 def timeout_option(command: Callable[..., None]) -> Callable[..., None]:
-    """`--timeout-s` of both verbs."""
+    """Add `--timeout-s`, which both verbs have."""
     return click.option(
         "--timeout-s",
         type=FiniteRange(min=0.1),
@@ -67,7 +67,7 @@ def kill(broker_id: int, no_wait: bool, timeout_s: float, data: Path) -> None:
 
 
 def end_and_wait(data: Path, broker_id: int, number: signal.Signals, timeout_s: float) -> None:
-    """Send the signal; with a time-out of 0 that is all."""
+    """Send the signal and wait for the restart; with a time-out of 0, do not wait."""
     from fairlead_cli.local.control import (
         find_broker,
         require_cluster,

@@ -1,4 +1,4 @@
-"""`fairlead broker unregister`: forget a broker that is gone for good."""
+"""`fairlead broker unregister`: remove a broker that will not come back."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Talking to a cluster as any Kafka application does, with confluent-kafka."""
+"""Clients of a cluster, as any Kafka application has them, with confluent-kafka."""

@@ -1,8 +1,8 @@
-"""How the clients of a command log in: settings of a file, besides the addresses.
+"""How the clients of a command log in: settings from a file, besides the addresses.
 
-`--client-config FILE` names a file with librdkafka's settings; for the local cluster of a data
-directory that is secure, it is the super user's. The command that runs has one cluster, and all its
-clients, whichever library they are of, take what is noted here.
+`--client-config FILE` names a file with librdkafka's settings. For a secure local cluster, the
+default is the super user's file in its data directory. A command uses one cluster, and all its
+clients, of any library, use the settings that are stored here.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "bootstrap.servers"
 _JAVA_ONLY: Final = ("sasl.jaas.config", "ssl.truststore.location", "ssl.keystore.location")
-# librdkafka takes "probe" for the CA's place, and finds it by itself.
+# librdkafka finds the system's CA certificates itself if the location is "probe".
 _PROBE: Final = "probe"
-# As librdkafka reads a setting that is true or false.
+# librdkafka's texts for false.
 _NO: Final = ("false", "f", "0")
 _NAMED_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
 _settings: dict[str, str] = {}
 _files: list[Path] = []
-"""The file that the settings are from, if they are from one."""
+"""The file with the settings, if there is one."""
 
 
 def note_client_file(path: Path) -> None:
-    """Have all clients from now on take the settings of a file; InputError."""
+    """Use the settings of a file for all further clients; InputError."""
     try:
         settings = read_client_file(path)
     except OSError as error:
@@ -60,9 +60,9 @@ def note_client_file(path: Path) -> None:
 
 
 def note_local_cluster(data: Path) -> None:
-    """Log in as the super user where the cluster of a folder is secure and nothing else is said.
+    """Log in as the super user if the folder's cluster is secure and there are no other settings.
 
-    CliError where the folder does not let us see that.
+    CliError if the folder cannot be read.
     """
     from fairlead_cli.local.layout import Layout
     from fairlead_cli.local.secure_files import admin_file
@@ -84,17 +84,17 @@ def note_local_cluster(data: Path) -> None:
 
 
 def client_settings() -> dict[str, Any]:
-    """Return librdkafka's settings besides the addresses."""
+    """Return librdkafka's settings, without the addresses."""
     return {name: value for name, value in _settings.items() if name != BOOTSTRAP}
 
 
 def configured_bootstrap() -> str | None:
-    """Return the addresses that the file names."""
+    """Return the addresses in the file."""
     return _settings.get(BOOTSTRAP)
 
 
 def configured_file() -> Path | None:
-    """Return the file that says how clients log in, for processes that read it themselves."""
+    """Return the file with the settings, for processes that read it themselves."""
     return _files[0] if _settings else None
 
 
@@ -112,7 +112,7 @@ class LoginSettings(NamedTuple):
 
 
 def login_settings() -> LoginSettings | None:
-    """Return how to log in; None where nobody asks who we are."""
+    """Return how to log in; None if clients do not authenticate."""
     if not _settings.get("security.protocol", "").lower().startswith("sasl"):
         return None
     mechanism = _settings.get("sasl.mechanism") or _settings.get("sasl.mechanisms") or ""
@@ -122,7 +122,7 @@ def login_settings() -> LoginSettings | None:
 
 
 def wrap(connection: socket.socket, host: str) -> socket.socket:
-    """Encrypt a connection where the settings say so. OSError where the broker is another."""
+    """Encrypt a connection if the settings say so. OSError if it is not the right broker."""
     context = build_context()
     if context is None:
         return connection
@@ -130,7 +130,7 @@ def wrap(connection: socket.socket, host: str) -> socket.socket:
 
 
 def build_context() -> ssl.SSLContext | None:
-    """Return how connections are encrypted; None where they are not. InputError for wrong files."""
+    """Return the TLS context; None if connections are not encrypted. InputError for bad files."""
     if not is_tls():
         return None
     authorities = _settings.get("ssl.ca.location", _PROBE)
@@ -154,7 +154,7 @@ def build_context() -> ssl.SSLContext | None:
 
 
 def _load_own_certificate(context: ssl.SSLContext, certificate: str) -> None:
-    """Load what shows who we are. InputError; nobody is asked for a pass phrase."""
+    """Load the client's own certificate. InputError; never ask for a pass phrase."""
     key = _settings.get("ssl.key.location")
 
     def ask_for_password() -> str:
@@ -185,7 +185,7 @@ def build_verifying_context(authorities: str) -> ssl.SSLContext:
 
 
 def read_client_config(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-    """Take the file of `--client-config` (an option's callback)."""
+    """Read the file of `--client-config` (an option's callback)."""
     _settings.clear()
     _files.clear()
     if value is not None:

@@ -1,4 +1,4 @@
-"""Access rules of a cluster by Kafka's admin APIs, as values of the model."""
+"""Access rules of a cluster through Kafka's admin APIs, as values of the model."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 
 
 class AuthorizerSettings(NamedTuple):
-    """What a broker says of itself beside its rules."""
+    """What a broker's settings say of authorization."""
 
     super_users: frozenset[str]
     allows_without_rules: bool
 
 
 def fetch_rules(admin: AdminClient) -> list[AclBinding]:
-    """Return all rules, sorted; CliError.
+    """Return all access rules, sorted; CliError.
 
-    Not by librdkafka, whose Python client takes a refusal for no rules at all.
+    Without librdkafka, whose Python client takes a refusal for an empty list.
     """
     reply = call_any(asking_order(fetch_metadata(admin)), EVERY_RULE, 1)
     if reply.error_code:
@@ -61,7 +61,7 @@ def fetch_rules(admin: AdminClient) -> list[AclBinding]:
 
 
 def create_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> None:
-    """Add rules; CliError with the first that is refused."""
+    """Add rules; CliError with the first refusal."""
     from confluent_kafka import KafkaException
 
     bindings = [_binding(rule) for rule in rules]
@@ -73,7 +73,7 @@ def create_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> None:
 
 
 def delete_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> list[AclBinding]:
-    """Remove rules; return those that were there. CliError with the first that is refused."""
+    """Remove rules; return those that existed. CliError with the first refusal."""
     from confluent_kafka import KafkaException
 
     removed: list[AclBinding] = []
@@ -87,11 +87,11 @@ def delete_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> list[AclBin
 
 
 def fetch_authorizer_settings(admin: AdminClient) -> AuthorizerSettings:
-    """Return what one broker goes by; CliError."""
+    """Return the settings of one broker; CliError."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource
 
-    broker = fetch_metadata(admin).controller_id  # The one that has just answered.
+    broker = fetch_metadata(admin).controller_id  # The broker that has just answered.
     resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
     try:
         asked = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)

@@ -1,8 +1,8 @@
-"""Which of several brokers answer, found out side by side.
+"""Find out which of several brokers answer, all at the same time.
 
-A broker that hangs still takes connections, because the kernel does that for it. So each is asked
-for something: ApiVersions, which every broker answers before anything else. librdkafka would find
-out too, one address after the other and a time-out each, where a person waits.
+The kernel accepts connections even for a broker that hangs. So each broker gets an ApiVersions
+request, which a broker answers before any other. librdkafka would try one address after the other,
+with a time-out for each, while the user waits.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 PATIENCE_S = 8.0
-# A Service may for a moment still lead to a pod that has gone; a new connection is led elsewhere.
+# A Service may still route to a pod that is gone; a new connection is routed to another one.
 SILENT_AGAIN_S = 2.0
-# A Service refuses as long as no node's proxy has heard of a pod that is ready; a broker that has
-# just become ready may be known a second or two later.
+# A Service refuses connections until a node's proxy knows of a ready pod, which may take a second
+# or two after the broker has become ready.
 REFUSED_AGAIN_S = 0.5
-# A broker hears of a new user from the controller, which may take a moment.
+# A broker learns of a new user from the controller, which may take a moment.
 USERS_KNOWN_WITHIN_S = 2.0
-# So much longer than the first one may the others take.
+# How much longer than the first answer the others may take.
 GRACE_S = 0.2
 ADDRESSES_OF_A_NAME_MAX = 16
 # ApiVersions v0: key 18, version 0, correlation id 1, no client id.
@@ -46,7 +46,7 @@ NO_TLS = "does not speak TLS there, as security.protocol of the client's setting
 
 
 class Address(NamedTuple):
-    """Where a broker listens. An IPv6 address is without brackets."""
+    """The address of a broker. An IPv6 address has no brackets."""
 
     host: str
     port: int
@@ -57,9 +57,9 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an address did not answer; `may_pass`: the same question may have an answer soon.
+    """Why an address did not answer. `may_pass`: a later attempt may succeed.
 
-    Of what passes within some time, the rest is no use to wait for.
+    After `passes_within_s` a success can no longer be expected, so no attempt follows.
     """
 
     reason: str
@@ -69,27 +69,27 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`reasons`: why each of the others is not among `answering`."""
+    """The addresses that answer. `reasons`: why each of the others does not."""
 
     answering: tuple[Address, ...]
     reasons: dict[Address, str]
 
     @property
     def reason(self) -> str:
-        """All of them, in words."""
+        """Return all reasons, in words."""
         return "; ".join(self.reasons.values()) or "no address"
 
 
 def find_answering(
     addresses: Collection[Address], *, patience_s: float = PATIENCE_S, grace_s: float = GRACE_S
 ) -> Answers:
-    """Return those that answer within `patience_s`, and within `grace_s` of the first one that did.
+    """Return the addresses that answer within `patience_s`, and `grace_s` after the first answer.
 
-    While none answers, a silent address is asked again every two seconds, on a new connection, and
-    one that refuses every half second. A refusal by this very machine is believed at once: no proxy
-    stands in between. InputError where the files of the client's settings cannot be used.
+    While none answers, a silent address is tried again every two seconds, on a new connection, and
+    a refusing one every half second. A refusal by this machine is final: there is no proxy between.
+    InputError if the files in the client's settings cannot be used.
     """
-    build_context()  # Here, and not first in a thread, whose errors nobody sees.
+    build_context()  # Here first, because nobody would see an error of a thread.
     outcomes: SimpleQueue[tuple[Address, Failure | None]] = SimpleQueue()
     began = now = time.monotonic()
     deadline = now + patience_s
@@ -110,7 +110,7 @@ def find_answering(
             continue
         now = time.monotonic()
         if address not in ask_at:
-            continue  # an earlier question had its answer
+            continue  # An earlier attempt has succeeded.
         if failure is None:
             answering.append(address)
             deadline = min(deadline, now + grace_s)
@@ -130,7 +130,7 @@ def find_answering(
 def ask_aside(
     address: Address, timeout_s: float, outcomes: SimpleQueue[tuple[Address, Failure | None]]
 ) -> None:
-    """In a thread that nobody waits for: a name that is looked up slowly has no time-out."""
+    """Run `ask` in a thread that nobody waits for: slow name resolution has no time-out."""
 
     def run() -> None:
         outcomes.put((address, ask(address, timeout_s)))
@@ -139,9 +139,9 @@ def ask_aside(
 
 
 def ask(address: Address, timeout_s: float) -> Failure | None:
-    """None when a broker answers, else why not.
+    """Return None if a broker answers, else why not.
 
-    A name may stand for several brokers, as that of a headless Service does: any of them will do.
+    A name may stand for several brokers, as for a headless Service: any of them is enough.
     """
     try:
         found = look_up(address.host, address.port)
@@ -164,20 +164,20 @@ def ask(address: Address, timeout_s: float) -> Failure | None:
 
 
 def look_up(host: str, port: int) -> list[Any]:
-    """Return what `getaddrinfo` does: IPv4 if there is any, as librdkafka is told, else IPv6.
+    """Return the result of `getaddrinfo`: IPv4 addresses if there are any (as for librdkafka).
 
-    OSError if there is neither.
+    Else IPv6 addresses; OSError if there are none.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        # Of Python's codec for names, for a part that is empty or too long.
+        # Python's codec for names raises this if a part is empty or too long.
         raise OSError("it is no name of a host") from error
     return [each for each in found if each[0] == socket.AF_INET] or found
 
 
 def ask_host(address: Address, host: str, port: int, timeout_s: float) -> Failure | None:
-    """Ask one of the hosts of an address; errors name the address as it was given."""
+    """Try one host of an address; errors quote the address as the user gave it."""
     try:
         with (
             socket.create_connection((host, port), timeout=timeout_s) as plain,
@@ -208,9 +208,9 @@ def ask_host(address: Address, host: str, port: int, timeout_s: float) -> Failur
 
 
 def log_in_after(connection: socket.socket, size: int, address: Address) -> Failure | None:
-    """Log in behind a reply of which so many bytes are left; None if that may be done or is right.
+    """Read the rest (`size` bytes) of a reply, and log in; None if that is right, or not needed.
 
-    librdkafka would keep trying a wrong password for as long as its time-out allows. OSError.
+    With a wrong password, librdkafka would retry until its time-out. OSError.
     """
     login = login_settings()
     if login is None:
@@ -221,7 +221,7 @@ def log_in_after(connection: socket.socket, size: int, address: Address) -> Fail
     from fairlead_wire.sasl_login import MECHANISMS, LoginRefusedError
 
     if login.mechanism not in MECHANISMS:
-        return None  # librdkafka knows more of them
+        return None  # librdkafka supports more mechanisms.
     try:
         receive_exactly(connection, size)
         log_in_as_configured(connection)
@@ -235,7 +235,7 @@ def log_in_after(connection: socket.socket, size: int, address: Address) -> Fail
 
 
 def may_be_a_proxy(host: str) -> bool:
-    """Return whether somebody else may refuse in a broker's name, as a Service does."""
+    """Tell whether a proxy may refuse a connection in place of a broker, as a Service does."""
     return not ipaddress.ip_address(host).is_loopback
 
 

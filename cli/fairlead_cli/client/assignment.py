@@ -1,4 +1,4 @@
-"""Which partitions a consumer reads, and of which of them it has seen the end."""
+"""The partitions that a consumer reads, and which of them it has read to the end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fairlead_cli.records.start import Start
 
 
-# Cooperative members get their first partitions only when others have given them up, which they
-# hear of by a heartbeat every 3 s.
+# Members with a cooperative assignor get partitions only after others have given them up, which
+# they learn from a heartbeat every 3 s.
 IDLE_PATIENCE_S = 10.0
 
 
@@ -29,8 +29,8 @@ IDLE_PATIENCE_S = 10.0
 class Assignment:
     """The partitions that the group has assigned to this member.
 
-    `places` is None as long as a group has not assigned any. `changed_at` is a monotonic time:
-    silence is counted from there, because nothing can come before.
+    `places` is None until the group has assigned partitions. `changed_at` is a monotonic time:
+    silence is counted from then, because no record can arrive earlier.
     """
 
     places: set[Place] | None = None
@@ -38,7 +38,7 @@ class Assignment:
     changed_at: float = field(default_factory=time.monotonic)
 
     def add(self, places: Iterable[Place]) -> None:
-        """More partitions are ours."""
+        """Add partitions that are assigned to this member."""
         added = set(places)
         self.places = (self.places or set()) | added
         self.ended -= added
@@ -52,9 +52,9 @@ class Assignment:
         self.changed_at = time.monotonic()
 
     def is_at_end(self, now: float) -> bool:
-        """Tell whether everything was read to the end that it had at some moment.
+        """Tell whether each partition was read to an end that it had at some moment.
 
-        A member without partitions may get some with the next rebalance, so it waits for a while.
+        A member without partitions may get some in the next rebalance, so it waits for a while.
         """
         if not self.places:
             return self.places is not None and now - self.changed_at >= IDLE_PATIENCE_S
@@ -62,7 +62,7 @@ class Assignment:
 
 
 def choose_partitions(metadata: Any, topic: str, partition: int | None) -> list[int]:
-    """Return the partitions to read; one without leader is named, and joins when it has one."""
+    """Return the partitions to read; those without a leader are reported and left out."""
     known = sorted(metadata.partitions)
     if partition is not None and partition not in known:
         raise build_no_partition_error(topic, str(partition), known)
@@ -80,9 +80,9 @@ def choose_partitions(metadata: Any, topic: str, partition: int | None) -> list[
 
 
 def assign(consumer: Consumer, bootstrap: str, places: list[Place], start: Start) -> Assignment:
-    """Assign by hand, at offsets that are known before the first fetch.
+    """Assign partitions, at offsets that are determined before the first fetch.
 
-    "End" means the end as it is now: left to the first fetch, a record written in between would
+    "End" means the present end: if the first fetch determined it, records written in between would
     be skipped.
     """
     from confluent_kafka import OFFSET_BEGINNING, TopicPartition
@@ -112,7 +112,7 @@ def assign(consumer: Consumer, bootstrap: str, places: list[Place], start: Start
 def clip_offset(place: Place, offset: int, ends: dict[Place, tuple[int, int]]) -> int:
     """Return the offset if the partition has it.
 
-    Of several partitions, one that does not have it begins at its nearer end. A single one is a
+    With several partitions, one without the offset begins at its nearer end. With a single one,
     CliError.
     """
     first, end = ends[place]

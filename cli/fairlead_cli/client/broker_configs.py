@@ -1,4 +1,4 @@
-"""Configs of a broker as it knows them itself."""
+"""Configs of a broker, read from the broker itself."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ LOG_DIRS: Final = "log.dirs"
 
 
 class BrokerOrders(NamedTuple):
-    """What somebody has ordered that keeps a broker from its full share of the work."""
+    """Orders that keep a broker from its full share of the work."""
 
     drained: bool | None = None
     """None if the broker does not say."""
     fenced_by: str | None = None
-    """Why it is fenced; None if it is not."""
+    """Why the broker is fenced; None if it is not."""
     cordoned: frozenset[str] = frozenset()
-    """Log directories that get nothing new."""
+    """Log directories that get no new replicas."""
     log_directories: frozenset[str] = frozenset()
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether no log directory takes anything new."""
+        """Whether no log directory takes new replicas."""
         return bool(self.cordoned) and self.cordoned == self.log_directories
 
 
 def read_orders(host: str, port: int, broker_id: int) -> BrokerOrders:
-    """Return the orders for a broker, as it knows them itself, with one request."""
+    """Return the orders for a broker, read from the broker with one request."""
     names = (BROKER_DRAIN, BROKER_FENCE, CORDONED_LOG_DIRS, LOG_DIRS)
     configs = read_configs(host, port, broker_id, names)
     directories = cordon_entries(configs.get(LOG_DIRS) or "")
@@ -61,18 +61,18 @@ def read_orders(host: str, port: int, broker_id: int) -> BrokerOrders:
 
 
 def read_orders_of(ids: Mapping[Address, int]) -> dict[int, BrokerOrders]:
-    """Return the orders for brokers, asked side by side; those of one that hangs are not known."""
+    """Return the orders for brokers, asked in parallel; unknown for a broker that hangs."""
     answers, _ = ask_brokers(ids, lambda broker_id, at: read_orders(at.host, at.port, broker_id))
     return {broker_id: answers.get(broker_id, BrokerOrders()) for broker_id in ids.values()}
 
 
 def read_config(host: str, port: int, broker_id: int, name: str) -> str | None:
-    """Return a setting of a broker, as it knows itself; None if it does not say."""
+    """Return a setting of a broker, read from the broker; None if it does not return it."""
     return read_configs(host, port, broker_id, (name,)).get(name)
 
 
 def read_config_of(ids: Mapping[Address, int], name: str) -> dict[int, str]:
-    """Return a setting of brokers, asked side by side; without those that do not say."""
+    """Return a setting of brokers, asked in parallel, without brokers that do not return it."""
     answers, _ = ask_brokers(
         ids, lambda broker_id, at: read_config(at.host, at.port, broker_id, name)
     )
@@ -82,7 +82,7 @@ def read_config_of(ids: Mapping[Address, int], name: str) -> dict[int, str]:
 def read_configs(
     host: str, port: int, broker_id: int, names: Sequence[str]
 ) -> dict[str, str | None]:
-    """Return settings of a broker, as it knows itself, by name; without those it does not say."""
+    """Return settings of a broker by name, read from the broker, without those not returned."""
     resource = DescribeConfigsResource(ResourceType.BROKER, str(broker_id), list(names))
     try:
         reply = call_broker(

@@ -1,8 +1,9 @@
 """What a controller would know of a cluster, as far as any broker tells it over the Kafka API.
 
-It is what the product's own decisions take, so that a forecast or a plan of the command asks these
-and has no rules of its own. Not told are what only the controller keeps: partition epochs (leader
-epochs are), replicas that brokers report as failed, and brokers that are about to stop.
+The controller's own code for decisions takes this state, so a forecast or a plan of the command
+uses that code and has no rules of its own. The Kafka API does not have what only the controller
+knows: partition epochs (leader epochs are there), replicas that brokers report as failed, and
+brokers that are about to stop.
 """
 
 from __future__ import annotations
@@ -63,19 +64,19 @@ MIN_INSYNC = "min.insync.replicas"
 
 
 class ClusterReading(NamedTuple):
-    """A cluster at one moment, or nearly: it may have changed between two questions."""
+    """A cluster at about one moment: it may have changed between two requests."""
 
     cluster_id: str
     state: ControllerState
     waiting: frozenset[tuple[str, int]]
-    """Partitions that move, or wait for it."""
+    """Partitions that are being reassigned, or wait for it."""
     is_fairlead: bool
-    """False where no broker knows a setting of ours: another Kafka, or nobody of ours answers."""
+    """False if no broker knows a Fairlead setting: it is another Kafka, or no broker answers."""
     admin: AdminClient
 
 
 def read_cluster(addresses: str) -> ClusterReading:
-    """Ask the first broker that answers. CliError where it is too old, or refuses."""
+    """Ask the first broker that answers. CliError if it is too old, or refuses."""
     return ask_any(addresses, lambda at: _read_cluster(addresses, at))
 
 
@@ -128,7 +129,7 @@ def build_topic(
     configs: Mapping[str, str],
     ongoing: Mapping[tuple[str, int], Ongoing],
 ) -> Iterator[Change]:
-    """Return the changes that make a topic as the controller knows it."""
+    """Return the changes that build a topic in the controller's state."""
     name = topic.name or ""
     topic_id = TopicId(topic.topic_id)
     minimum = int(configs.get(MIN_INSYNC, "1"))
@@ -143,7 +144,7 @@ def build_topic(
 def build_partition(
     told: DescribeTopicPartitionsResponsePartition, minimum: int, moving: Ongoing | None
 ) -> PartitionRegistration:
-    """Return a partition's record; what only waits for its turn does not move yet."""
+    """Return a partition's registration; a reassignment that waits is not in it."""
     replicas = tuple(told.replica_nodes)
     is_moving = moving is not None and set(moving.replicas) == set(replicas)
     return PartitionRegistration(
@@ -160,7 +161,7 @@ def build_partition(
 
 
 def read_topics(at: Address) -> Iterator[DescribeTopicPartitionsResponseTopic]:
-    """Read all topics, each whole, page by page."""
+    """Read all topics, each completely, page by page."""
     cursor: RequestCursor | None = None
     unfinished: DescribeTopicPartitionsResponseTopic | None = None
     while True:
@@ -188,7 +189,7 @@ def read_topics(at: Address) -> Iterator[DescribeTopicPartitionsResponseTopic]:
 
 
 def read_topic_configs(at: Address, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return what elections go by, of each topic; defaults included."""
+    """Return the configs of each topic that elections use, including defaults."""
     found: dict[str, dict[str, str]] = {}
     for begin in range(0, len(names), TOPICS_AT_ONCE):
         resources = [

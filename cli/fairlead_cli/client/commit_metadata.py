@@ -1,7 +1,7 @@
-"""What applications wrote beside the offsets that they committed.
+"""The metadata that applications committed with their offsets.
 
-Asked in Kafka's protocol: librdkafka copies these texts without the byte that ends them, and its
-Python client shows what happens to lie behind them in memory, or fails at it.
+Read with a Kafka request: librdkafka copies these texts without their terminating byte, so its
+Python client reads the memory behind them, or fails.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from fairlead_cli.client.groups import GroupDescription
 
-# Every broker since Kafka 2.1 has it, and newer ones have it still.
+# Every broker since Kafka 2.1 has this version, and newer ones still have it.
 VERSION = 5
 
 
 def read_commit_metadata(admin: AdminClient, group: GroupDescription) -> dict[Place, str]:
-    """By partition, where there is any; asked again while the coordinator moves. CliError."""
+    """Return the metadata by partition; repeat while the coordinator moves. CliError."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
         reply = fetch_offsets(group)
@@ -46,7 +46,7 @@ def read_commit_metadata(admin: AdminClient, group: GroupDescription) -> dict[Pl
     if reply.error_code != ErrorCode.NONE:
         raise CliError(f"cannot read the offsets of group '{group.group}': {name}")
     return {
-        # Python's client of librdkafka commits the ending byte along with the text.
+        # librdkafka's Python client commits the terminating byte along with the text.
         Place(topic.name, partition.partition_index): partition.metadata.removesuffix("\0")
         for topic in reply.topics
         for partition in topic.partitions
@@ -55,7 +55,7 @@ def read_commit_metadata(admin: AdminClient, group: GroupDescription) -> dict[Pl
 
 
 def fetch_offsets(group: GroupDescription) -> Any:
-    """Send one OffsetFetch for all partitions."""
+    """Send one OffsetFetch request for all partitions."""
     if group.coordinator is None:
         raise CliError(f"group '{group.group}' has no coordinator", hint="Try again in a moment.")
     _, host, port = group.coordinator

@@ -1,7 +1,7 @@
-"""Builds the librdkafka clients of the CLI, and turns their errors into words.
+"""Build the librdkafka clients of the CLI, and explain their errors.
 
-One place decides their settings: keys are partitioned as Java's clients do (murmur2), nothing is
-committed, and librdkafka's own log lines stay out of the terminal.
+All settings are here: keys are partitioned as in Java clients (murmur2), nothing is committed
+automatically, and librdkafka's own log lines do not reach the terminal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ METADATA_MAX_AGE_MS = 5_000
 CONNECTION_SETUP_TIMEOUT_MS = 3_000
 RECORD_BYTES_MAX = 100_000_000
 TOPIC_NAME_CHARACTERS_MAX = 249
-# Offsets are committed by the verb, for what it has written; never behind its back.
+# The verb commits offsets, of records that it has written; librdkafka commits nothing by itself.
 READING = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -62,11 +62,11 @@ HINTS = {
     "  fairlead topic alter {name} --config max.message.bytes=10485760{cluster}",
 }
 KINDS = {"_TRANSPORT": NoAnswerError, "TOPIC_AUTHORIZATION_FAILED": ForbiddenError}
-"""Errors that some verbs go on after."""
+"""Errors that some verbs handle."""
 
 
 def quiet_logger() -> logging.Logger:
-    """Return a sink: connection trouble is reported by the verb that meets it."""
+    """Return a logger that drops all: a verb reports the connection errors that affect it."""
     logger = logging.getLogger("fairlead_cli.librdkafka")
     logger.propagate = False
     if not logger.handlers:
@@ -75,7 +75,7 @@ def quiet_logger() -> logging.Logger:
 
 
 def build_admin(bootstrap: str) -> AdminClient:
-    """For topics and settings."""
+    """Return a client for topics and settings."""
     from confluent_kafka.admin import AdminClient
 
     with refused_settings():
@@ -83,13 +83,13 @@ def build_admin(bootstrap: str) -> AdminClient:
 
 
 def build_producer(bootstrap: str, settings: dict[str, Any]) -> Producer:
-    """For `produce`; `settings` come on top."""
+    """Return a producer for `produce`; `settings` take precedence."""
     from confluent_kafka import Producer
 
     defaults = {
         "partitioner": "murmur2_random",
         "linger.ms": 5,
-        # The topic decides how large a record may be, not the client.
+        # The topic limits the size of a record, not the client.
         "message.max.bytes": RECORD_BYTES_MAX,
     }
     with refused_settings():
@@ -97,7 +97,7 @@ def build_producer(bootstrap: str, settings: dict[str, Any]) -> Producer:
 
 
 def build_consumer(bootstrap: str, *, isolation: str = READ_COMMITTED) -> Consumer:
-    """For `consume` and offsets. Partitions are assigned by hand: the group is never joined."""
+    """Return a consumer without a group, for `consume` and offsets; the caller assigns."""
     from confluent_kafka import Consumer
 
     own = {
@@ -110,7 +110,7 @@ def build_consumer(bootstrap: str, *, isolation: str = READ_COMMITTED) -> Consum
 
 
 def build_group_consumer(bootstrap: str, settings: dict[str, Any]) -> Consumer:
-    """For `consume --group`: `settings` name the group and how it is joined."""
+    """Return a consumer for `consume --group`: `settings` name the group and its protocol."""
     from confluent_kafka import Consumer
 
     with refused_settings():
@@ -119,7 +119,7 @@ def build_group_consumer(bootstrap: str, settings: dict[str, Any]) -> Consumer:
 
 @contextmanager
 def refused_settings() -> Iterator[None]:
-    """Turn librdkafka's refusal of a setting into InputError: those of a file are the user's."""
+    """Turn librdkafka's refusal of a setting into InputError: the user's file may have set it."""
     from confluent_kafka import KafkaException
 
     try:
@@ -143,7 +143,7 @@ def base_settings(bootstrap: str) -> dict[str, Any]:
         "broker.address.family": address_family(bootstrap),
         "topic.metadata.refresh.interval.ms": METADATA_MAX_AGE_MS,
         "reconnect.backoff.max.ms": 1000,
-        # A Service may lead to a pod that has just gone, which never answers: try another soon.
+        # A Service may lead to a pod that is just gone and never answers: try another one soon.
         "socket.connection.setup.timeout.ms": CONNECTION_SETUP_TIMEOUT_MS,
         "allow.auto.create.topics": False,
         **client_settings(),
@@ -151,32 +151,32 @@ def base_settings(bootstrap: str) -> dict[str, Any]:
 
 
 def address_family(bootstrap: str) -> str:
-    """Return librdkafka's family for these addresses: IPv4 where each of them has one.
+    """Return librdkafka's address family: IPv4 if each of these addresses has an IPv4 one.
 
-    Where `localhost` is `::1` first, and brokers listen at 127.0.0.1, it would be refused first.
+    If `localhost` is `::1` first, and brokers listen at 127.0.0.1, a connection would be refused.
     """
     for address in parse_addresses(bootstrap):
         try:
             found = look_up(address.host, address.port)
         except OSError:
-            continue  # librdkafka says so, too
+            continue  # librdkafka reports this, too.
         if all(each[0] != socket.AF_INET for each in found):
             return "any"
     return "v4"
 
 
 def explain(error: KafkaError) -> str:
-    """Return the broker's own words where it sent some, else librdkafka's for the code."""
+    """Return the broker's message if it sent one, else librdkafka's text for the code."""
     text = str(error.str())
     name = str(error.name()).lstrip("_")
     return text if name in text else f"{text} ({name})"
 
 
 def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError:
-    """Return the error of an attempt that failed.
+    """Return the error for an attempt that failed.
 
-    It is a NoAnswerError where the broker died over it, a ForbiddenError where a right is missing.
-    `what` names the attempt, as in `cannot create topic orders`; `name` is its topic or group.
+    NoAnswerError if the broker died during it, ForbiddenError if a right is missing. `what` names
+    the attempt, as in `cannot create topic orders`; `name` is its topic or group.
     """
     hint = HINTS.get(str(error.name()).lstrip("_"))
     if hint is not None:
@@ -189,7 +189,7 @@ def build_error(what: str, error: KafkaError, *, name: str = "NAME") -> CliError
 
 @contextmanager
 def kafka_errors(what: str) -> Iterator[None]:
-    """Inside, an exception of librdkafka becomes a CliError."""
+    """Turn an exception of librdkafka in this block into a CliError."""
     from confluent_kafka import KafkaException
 
     try:
@@ -205,9 +205,9 @@ def wait_for(future: Future[Result], what: str) -> Result:
 
 
 def ask_again(question: Callable[[], Result]) -> Result:
-    """Return the answer to what may be asked twice; a second time if a broker died over it.
+    """Return the answer to an idempotent request; repeat it once if the broker died during it.
 
-    librdkafka asks another broker by itself for metadata, and not for what admin clients ask.
+    librdkafka tries another broker for metadata, but not for requests of admin clients.
     """
     try:
         return question()
@@ -221,8 +221,8 @@ def describe_cluster(admin: AdminClient) -> DescribeClusterResult:
 
 
 def fetch_metadata(client: AdminClient | Consumer | Producer, topic: str | None = None) -> Any:
-    """Brokers, topics, partitions; of one topic where it is named."""
-    # The client's C code looks this module up by itself, and would make an ImportError of a Ctrl-C.
+    """Return brokers, topics and partitions; only one topic if it is named."""
+    # The client's C code imports this module; a Ctrl-C during that would become an ImportError.
     import confluent_kafka.admin  # noqa: F401
 
     try:
@@ -238,9 +238,9 @@ def fetch_metadata(client: AdminClient | Consumer | Producer, topic: str | None 
 
 
 def require_topic(client: AdminClient | Consumer | Producer, topic: str) -> Any:
-    """Metadata of a topic that exists, or an error that names the nearest one."""
+    """Return the metadata of a topic; CliError names the most similar one if it does not exist."""
     if len(topic) > TOPIC_NAME_CHARACTERS_MAX:
-        # librdkafka fails on those above 512 in its own way.
+        # librdkafka has another error for a name of more than 512 characters.
         raise CliError(
             f"there is no topic with a name of {len(topic)} characters: "
             f"at most {TOPIC_NAME_CHARACTERS_MAX} fit"
@@ -260,7 +260,7 @@ UNKNOWN_TOPIC_NAMES = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 def build_unknown_topic_error(
     topic: str, existing: list[str], *, is_wanted: bool = True
 ) -> CliError:
-    """Return an error that names the nearest topic, and how to create one if that is wanted."""
+    """Return an error that names the most similar topic and, if wanted, how to create one."""
     from difflib import get_close_matches
 
     cluster = cluster_arguments()

@@ -1,6 +1,6 @@
-"""What ConsumerGroupDescribe says of groups of KIP-848's protocol beyond what librdkafka does.
+"""What ConsumerGroupDescribe returns for groups of KIP-848's protocol and librdkafka does not.
 
-librdkafka has no names for the states of that protocol, and hands out no epochs.
+librdkafka has no names for the states of that protocol, and does not return epochs.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
     from fairlead_wire.messages.consumer_group_describe import Assignment, DescribedGroup
 
-# Version 1 says which protocol a member speaks: during a migration some speak the classic one.
+# Version 1 has each member's protocol: during a migration some members use the classic one.
 DESCRIBE_VERSION_MAX = 1
 MEMBER_PROTOCOLS = {0: "classic", 1: "consumer"}
 
 
 class MemberProgress(NamedTuple):
-    """How far a member has come. `protocol` is None where the broker does not say."""
+    """How far a member has reconciled. `protocol` is None if the broker does not return it."""
 
     epoch: int
     protocol: str | None
     subscribed_topics: tuple[str, ...]
     subscribed_pattern: str | None
     target: tuple[Place, ...]
-    """What it shall have, once others have given it up and it has given up what it loses."""
+    """The target assignment, once others have revoked its partitions and this member its own."""
 
 
 class GroupProgress(NamedTuple):
-    """How far a group has come: members work towards the target of `assignment_epoch`."""
+    """How far a group has reconciled: members work towards the target of `assignment_epoch`."""
 
     state: str
     group_epoch: int
@@ -44,7 +44,7 @@ class GroupProgress(NamedTuple):
 
 
 def read_progress(host: str, port: int, groups: Sequence[str]) -> dict[str, GroupProgress]:
-    """Ask a coordinator; a group that it does not tell of (any more) is left out."""
+    """Ask a coordinator; groups that it does not know (any more) are left out."""
     api_key = ConsumerGroupDescribeRequest.API_KEY
     version = newest_version(Address(host, port), api_key, DESCRIBE_VERSION_MAX)
     if version is None:
@@ -55,7 +55,7 @@ def read_progress(host: str, port: int, groups: Sequence[str]) -> dict[str, Grou
 
 
 def build_progress(group: DescribedGroup) -> GroupProgress:
-    """Return a described group in our own words."""
+    """Convert a described group."""
     return GroupProgress(
         group.group_state,
         group.group_epoch,

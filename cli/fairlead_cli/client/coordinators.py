@@ -1,6 +1,6 @@
-"""Asks a group's coordinator again while it moves, loads, or is only being made.
+"""Repeat a request while a group's coordinator moves, loads, or is being created.
 
-Each lasts a second or two, and librdkafka hands its errors out instead of waiting.
+Each takes a second or two, and librdkafka returns these errors instead of waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PASSING = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Tell whether the same question may have an answer in a moment."""
+    """Tell whether the same request may succeed in a moment."""
     return error.name() in PASSING
 
 
@@ -31,9 +31,9 @@ def settle(
     ask: Callable[[], Future[Answer]],
     find_error: Callable[[Answer], KafkaError | None] = lambda _answer: None,
 ) -> Answer:
-    """Return the answer of `first`, or else repeat `ask`; raise its last KafkaException.
+    """Return the answer of `first`, else repeat `ask`; raise its last KafkaException.
 
-    `find_error` looks for an error inside an answer; an error that does not pass stays in it.
+    `find_error` finds an error inside an answer; an error that does not pass stays in the answer.
     """
     from confluent_kafka import KafkaException
 

@@ -1,4 +1,4 @@
-"""Hands records to librdkafka, at a pace if one is wanted, and counts what became of them."""
+"""Send records with librdkafka, at a limited rate if wanted, and count the outcomes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 INTERRUPTED_FLUSH_S = 5.0
 FLUSH_POLL_S = 0.5
-# librdkafka holds the interpreter while it waits: this bounds how late Ctrl-C is noticed.
+# librdkafka blocks the interpreter while it waits; this limits how late Ctrl-C takes effect.
 PACE_POLL_S = 0.1
-# Shorter waits cost more than they are worth; the next one is longer by as much.
+# A shorter wait costs more than it is worth; the next wait is longer by that time.
 SHORTEST_WAIT_S = 0.001
-# A failover takes two seconds at most; whoever waits for longer wants to know.
+# A failover takes at most two seconds; after a longer silence the user gets a message.
 SILENCE_TOLD_S = 5.0
-# How many records pass between two looks at delivery reports and the progress bar.
+# Number of records between two polls for delivery reports and updates of the progress bar.
 POLL_EVERY = 256
 
 
 @dataclass(slots=True)
 class Deliveries:
-    """What became of the records. `first_error` explains, `failed` counts."""
+    """The outcomes of records. `first_error` explains the first failure, `failed` counts them."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -61,7 +61,7 @@ class Destination:
     is_transactional: bool = False
 
     def choose(self, record: SourceRecord) -> int | None:
-        """None leaves it to librdkafka."""
+        """Return the partition; None if librdkafka chooses it."""
         if self.partitioner is None:
             return self.partition
         return self.partitioner(record.key, record.value)
@@ -74,7 +74,7 @@ def send_all(
     deliveries: Deliveries,
     advance: Callable[[int, int], None],
 ) -> None:
-    """Send everything and wait for the answers; on Ctrl-C only for what is on its way."""
+    """Send all records and wait for the answers; on Ctrl-C only for records already under way."""
     rate = destination.rate_per_s
     pace = None if rate is None else Pace(rate, time.monotonic())
     try:
@@ -89,7 +89,7 @@ def send_all(
             advance(record.size, deliveries.sent)
         wait_for_answers(producer)
     except (CliError, KeyboardInterrupt):
-        # What was read before the bad line, or before Ctrl-C, still counts.
+        # The records before an invalid line, or before Ctrl-C, still count.
         deliveries.failed += producer.flush(INTERRUPTED_FLUSH_S)
         if not destination.is_transactional:
             done = deliveries.sent - deliveries.failed
@@ -101,7 +101,7 @@ def send_all(
 
 
 def wait_for_answers(producer: Producer) -> None:
-    """Until each record was acknowledged or given up; who waits for nothing is told so, once."""
+    """Wait until each record has its outcome; tell the user once if that takes long."""
     least = producer.flush(FLUSH_POLL_S)
     left, changed_at, is_told = least, time.monotonic(), False
     while left > 0:
@@ -118,7 +118,7 @@ def wait_for_answers(producer: Producer) -> None:
 
 
 def wait(producer: Producer, delay_s: float) -> None:
-    """Let time pass while delivery reports come in."""
+    """Wait, and handle the delivery reports that arrive meanwhile."""
     deadline = time.monotonic() + delay_s
     while (left := deadline - time.monotonic()) > SHORTEST_WAIT_S:
         producer.poll(min(left, PACE_POLL_S))
@@ -127,7 +127,7 @@ def wait(producer: Producer, delay_s: float) -> None:
 def enqueue(
     producer: Producer, destination: Destination, record: SourceRecord, deliveries: Deliveries
 ) -> None:
-    """Hand one record to librdkafka, waiting while its queue is full."""
+    """Pass one record to librdkafka; wait while its queue is full."""
     from confluent_kafka import KafkaException
 
     partition = destination.choose(record)
@@ -147,7 +147,7 @@ def enqueue(
         except BufferError:
             producer.poll(FLUSH_POLL_S)
         except KafkaException as exception:
-            # Too large for a request: the broker never sees it.
+            # Too large for a request: librdkafka does not send it to the broker.
             deliveries.on_delivery(exception.args[0], None)
             return
         else:

@@ -1,4 +1,4 @@
-"""Feature levels as brokers tell and change them (KIP-584).
+"""Read and change feature levels through brokers (KIP-584).
 
 librdkafka's Python client has neither request.
 """
@@ -30,7 +30,7 @@ UPDATE_FEATURES_VERSION = 1
 
 
 class Told(NamedTuple):
-    """What one broker says of features."""
+    """The features in one broker's answer."""
 
     epoch: int
     levels: Mapping[str, int]
@@ -38,24 +38,24 @@ class Told(NamedTuple):
 
 
 class FeatureSurvey(NamedTuple):
-    """What all brokers that answer say of features."""
+    """The features in the answers of all brokers that answer."""
 
     epoch: int
     levels: Mapping[str, int]
-    """In force, as the broker tells them that has heard last; 0 for what is off."""
+    """Finalized levels, from the broker with the newest ones; 0 for a feature that is off."""
     supported: Mapping[int, Mapping[str, tuple[int, int]]]
-    """By broker and name: the lowest and the highest level."""
+    """By broker and name: the lowest and the highest supported level."""
     unanswered: list[str]
 
     def highest_of_all(self, name: str) -> int | None:
-        """Return the highest level that every broker that answers supports; None for none."""
+        """Return the highest level that every answering broker supports; None if there is none."""
         ranges = [ranges.get(name) for ranges in self.supported.values()]
         highest = [each[1] for each in ranges if each is not None]
         return min(highest) if highest and len(highest) == len(ranges) else None
 
 
 def survey_features(admin: AdminClient) -> FeatureSurvey:
-    """Ask every broker; CliError where none answers."""
+    """Ask every broker; CliError if none answers."""
     answers, unanswered = ask_every_broker(admin, ask_features)
     if not answers:
         raise CliError("no broker says which features it has: " + "; ".join(unanswered))
@@ -70,7 +70,7 @@ def survey_features(admin: AdminClient) -> FeatureSurvey:
 
 
 def ask_features(at: Address) -> Told:
-    """Ask one broker; CliError where it is too old to know features."""
+    """Ask one broker; CliError if it is too old for features."""
     request = ApiVersionsRequest("fairlead", RELEASE)
     version = newest_version(at, request.API_KEY, API_VERSIONS_MAX)
     if version is None or version < FEATURES_SINCE:
@@ -90,7 +90,7 @@ def update_levels(
     *,
     validate_only: bool = False,
 ) -> str:
-    """Give features other levels, all or none; return why not, empty if they have them now."""
+    """Change feature levels, all or none; return why not, empty if they are changed."""
     request = UpdateFeaturesRequest(
         timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
         feature_updates=[
@@ -109,9 +109,9 @@ def update_levels(
 
 
 def find_updating_broker(admin: AdminClient) -> Address:
-    """Return a broker that serves UpdateFeatures; CliError where all are too old.
+    """Return a broker that supports UpdateFeatures; CliError if all are too old.
 
-    In the middle of an upgrade some are, and one of these may stand for the controller.
+    During an upgrade some are too old, and Metadata may name one of these as the controller.
     """
     metadata = fetch_metadata(admin)
     reasons = []

@@ -1,4 +1,4 @@
-"""The groups of a cluster: each broker lists those that it coordinates."""
+"""The groups of a cluster; each broker lists those that it coordinates."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     from fairlead_cli.client.answering import Address
 
-# States are named since version 4 (KIP-518), kinds since version 5 (KIP-848).
+# Version 4 has the states (KIP-518), version 5 the types (KIP-848).
 LIST_VERSION_MAX = 5
 UNKNOWN_STATE = "Unknown"
-# Groups of other protocols, Kafka Connect's for one, are not of consumers. Who never joined a group
-# and only commits offsets gives none.
+# Groups of other protocols, such as Kafka Connect's, are not consumer groups. A group without
+# members that only has committed offsets has no protocol.
 CONSUMER_PROTOCOLS = ("consumer", "")
 
 
 class GroupListing(NamedTuple):
-    """One line of the coordinators' lists. `is_simple`: offsets only, nobody ever joined."""
+    """One group in a coordinator's list. `is_simple`: it has only offsets and never had members."""
 
     group: str
     state: str
@@ -33,13 +33,13 @@ class GroupListing(NamedTuple):
 
 
 def list_groups(admin: AdminClient) -> tuple[list[GroupListing], list[str]]:
-    """Every group of every broker, by name, and which brokers did not tell theirs, in words."""
+    """Return the groups of all brokers, by name, and the brokers that did not list theirs."""
     answers, untold = ask_every_broker(admin, read_listing_of)
     return sorted({group for groups in answers.values() for group in groups}), untold
 
 
 def read_listing_of(at: Address) -> list[GroupListing]:
-    """In the newest version that the broker has. CliError when it does not answer, or refuses."""
+    """List a broker's groups. CliError if it does not answer, or refuses."""
     host = at.host
     version = newest_version(at, ListGroupsRequest.API_KEY, LIST_VERSION_MAX) or 0
     reply = call_broker(host, at.port, ListGroupsRequest(), version)

@@ -1,6 +1,6 @@
-"""Consumer groups as the Kafka protocol shows them: described, their offsets, their end.
+"""Consumer groups through the Kafka protocol: their description, offsets, and deletion.
 
-What librdkafka hands out becomes values of ours here, so that verbs know nothing of it.
+This module converts librdkafka's objects, so that verbs do not use them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
-# librdkafka asks for one group a request: so many are on their way at a time.
+# librdkafka sends a request for each group: at most this number at a time.
 ASKED_AT_ONCE = 500
-# A refusal names so many members.
+# Most members that an error message names.
 NAMED_MAX = 10
 STATE_NAMES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
@@ -43,12 +43,12 @@ MISSING_GROUP_NAMES = ("GROUP_ID_NOT_FOUND",)
 
 
 class Committed(NamedTuple):
-    """A committed offset: the next record to read. The epoch is None where the client sent none."""
+    """A committed offset: the next record to read. The epoch is None if the client sent none."""
 
     offset: int
     leader_epoch: int | None
     metadata: str = ""
-    """What the application wrote beside it, once that was asked for (`read_commit_metadata`)."""
+    """The application's text with the offset, if it was read (`read_commit_metadata`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Member:
     host: str
     partitions: tuple[Place, ...]
     progress: MemberProgress | None = None
-    """For members of a `consumer` group, where its coordinator tells."""
+    """For members of a `consumer` group, if the coordinator returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as its coordinator sees it. State `Dead` means that there is no such group.
+    """A group as its coordinator sees it. State `Dead` means that the group does not exist.
 
     `kind` is the protocol: `classic`, or `consumer` for that of KIP-848.
     """
@@ -79,7 +79,7 @@ class GroupDescription:
     coordinator: tuple[int, str, int] | None
     members: tuple[Member, ...]
     progress: GroupProgress | None = None
-    """For a `consumer` group, where its coordinator tells."""
+    """For a `consumer` group, if the coordinator returns it."""
 
     @property
     def exists(self) -> bool:
@@ -87,18 +87,18 @@ class GroupDescription:
 
 
 def name_state(state: Any) -> str:
-    """Kafka's own spelling; `Unknown` for a state that this client has no name for."""
+    """Return Kafka's name of a state; `Unknown` for a state that this client does not know."""
     return STATE_NAMES.get(getattr(state, "name", ""), "Unknown")
 
 
 def name_kind(kind: Any) -> str:
-    """`classic` or `consumer`; brokers older than the second kind name none, and have one only."""
+    """Return `classic` or `consumer`; an older broker names no type, and has only classic."""
     name = getattr(kind, "name", "UNKNOWN")
     return "classic" if name == "UNKNOWN" else str(name).lower()
 
 
 def describe_groups(admin: AdminClient, groups: list[str]) -> list[GroupDescription]:
-    """In the order asked for; a group that does not exist is `Dead`."""
+    """Describe groups, in the given order; a group that does not exist is `Dead`."""
     described: list[GroupDescription] = []
     for begin in range(0, len(groups), ASKED_AT_ONCE):
         part = groups[begin : begin + ASKED_AT_ONCE]
@@ -109,7 +109,7 @@ def describe_groups(admin: AdminClient, groups: list[str]) -> list[GroupDescript
 
 
 def add_progress(described: list[GroupDescription]) -> list[GroupDescription]:
-    """Ask the coordinators of `consumer` groups for what librdkafka does not tell."""
+    """Add what librdkafka does not return of `consumer` groups, from their coordinators."""
     asked = defaultdict(list)
     for group in described:
         if group.kind == "consumer" and group.coordinator is not None:
@@ -124,7 +124,7 @@ def add_progress(described: list[GroupDescription]) -> list[GroupDescription]:
 
 
 def with_progress(group: GroupDescription, progress: GroupProgress) -> GroupDescription:
-    """Return the group with what its coordinator said a moment later."""
+    """Return the group with the progress that its coordinator returned a moment later."""
     members = tuple(
         replace(member, progress=progress.members.get(member.member_id)) for member in group.members
     )
@@ -165,7 +165,7 @@ def read_description(admin: AdminClient, group: str, future: Any) -> GroupDescri
 
 
 def read_member(member: Any) -> Member:
-    """Java shows a member's host as `/10.0.0.7`; the slash is noise."""
+    """Convert a member. Java shows a member's host as `/10.0.0.7`; the slash is removed."""
     assignment = member.assignment.topic_partitions if member.assignment is not None else []
     return Member(
         member.member_id,
@@ -182,12 +182,12 @@ def member_order(member: Member) -> tuple[str, str, str]:
 
 
 def read_committed(admin: AdminClient, group: str) -> dict[Place, Committed]:
-    """Return every committed offset of a group; empty for a group that does not exist."""
+    """Return every committed offset of a group; empty if the group does not exist."""
     return read_committed_of(admin, [group])[group]
 
 
 def read_committed_of(admin: AdminClient, groups: list[str]) -> dict[str, dict[Place, Committed]]:
-    """Return the offsets of many groups, with several requests on their way at a time."""
+    """Return the offsets of many groups, with several requests at a time."""
     committed = {}
     for begin in range(0, len(groups), ASKED_AT_ONCE):
         part = groups[begin : begin + ASKED_AT_ONCE]
@@ -209,7 +209,7 @@ def ask_committed(admin: AdminClient, group: str) -> Future[Any]:
 
 
 def take_committed(admin: AdminClient, group: str, future: Future[Any]) -> dict[Place, Committed]:
-    """Return the answer of `ask_committed`, asked again while the coordinator moves."""
+    """Return the answer of `ask_committed`; repeat the request while the coordinator moves."""
     from confluent_kafka import KafkaException
 
     what = f"cannot read the offsets of group '{group}'"
@@ -234,7 +234,7 @@ def take_committed(admin: AdminClient, group: str, future: Future[Any]) -> dict[
 def write_committed(
     admin: AdminClient, group: str, offsets: dict[Place, int]
 ) -> dict[Place, KafkaError]:
-    """Set offsets of a group without members; what was refused, by partition, is the answer."""
+    """Set offsets of a group without members; return the refusals by partition."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
     what = f"cannot set the offsets of group '{group}'"
@@ -259,7 +259,7 @@ def find_first_error(answer: Any) -> KafkaError | None:
 
 
 def delete_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, KafkaError | None]:
-    """Delete each group, with its offsets; the error by group, None where it is gone."""
+    """Delete groups with their offsets; return the error of each group, None if it is deleted."""
     from confluent_kafka import KafkaException
 
     outcome: dict[str, KafkaError | None] = {}
@@ -277,7 +277,7 @@ def delete_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, KafkaE
 
 
 def require_group(admin: AdminClient, group: str) -> GroupDescription:
-    """Return a group that exists, or an error that names the nearest one."""
+    """Return a group that exists; CliError names the most similar one if it does not."""
     found = describe_group(admin, group)
     if found.exists:
         return found
@@ -285,7 +285,7 @@ def require_group(admin: AdminClient, group: str) -> GroupDescription:
 
 
 def build_unknown_group_error(admin: AdminClient, group: str) -> CliError:
-    """Return an error that names the nearest group."""
+    """Return an error that names the most similar group."""
     from difflib import get_close_matches
 
     listings, _ = list_groups(admin)
@@ -298,7 +298,7 @@ def build_unknown_group_error(admin: AdminClient, group: str) -> CliError:
 
 
 def build_members_error(what: str, group: GroupDescription) -> CliError:
-    """Refuses what needs a group without members, and says who they are and what to do."""
+    """Return the error for a group that must have no members; it names them and what to do."""
     count = len(group.members)
     lines = [f"  {describe_member(member)}" for member in group.members[:NAMED_MAX]]
     if count > NAMED_MAX:
@@ -320,7 +320,7 @@ def build_members_error(what: str, group: GroupDescription) -> CliError:
 
 
 def describe_member(member: Member) -> str:
-    """Return one line: who it is, where it runs, what it reads."""
+    """Return one line about a member: its name, its host, its partitions."""
     name = member.instance_id or member.member_id
     kind = "instance" if member.instance_id is not None else "member"
     count = len(member.partitions)

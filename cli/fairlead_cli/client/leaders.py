@@ -1,4 +1,4 @@
-"""Leaders of partitions, topic by topic."""
+"""Leaders of partitions, by topic."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-# librdkafka asks for one topic or for all: beyond so many, all of them in one answer are cheaper.
+# librdkafka asks for one topic or for all; above this number, one request for all is cheaper.
 ASKED_SINGLY_MAX = 16
 
 
 def read_leaders(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-    """Broker by partition, -1 where there is none; topics that do not exist are left out."""
+    """Return the leaders by partition, -1 if there is none; topics that do not exist are absent."""
     wanted = sorted(set(topics))
     if len(wanted) > ASKED_SINGLY_MAX:
         known = fetch_metadata(admin).topics

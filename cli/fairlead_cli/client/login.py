@@ -1,4 +1,4 @@
-"""Logs a connection in, as the client's settings say."""
+"""Log a connection in with the client's settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def log_in_as_configured(connection: socket.socket) -> None:
-    """Log in where the client's settings say by what. LoginRefusedError, and as `exchange`."""
+    """Log in if the client's settings have credentials. LoginRefusedError, and as `exchange`."""
     login = login_settings()
     if login is None:
         return

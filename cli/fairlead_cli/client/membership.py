@@ -1,7 +1,7 @@
-"""A member of a consumer group that commits what was written, never what was only fetched.
+"""A member of a consumer group that commits records after they were written, not when fetched.
 
-At least once: an offset is committed after the record before it has left this process. Whoever
-reads on after a crash sees some records again and misses none.
+At least once: an offset is committed after the record before it has left this process. After a
+crash, the next reader sees some records again and misses none.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from fairlead_cli.client.assignment import Assignment
 
-# A commit is a write to three brokers: one a second costs nothing, and a crash repeats a second.
+# A commit is a write to three brokers: one a second is cheap, and a crash repeats one second.
 COMMIT_INTERVAL_S = 1.0
 FINAL_COMMIT_S = 15.0
 RETRY_PAUSE_S = 0.2
 COMMITTED_TIMEOUT_S = 5.0
-# More partitions than this are shown as ranges, without where they begin.
+# More partitions than this are shown as ranges, without their positions.
 SHOWN_SINGLY_MAX = 12
 
 
@@ -36,7 +36,7 @@ class NextOffset(NamedTuple):
 
 
 class Membership:
-    """Follows the rebalances of one group; `start` joins, `finish` commits what is left."""
+    """Follows the rebalances of one group; `start` joins, `finish` commits the rest and leaves."""
 
     def __init__(
         self, group: str, assignment: Assignment, *, start_name: str, is_committing: bool
@@ -52,13 +52,13 @@ class Membership:
         self.complaint: str | None = None
 
     def start(self, consumer: Consumer, topics: Sequence[str]) -> None:
-        """Join. The first assignment comes with one of the next polls."""
+        """Join the group. The first assignment comes during a later poll."""
         consumer.subscribe(
             list(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
         )
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Add partitions, as librdkafka asks in a poll: a cooperative assignor only adds."""
+        """Add partitions during a poll of librdkafka: a cooperative assignor only adds."""
         self.assignment.add(places_of(partitions))
         if partitions:
             self.say(f"assigned {self.describe_begins(consumer, partitions)}")
@@ -66,7 +66,7 @@ class Membership:
             self.say("assigned nothing so far: the other members have all partitions")
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Commit for the last time: another member reads on from there."""
+        """Commit for the last time: another member continues from there."""
         places = places_of(partitions)
         due = {place: offset for place, offset in self.find_due().items() if place in places}
         if due:
@@ -78,13 +78,13 @@ class Membership:
             self.say(f"revoked {format_places(places)}")
 
     def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Another member may have them already, so that nothing may be committed."""
+        """Commit nothing: another member may have these partitions already."""
         places = places_of(partitions)
         self.forget(places)
         self.say(f"lost {format_places(places)}: the group has gone on without this member")
 
     def forget(self, places: Iterable[Place]) -> None:
-        """They are not ours any more."""
+        """Remove partitions that this member no longer has."""
         gone = list(places)
         self.assignment.remove(gone)
         for place in gone:
@@ -98,14 +98,14 @@ class Membership:
             self.written[place] = NextOffset(message.offset() + 1, message.leader_epoch())
 
     def find_due(self) -> dict[Place, NextOffset]:
-        """Return what a commit would change."""
+        """Return the offsets that a commit would change."""
         if not self.is_committing:
             return {}
         confirmed = self.confirmed
         return {at: to for at, to in self.written.items() if confirmed.get(at) != to.offset}
 
     def maybe_commit(self, consumer: Consumer) -> bool:
-        """Send a commit if one is due, without waiting for its answer; whether it did."""
+        """Send a commit if one is due, without waiting for its answer; tell whether it was sent."""
         now = time.monotonic()
         if now - self.committed_at < COMMIT_INTERVAL_S:
             return False
@@ -117,7 +117,7 @@ class Membership:
         return True
 
     def on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        """Take the answer to a commit that was not waited for."""
+        """Handle the answer to a commit that was sent without waiting."""
         from confluent_kafka import KafkaError
 
         if error is not None:
@@ -134,7 +134,7 @@ class Membership:
                 self.complaint = None
 
     def finish(self, consumer: Consumer) -> KafkaError | None:
-        """Commit what is left, for a while also against errors that pass; the last one of them."""
+        """Commit the rest, with retries for a while; return the last error if that fails."""
         self.is_leaving = True
         deadline = time.monotonic() + FINAL_COMMIT_S
         while due := self.find_due():
@@ -147,7 +147,7 @@ class Membership:
         return None
 
     def describe_begins(self, consumer: Consumer, partitions: list[TopicPartition]) -> str:
-        """`orders-0 from 15, orders-1 from beginning`; a question to the coordinator."""
+        """Return `orders-0 from 15, orders-1 from beginning`, with a request to the coordinator."""
         from confluent_kafka import KafkaException
 
         places = places_of(partitions)
@@ -156,7 +156,7 @@ class Membership:
         try:
             committed = consumer.committed(partitions, timeout=COMMITTED_TIMEOUT_S)
         except KafkaException:
-            # Only to be shown: librdkafka asks again by itself, and says if that fails.
+            # This is only for display: librdkafka repeats the request, and reports a failure.
             return format_places(places)
         begins = {Place(at.topic, at.partition): at.offset for at in committed}
         return ", ".join(
@@ -165,7 +165,7 @@ class Membership:
         )
 
     def complain(self, error: KafkaError) -> None:
-        """Say it once, not every second."""
+        """Report an error once, not every second."""
         from fairlead_cli.client.connection import explain
 
         text = explain(error)
@@ -174,14 +174,14 @@ class Membership:
             self.say(f"offsets not committed, some records may be read again: {text}")
 
     def say(self, text: str) -> None:
-        """On stderr, beside the records on stdout."""
+        """Print to stderr, because stdout has the records."""
         note(f"group {self.group}: {text}")
 
 
 def commit(
     consumer: Consumer, due: dict[Place, NextOffset], confirmed: dict[Place, int]
 ) -> KafkaError | None:
-    """Commit and wait; notes in `confirmed` what was taken, answers the first error."""
+    """Commit and wait; add committed offsets to `confirmed`, return the first error."""
     from confluent_kafka import KafkaException
 
     try:
@@ -200,7 +200,7 @@ def commit(
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Tell whether to try again: a coordinator moves, a rebalance ends."""
+    """Tell whether a retry may succeed, because a coordinator moves or a rebalance ends."""
     from confluent_kafka import KafkaError
 
     return bool(error.retriable()) or error.code() in (
@@ -215,7 +215,7 @@ def is_passing(error: KafkaError) -> bool:
 
 
 def to_partitions(offsets: dict[Place, NextOffset]) -> list[TopicPartition]:
-    """As librdkafka takes them."""
+    """Convert offsets for librdkafka."""
     from confluent_kafka import TopicPartition
 
     partitions = []
@@ -226,5 +226,5 @@ def to_partitions(offsets: dict[Place, NextOffset]) -> list[TopicPartition]:
 
 
 def places_of(partitions: Iterable[TopicPartition]) -> list[Place]:
-    """As we name them."""
+    """Convert partitions of librdkafka."""
     return [Place(at.topic, at.partition) for at in partitions]

@@ -1,4 +1,4 @@
-"""Oldest and next offsets of partitions."""
+"""Log start offsets and high watermarks of partitions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LEADER_POLL_S: Final = 0.1
 
 
 def read_ends(admin: AdminClient, topic: str, partitions: list[int]) -> dict[int, tuple[int, int]]:
-    """(log start offset, high watermark) by partition; all of them in two requests a broker.
+    """Return (log start offset, high watermark) by partition, with two requests to each broker.
 
-    Only partitions that have a leader may be asked for: the others would never answer.
+    The partitions must have a leader: there would be no answer for the others.
     """
     ends = read_ends_of(admin, [(topic, partition) for partition in partitions])
     return {partition: pair for (_, partition), pair in ends.items()}
@@ -40,7 +40,7 @@ def read_ends_of(
 def find_times(
     admin: AdminClient, topic: str, partitions: list[int], timestamp_ms: int
 ) -> dict[int, int]:
-    """Return first offset at or after a time, -1 where every record is older."""
+    """Return the first offset at or after a time; -1 if every record is older."""
     found = find_times_of(admin, [(topic, partition) for partition in partitions], timestamp_ms)
     return {partition: offset for (_, partition), offset in found.items()}
 
@@ -48,7 +48,7 @@ def find_times(
 def find_times_of(
     admin: AdminClient, places: Iterable[tuple[str, int]], timestamp_ms: int
 ) -> dict[tuple[str, int], int]:
-    """Return the first offsets of a time in partitions of several topics."""
+    """Return the first offset at or after a time, for partitions of several topics."""
     from confluent_kafka.admin import OffsetSpec
 
     return list_offsets(admin, list(places), OffsetSpec.for_timestamp(timestamp_ms))
@@ -57,10 +57,10 @@ def find_times_of(
 def list_offsets(
     admin: AdminClient, places: list[tuple[str, int]], spec: object
 ) -> dict[tuple[str, int], int]:
-    """Return what ListOffsets says of places, by (topic, partition).
+    """Return the results of ListOffsets, by (topic, partition).
 
-    Where a leader has just moved, librdkafka asks the one that it knew and hands out the refusal:
-    those partitions are asked for again, for at most `LEADER_PATIENCE_S`.
+    If a leader has just moved, librdkafka asks the previous leader and returns its refusal. The
+    request for these partitions is repeated for at most `LEADER_PATIENCE_S`.
     """
     found: dict[tuple[str, int], int] = {}
     deadline_s = time.monotonic() + LEADER_PATIENCE_S
@@ -74,7 +74,7 @@ def list_offsets(
 def _ask_once(
     admin: AdminClient, places: list[tuple[str, int]], spec: object, *, is_last: bool
 ) -> dict[tuple[str, int], int]:
-    """Make one ListOffsets call; unless it is the last, leave out where the leader has moved."""
+    """Make one ListOffsets call; unless it is the last, leave out partitions that have moved."""
     from confluent_kafka import TopicPartition
 
     request = {TopicPartition(topic, partition): spec for topic, partition in places}
@@ -89,7 +89,7 @@ def _ask_once(
 
 
 def _has_moved(error: BaseException | None) -> bool:
-    """Tell whether a request met a broker that leads the partition no more, or not yet."""
+    """Tell whether the broker that was asked does not lead the partition any more, or not yet."""
     from confluent_kafka import KafkaError, KafkaException
 
     return isinstance(error, KafkaException) and error.args[0].code() in (

@@ -1,4 +1,4 @@
-"""Partitions of topics, and how many of them are named in little room."""
+"""Partitions of topics, and short texts for many of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 def format_places(places: Iterable[Place]) -> str:
-    """`orders: 0-3, 7; payments: 1`: a member of a large group has hundreds."""
+    """Return `orders: 0-3, 7; payments: 1`: a member of a large group has hundreds."""
     by_topic: dict[str, list[int]] = {}
     for place in sorted(places):
         by_topic.setdefault(place.topic, []).append(place.partition)
@@ -30,7 +30,7 @@ def format_places(places: Iterable[Place]) -> str:
 
 
 def build_no_partition_error(topic: str, wanted: str, known: Collection[int]) -> CliError:
-    """`wanted`: the number or numbers that the topic does not have."""
+    """Return the error for partition numbers (`wanted`) that the topic does not have."""
     count = format_count(len(known), "partition")
     return CliError(
         f"topic '{topic}' has no partition {wanted}",
@@ -39,7 +39,7 @@ def build_no_partition_error(topic: str, wanted: str, known: Collection[int]) ->
 
 
 def format_ranges(numbers: list[int]) -> str:
-    """`0-3, 7` for ascending numbers."""
+    """Return `0-3, 7` for ascending numbers."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:

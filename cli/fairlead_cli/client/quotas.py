@@ -1,4 +1,4 @@
-"""Client quotas of a cluster, by Kafka's APIs, which librdkafka's Python client does not have."""
+"""Client quotas of a cluster, with requests that librdkafka's Python client does not have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def fetch_quotas(admin: AdminClient) -> dict[QuotaEntity, dict[str, float]]:
-    """Return all quotas, in the order in which the broker has them; CliError."""
+    """Return all quotas, in the broker's order; CliError."""
     reply = _call_any(admin, DescribeClientQuotasRequest())
     if reply.error_code:
         raise CliError(

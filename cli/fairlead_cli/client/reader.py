@@ -1,4 +1,4 @@
-"""Takes records from librdkafka, batch by batch, until a limit is met."""
+"""Take records from librdkafka, batch by batch, until a limit is reached."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     from fairlead_cli.client.assignment import Assignment
 
-# librdkafka holds the interpreter while it waits: this bounds how late Ctrl-C is noticed.
+# librdkafka blocks the interpreter while it waits; this limits how late Ctrl-C takes effect.
 POLL_S = 0.1
 BATCH_MAX = 1000
-# Until a group has let us in nothing can come; a coordinator that is gone is replaced sooner.
+# No record can arrive before the member has joined; a coordinator that fails is replaced sooner.
 JOIN_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after so many records, after so long a silence, at the end."""
+    """When to stop: after a number of records, after a time without records, at the end."""
 
     count: int | None
     timeout_ms: int | None
@@ -35,7 +35,7 @@ class Limits:
 
 
 class Reader:
-    """Hands out what is at hand, also nothing, so that the caller may look at the time."""
+    """Yields the records that have arrived, also none, so that the caller can check the time."""
 
     def __init__(
         self, consumer: Consumer, what: str, assignment: Assignment, *, group: str = ""
@@ -49,7 +49,7 @@ class Reader:
     def read(
         self, limits: Limits, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Message]]:
-        """Yield batches of records; ends with the first limit, or when `is_stopped` says so."""
+        """Yield batches of records until the first limit, or until `is_stopped` returns True."""
         remaining = limits.count
         last_seen = self.began_at
         timeout_s = None if limits.timeout_ms is None else limits.timeout_ms / 1000
@@ -73,7 +73,7 @@ class Reader:
                 return
 
     def is_joining(self, now: float) -> bool:
-        """Tell whether a group has not let us in yet; CliError when it takes too long."""
+        """Tell whether the member has not joined its group yet; CliError if that takes too long."""
         if self.assignment.places is not None:
             return False
         if now - self.began_at < JOIN_PATIENCE_S:
@@ -101,7 +101,7 @@ class Reader:
         return [each for each in records if (each.topic(), each.partition()) in owned]
 
     def is_event(self, message: Message) -> bool:
-        """Tell whether a message is no record: remember the end of a partition, raise an error."""
+        """Handle a message that is no record: note a partition's end, raise an error."""
         from confluent_kafka import KafkaError
 
         from fairlead_cli.client.connection import HINTS, build_error
@@ -120,7 +120,7 @@ class Reader:
         if error.retriable() or error.code() in transient_codes():
             return True
         if not self.group and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            # librdkafka looks for a coordinator all the same; who reads by himself needs no group.
+            # librdkafka looks for a coordinator anyway; a consumer without a group needs none.
             return True
         failure = build_error(f"cannot read {self.what}", error, name=self.group)
         if error.code() == KafkaError._FATAL and "fenced" in failure.message:
@@ -130,7 +130,7 @@ class Reader:
 
 
 def transient_codes() -> tuple[int, ...]:
-    """Return the codes of lost connections, which librdkafka reports and repairs by itself."""
+    """Return the codes of lost connections, which librdkafka reports and reconnects itself."""
     from confluent_kafka import KafkaError
 
     return (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)

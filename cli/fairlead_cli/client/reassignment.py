@@ -25,7 +25,7 @@ LIST_VERSION = 0
 
 
 class Ongoing(NamedTuple):
-    """A partition that moves, or waits for its turn."""
+    """A partition that is being reassigned, or waits for it."""
 
     replicas: list[int]
     adding: list[int]
@@ -33,7 +33,7 @@ class Ongoing(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a partition stays as it is."""
+    """Why the replicas of a partition do not change."""
 
     error: str
     message: str
@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 def alter_reassignments(
     addresses: str, topic: str, targets: Mapping[int, Sequence[int] | None]
 ) -> dict[int, Refusal]:
-    """Ask for replicas of partitions, or with None for what they had; return what is refused."""
+    """Set the target replicas of partitions, or cancel with None; return the refusals."""
     named = {(topic, index): replicas for index, replicas in targets.items()}
     return {index: refusal for (_, index), refusal in alter_many(addresses, named).items()}
 
@@ -50,7 +50,7 @@ def alter_reassignments(
 def alter_many(
     addresses: str, targets: Mapping[tuple[str, int], Sequence[int] | None]
 ) -> dict[tuple[str, int], Refusal]:
-    """Ask the same for partitions of several topics, in one request."""
+    """Set or cancel the targets of partitions of several topics, in one request."""
     topics: dict[str, list[ReassignablePartition]] = {}
     for (topic, index), replicas in sorted(targets.items()):
         wanted = None if replicas is None else list(replicas)
@@ -75,13 +75,13 @@ def alter_many(
 def list_reassignments(
     addresses: str, topic: str, partitions: Collection[int]
 ) -> dict[int, Ongoing]:
-    """Return those of a topic's partitions that move, or wait for it."""
+    """Return those of a topic's partitions that are being reassigned, or wait for it."""
     named = [ListPartitionReassignmentsTopics(topic, sorted(partitions))]
     return {index: ongoing for (_, index), ongoing in _list(addresses, named).items()}
 
 
 def list_all_reassignments(addresses: str) -> dict[tuple[str, int], Ongoing]:
-    """Return every partition that moves, or waits for it, by topic and index."""
+    """Return every partition that is being reassigned, or waits for it, by topic and index."""
     return _list(addresses, None)
 
 
@@ -105,7 +105,7 @@ def _list(
 def read_targets(
     addresses: str, topic: str, replicas: Mapping[int, Sequence[int]]
 ) -> dict[int, list[int]]:
-    """Return where partitions will be once what moves now has moved."""
+    """Return the replicas of partitions after the present reassignments."""
     ongoing = list_reassignments(addresses, topic, replicas.keys())
     return {
         index: [each for each in ongoing[index].replicas if each not in ongoing[index].removing]

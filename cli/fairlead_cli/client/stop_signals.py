@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP as something to act upon, so that nothing ends in the middle.
+"""Handle Ctrl-C, SIGTERM and SIGHUP, so that nothing ends in the middle of its work.
 
-A signal that this process was started to ignore (`nohup`, or `&` in a script) stays ignored. A
-terminal that is closed sends SIGHUP twice, by its shell and by the kernel: the second one is no
-wish to hurry.
+A signal that this process was started to ignore (`nohup`, or `&` in a script) stays ignored. When a
+terminal closes, its shell and the kernel send SIGHUP twice: the second one does not mean that the
+user is in a hurry.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Self
 
-# What systemd, `docker stop` and `timeout` send, and a terminal that is closed.
+# Signals of systemd, `docker stop`, `timeout`, and of a terminal that closes.
 ENDS = (signal.SIGTERM, signal.SIGHUP)
 SIGNALS = (signal.SIGINT, *ENDS)
 
 
 class Handlers:
-    """Handlers of signals for a while, and those that were there before."""
+    """Temporary signal handlers, and the handlers before them."""
 
     def __init__(self) -> None:
         self._previous: dict[int, Any] = {}
@@ -33,18 +33,18 @@ class Handlers:
     def install(
         self, numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
     ) -> None:
-        """Take over those signals that are not ignored."""
+        """Handle those signals that are not ignored."""
         for number in numbers:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, handler)
 
     def restore(self) -> None:
-        """Put back what was there before."""
+        """Restore the previous handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def restore_after(self, number: int) -> None:
-        """Let the next signal end the process at once, unless it is the second SIGHUP."""
+        """Let the next signal end the process at once, unless it is a second SIGHUP."""
         self.restore()
         if number == signal.SIGHUP:
             signal.signal(number, signal.SIG_IGN)
@@ -52,9 +52,9 @@ class Handlers:
 
 @contextmanager
 def ends_as_interrupts() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP leave the block by KeyboardInterrupt, as Ctrl-C does.
+    """Turn SIGTERM and SIGHUP in the block into KeyboardInterrupt, as for Ctrl-C.
 
-    Behind the block they end the process, as they would have. A second SIGTERM ends it at once.
+    After the block they end the process, as they would have. A second SIGTERM ends it at once.
     """
     received: list[int] = []
     handlers = Handlers()
@@ -77,10 +77,10 @@ def ends_as_interrupts() -> Iterator[None]:
 
 
 class StopSignals:
-    """Inside the block the first signal is only remembered; a second one ends the process.
+    """In the block, the first signal is only noted; a second one ends the process.
 
-    Leaving the block normally after a signal ends as the signal would have: Ctrl-C with
-    KeyboardInterrupt, SIGTERM and SIGHUP with the process.
+    If the block ends normally after a signal, the signal then takes effect: Ctrl-C raises
+    KeyboardInterrupt, SIGTERM and SIGHUP end the process.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class StopSignals:
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         self._received = number
         self._handlers.restore_after(number)
-        # A terminal that is closed takes no words.
+        # A terminal that is closed cannot be written to.
         with suppress(OSError):
             note("Stopping: what was written is being committed. Once more ends it at once.")
 

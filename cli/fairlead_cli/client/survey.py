@@ -1,7 +1,7 @@
-"""The same question to every broker of a cluster, side by side.
+"""The same request to every broker of a cluster, in parallel.
 
-Asked in Kafka's protocol, because librdkafka holds the answers of all brokers back until one that
-hangs has used up the whole time-out.
+These are plain Kafka requests, because librdkafka returns no broker's answer before one that hangs
+has used up the whole time-out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 Answer = TypeVar("Answer")
-# How long a sign of life may take where none answers, and how much longer than the first one.
+# How long the first answer may take, and how much longer the others.
 PATIENCE_S = 5.0
 GRACE_S = 1.0
 ASKED_AT_ONCE = 32
@@ -30,9 +30,9 @@ ASKED_AT_ONCE = 32
 def ask_every_broker(
     admin: AdminClient, ask: Callable[[Address], Answer]
 ) -> tuple[dict[int, Answer], list[str]]:
-    """Return the answers by broker, and which brokers gave none, in words.
+    """Return the answers by broker, and the brokers without an answer, in words.
 
-    `ask` runs in threads, and raises CliError where a broker does not answer or refuses.
+    `ask` runs in threads, and raises CliError if a broker does not answer or refuses.
     """
     ids = find_brokers(admin)
     return ask_brokers(ids, lambda _id, at: ask(at))
@@ -47,7 +47,7 @@ def find_brokers(admin: AdminClient) -> dict[Address, int]:
 def ask_brokers(
     ids: Mapping[Address, int], ask: Callable[[int, Address], Answer]
 ) -> tuple[dict[int, Answer], list[str]]:
-    """Do as `ask_every_broker`, with brokers that are known; `ask` gets the id, too."""
+    """Do the same as `ask_every_broker` for known brokers; `ask` also gets the id."""
     found = find_answering(ids, patience_s=PATIENCE_S, grace_s=GRACE_S)
     untold = [f"broker {ids[at]} at {at} does not answer" for at in found.reasons]
     answers: dict[int, Answer] = {}
@@ -68,7 +68,7 @@ def ask_brokers(
 
 
 def newest_version(at: Address, api_key: int, version_max: int) -> int | None:
-    """Return the newest version that both sides know; None where the broker has no such API."""
+    """Return the newest version that both sides know; None if the broker has no such API."""
     offered = call_broker(at.host, at.port, ApiVersionsRequest(), 0)
     newest = {api.api_key: api.max_version for api in offered.api_keys}.get(api_key)
     return None if newest is None else min(version_max, newest)

@@ -1,8 +1,8 @@
-"""Which cluster a verb talks to: `--bootstrap HOST:PORT`, or the local one of `--data DIR`.
+"""The cluster of a verb: `--bootstrap HOST:PORT`, or the local one of `--data DIR`.
 
-The brokers are asked before librdkafka sees them, because librdkafka keeps trying quietly for as
-long as its time-out allows, where a person wants to hear "nobody listens there" at once. It gets
-the addresses of those that answered: it would spend a time-out on one that hangs.
+This module connects before librdkafka does, because librdkafka retries silently until its time-out,
+and a user wants to read "nobody listens there" at once. librdkafka gets only addresses that have
+answered: it would wait a whole time-out for a broker that hangs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KAFKA_PORT = 9092
 
 
 def resolve_bootstrap(bootstrap: str | None, data: Path, *, patience_s: float = PATIENCE_S) -> str:
-    """Return addresses that answer, as `host:port,…`. CliError says what to do when none does."""
+    """Return addresses that answer, as `host:port,…`. CliError says what to do if none does."""
     bootstrap = bootstrap or configured_bootstrap()
     if bootstrap is None:
         return resolve_local(data, patience_s)
@@ -77,7 +77,7 @@ def resolve_local(data: Path, patience_s: float) -> str:
 
 
 def build_no_broker_error(data: Path, cluster: ClusterFile) -> CliError:
-    """Return the error for a running supervisor whose brokers have ended or not started yet."""
+    """Return the error for a supervisor that runs while its brokers have ended or not started."""
     names = ", ".join(f"{broker.name} is {state_of_entry(broker)}" for broker in cluster.brokers)
     output = Layout(data).output_file(cluster.brokers[0].name if cluster.brokers else "controller")
     return CliError(
@@ -87,7 +87,7 @@ def build_no_broker_error(data: Path, cluster: ClusterFile) -> CliError:
 
 
 def find_local(cluster: ClusterFile, *, patience_s: float = PATIENCE_S) -> Answers:
-    """Which brokers of a local cluster answer. One that is known to be paused is not asked."""
+    """Find the brokers of a local cluster that answer. Brokers known to be paused are not asked."""
     note_local_cluster(Path(cluster.data))
     asked, reasons = [], {}
     for broker in cluster.brokers:
@@ -101,12 +101,12 @@ def find_local(cluster: ClusterFile, *, patience_s: float = PATIENCE_S) -> Answe
 
 
 def join_addresses(addresses: Iterable[Address]) -> str:
-    """As clients take them."""
+    """Join addresses as clients take them."""
     return ",".join(str(address) for address in addresses)
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """`host`, `host:port`, `[v6]:port`, separated by commas."""
+    """Parse `host`, `host:port`, `[v6]:port`, separated by commas."""
     addresses = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         has_port = ":" in part.rpartition("]")[2]

@@ -1,4 +1,4 @@
-"""Sends records in transactions of one producer (KIP-98)."""
+"""Send records in transactions of one producer (KIP-98)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 Record = TypeVar("Record")
-# A producer of this id that was killed may have left a transaction, which is aborted first.
+# A killed producer of the same id may have left a transaction, which is aborted first.
 INIT_TIMEOUT_S = 60.0
 COMMIT_TIMEOUT_S = 120.0
 
 
 class _Progress:
-    """How many records the open transaction has, and how many were committed before it."""
+    """How many records the open transaction has, and how many are committed."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -33,9 +33,9 @@ class _Progress:
 def in_transactions(
     producer: Producer, records: Iterator[Record], *, topic: str, commit_every: int | None
 ) -> Iterator[Iterator[Record]]:
-    """Yield the records; what is sent of them belongs to a transaction, begun and ended here.
+    """Yield the records; those that the caller sends are in transactions that this function ends.
 
-    The last one is committed when the block is left, and aborted when an exception leaves it.
+    The last transaction is committed when the block ends, and aborted if it raises.
     """
     with kafka_errors("cannot begin a transaction"):
         producer.init_transactions(INIT_TIMEOUT_S)
@@ -55,7 +55,7 @@ def _cut(
     progress: _Progress,
     commit_every: int | None,
 ) -> Iterator[Record]:
-    """Yield the records; whoever asks for the next one has handed over those before."""
+    """Yield the records; a caller that asks for the next one has sent those before."""
     for record in records:
         if progress.open == commit_every:
             _commit(producer, progress)
@@ -73,13 +73,13 @@ def _commit(producer: Producer, progress: _Progress) -> None:
 
 
 def _abort(producer: Producer, progress: _Progress, topic: str) -> None:
-    """Abort what is open and say what stands; the error that led here is the one that is raised."""
+    """Abort the open transaction and report what is committed; the caller raises the cause."""
     from confluent_kafka import KafkaException
 
     try:
         producer.abort_transaction(REQUEST_TIMEOUT_S)
     except KafkaException:
-        # It was fenced, or nobody answers: the coordinator aborts when the time is over.
+        # The producer is fenced, or no broker answers: the coordinator aborts after the time-out.
         outcome = "will be aborted when its time is over"
     else:
         outcome = "is aborted"

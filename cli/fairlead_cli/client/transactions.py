@@ -1,4 +1,4 @@
-"""Transactions as their coordinators and the leaders of partitions tell them (KIP-664).
+"""Transactions as their coordinators and the partitions' leaders report them (KIP-664).
 
 librdkafka's Python client has none of these requests.
 """
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-# Durations are filtered since version 1 (KIP-994), ids by a pattern since version 2 (KIP-1152).
+# Version 1 can filter by duration (KIP-994), version 2 by a pattern of ids (KIP-1152).
 LIST_VERSION_MAX = 2
 DURATION_SINCE = 1
 PATTERN_SINCE = 2
 FIND_COORDINATOR_VERSION = 3
 TRANSACTION_KEY_TYPE = 1
 INIT_PRODUCER_ID_VERSION = 4
-# An id that is fenced from here begins no transaction of its own.
+# InitProducerId needs a time-out; the fencing request begins no transaction.
 FENCING_TIMEOUT_MS = 60_000
 WRITE_TXN_MARKERS_VERSION = 1
 NO_COORDINATOR_EPOCH = -1
@@ -56,7 +56,7 @@ _PASSING = (
 
 
 class TransactionFilter(NamedTuple):
-    """What a list is to hold; everything if nothing is given."""
+    """Which transactions to list; all if nothing is set."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -65,7 +65,7 @@ class TransactionFilter(NamedTuple):
 
 
 class TransactionListing(NamedTuple):
-    """One line of the coordinators' lists."""
+    """One transactional id in a coordinator's list."""
 
     transactional_id: str
     coordinator: int
@@ -76,7 +76,7 @@ class TransactionListing(NamedTuple):
 class TransactionDescription(NamedTuple):
     """A transactional id as its coordinator knows it; times are in ms, `start_ms` since 1970.
 
-    `start_ms` is when the last transaction began. `places` have no marker yet.
+    `start_ms` is the start of the last transaction. `places` have no marker yet.
     """
 
     transactional_id: str
@@ -90,7 +90,7 @@ class TransactionDescription(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that the leader of a partition holds open, and with it all its readers.
+    """A transaction that is open at the leader of a partition, where readers wait for its end.
 
     `last_ms` is the time of the producer's last batch, in ms since 1970.
     """
@@ -106,7 +106,7 @@ class OpenTransaction(NamedTuple):
 def list_transactions(
     admin: AdminClient, wanted: TransactionFilter
 ) -> tuple[list[TransactionListing], list[str]]:
-    """Return what every broker coordinates, by id, and which brokers did not tell, in words."""
+    """Return the transactions of all brokers, by id, and the brokers that did not list theirs."""
 
     def ask(at: Address) -> list[Any]:
         return _read_listing(at, wanted)
@@ -145,7 +145,7 @@ def _read_listing(at: Address, wanted: TransactionFilter) -> list[Any]:
 
 
 def describe_transaction(admin: AdminClient, transactional_id: str) -> TransactionDescription:
-    """Return what its coordinator knows of one id; CliError if there is none."""
+    """Return the coordinator's description of an id; CliError if the id is unknown."""
     coordinator, reply = _ask_coordinator(
         admin,
         transactional_id,
@@ -178,7 +178,7 @@ def describe_transaction(admin: AdminClient, transactional_id: str) -> Transacti
 
 
 def fence(admin: AdminClient, transactional_id: str) -> None:
-    """Abort what an id has open, and shut its producer out, as a new instance of it would."""
+    """Abort an id's open transaction and fence its producer, as a new instance would do."""
     _, reply = _ask_coordinator(
         admin,
         transactional_id,
@@ -195,7 +195,7 @@ def fence(admin: AdminClient, transactional_id: str) -> None:
 def find_open_transactions(
     admin: AdminClient, places: Collection[Place]
 ) -> tuple[list[OpenTransaction], list[str]]:
-    """Return what the leaders of some partitions hold open, and what could not be asked."""
+    """Return the transactions open at the leaders of partitions, and which could not be asked."""
     leaders = _leaders_of(admin, places)
 
     def ask(at: Address) -> list[OpenTransaction]:
@@ -249,7 +249,7 @@ def _read_open_transactions(at: Address, places: Iterable[Place]) -> list[OpenTr
 
 
 def abort_hanging(admin: AdminClient, hanging: OpenTransaction) -> None:
-    """Have the leader of a partition end a transaction that no coordinator will end."""
+    """Let a partition's leader end a transaction that no coordinator will end."""
     place = hanging.place
     (at,) = _leaders_of(admin, [place]) or (None,)
     if at is None:
@@ -275,7 +275,7 @@ def _ask_coordinator(
     version: int,
     find_code: Callable[[Any], int],
 ) -> tuple[int, Any]:
-    """Return the broker that coordinates an id, and its reply; asked again while it moves."""
+    """Return an id's coordinator and its reply; repeat the request while the coordinator moves."""
     asked: list[int] = []
 
     def ask() -> Any:
@@ -306,7 +306,7 @@ def _find_coordinator(admin: AdminClient, transactional_id: str) -> tuple[int, s
 
 
 def _ask_again(ask: Callable[[], Any], find_code: Callable[[Any], int]) -> Any:
-    """Return a reply; one that says "in a moment" is asked for again."""
+    """Return a reply; repeat the request while the reply says that a retry may succeed."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
         reply = ask()

@@ -1,4 +1,4 @@
-"""Users of a cluster who log in by SCRAM, by Kafka's admin APIs."""
+"""SCRAM users of a cluster, through Kafka's admin APIs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_FOUND: Final = "RESOURCE_NOT_FOUND"
 
 
 class ScramUser(NamedTuple):
-    """A user and how the password is verified: iterations by mechanism."""
+    """A user, with the iterations of each SCRAM mechanism."""
 
     name: str
     iterations: dict[str, int]
@@ -36,7 +36,7 @@ class ScramUser(NamedTuple):
 def fetch_users(admin: AdminClient) -> list[ScramUser]:
     """Return all users, sorted by name; CliError.
 
-    Not by librdkafka's Python client, which crashes where the request is refused (2.16.1).
+    Without librdkafka's Python client, which crashes if the request is refused (2.16.1).
     """
     request = DescribeUserScramCredentialsRequest(users=None)
     reply = call_any(asking_order(fetch_metadata(admin)), request, 0)
@@ -57,7 +57,7 @@ def fetch_users(admin: AdminClient) -> list[ScramUser]:
 
 
 def set_password(admin: AdminClient, name: str, password: str) -> None:
-    """Let a user log in with a password by SCRAM-SHA-512; CliError."""
+    """Set a user's password for SCRAM-SHA-512; CliError."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
         ScramCredentialInfo,
@@ -76,9 +76,9 @@ def set_password(admin: AdminClient, name: str, password: str) -> None:
 
 
 def wait_until_known(admin: AdminClient, name: str) -> None:
-    """Wait until each broker knows a user, and all that was changed before; CliError if not.
+    """Wait until each broker knows a user and all changes before it; CliError if one does not.
 
-    One that leaves the cluster meanwhile hears of it when it comes back, before it serves.
+    A broker that leaves the cluster meanwhile learns of them when it returns, before it serves.
     """
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     for broker_id in sorted(fetch_metadata(admin).brokers):
@@ -93,7 +93,7 @@ def wait_until_known(admin: AdminClient, name: str) -> None:
 
 
 def _knows(admin: AdminClient, broker_id: int, name: str) -> bool:
-    """Tell whether a broker knows a user, or is no broker of the cluster any more."""
+    """Tell whether a broker knows a user, or is not in the cluster any more."""
     broker = fetch_metadata(admin).brokers.get(broker_id)
     if broker is None:
         return True
@@ -106,11 +106,11 @@ def _knows(admin: AdminClient, broker_id: int, name: str) -> bool:
 
 
 def remove_passwords(admin: AdminClient, user: ScramUser) -> None:
-    """Let a user not log in any more, by no mechanism; CliError."""
+    """Remove a user's credentials of all mechanisms; CliError."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 
-    # One by one: a request may name a user once.
+    # One request for each, because a request may name a user only once.
     for mechanism in user.iterations:
         deletion = UserScramCredentialDeletion(
             user.name, ScramMechanism[mechanism.replace("-", "_")]

@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 def call_broker(host: str, port: int, message: Message, version: int) -> Any:
-    """Return the reply to one request on a connection of its own. CliError when none comes."""
+    """Return the reply to a request on a new connection. CliError if there is none."""
     try:
         with (
             socket.create_connection((host, port), timeout=REQUEST_TIMEOUT_S) as plain,
@@ -45,9 +45,9 @@ def call_broker(host: str, port: int, message: Message, version: int) -> Any:
 
 
 def ask_any(addresses: str, question: Callable[[Address], Answer]) -> Answer:
-    """Return the first answer: some brokers may have died since they were found.
+    """Return the first answer of any broker: some may have died since they were found.
 
-    For what may be asked twice. NoAnswerError, of the last one, where none answers.
+    For idempotent requests. NoAnswerError, of the last broker, if none answers.
     """
     *others, last = parse_addresses(addresses)
     for at in others:
@@ -61,8 +61,8 @@ def ask_any(addresses: str, question: Callable[[Address], Answer]) -> Answer:
 def asking_order(metadata: ClusterMetadata) -> str:
     """Return the addresses of all brokers, for `call_any`.
 
-    First that of the broker that is asked for changes: it answers, and knows of those that were
-    just made.
+    The first is the broker that Metadata names as controller: it answers, and knows the latest
+    changes.
     """
     first = metadata.controller_id
     brokers = sorted(metadata.brokers.values(), key=lambda broker: (broker.id != first, broker.id))
@@ -70,5 +70,5 @@ def asking_order(metadata: ClusterMetadata) -> str:
 
 
 def call_any(addresses: str, message: Message, version: int) -> Any:
-    """Return the reply to one request of any broker, as `ask_any`."""
+    """Return the reply of any broker to a request, as `ask_any`."""
     return ask_any(addresses, lambda at: call_broker(at.host, at.port, message, version))

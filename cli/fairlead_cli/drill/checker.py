@@ -1,12 +1,12 @@
 """Compares what a drill sent with what a reader found. Pure, and linear in the records.
 
-lost         acknowledged, and not there
-duplicated   there more than once
-reordered    behind a record of its key that was sent later
-misplaced    in another partition, or at another offset than the acknowledgement said
+lost         acknowledged, but not found
+duplicated   found more than once
+reordered    after a record of the same key that was sent later
+misplaced    in another partition, or at another offset than the acknowledgement named
 foreign      never sent, or damaged
 
-Records that were never acknowledged may be there or not, but at most once, and in order.
+Records that were never acknowledged may be found or not, but at most once, and in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOT_FOUND = -1
 
 @dataclass(slots=True)
 class Findings:
-    """Counts, and the first few cases in words."""
+    """Counts of each problem, and the first few cases in words."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -40,20 +40,20 @@ class Findings:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing at all is wrong."""
+        """Whether there is no problem at all."""
         return not (
             self.lost or self.duplicated or self.reordered or self.misplaced or self.foreign
         )
 
     def note(self, text: str) -> None:
-        """Keep a case for the report, unless there are enough."""
+        """Add a case to the report, unless it has enough."""
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(text)
 
 
 @dataclass(slots=True)
 class _FoundKey:
-    """What the reader has found of one key so far."""
+    """The records of one key that the reader has found so far."""
 
     history: KeyHistory
     offsets: array[int]
@@ -61,7 +61,7 @@ class _FoundKey:
 
 
 def check(history: History, records: Iterable[FoundRecord]) -> Findings:
-    """Judge; `records` come in the order of their offsets within each partition."""
+    """Compare; `records` come in the order of their offsets within each partition."""
     findings = Findings(sent=history.sent, acknowledged=history.acknowledged)
     keys = {
         name: _FoundKey(key, array("q", [NOT_FOUND]) * len(key.offsets))
@@ -111,7 +111,7 @@ def _check_missing(key: _FoundKey, findings: Findings) -> None:
 
 
 def describe(record: FoundRecord) -> str:
-    """Where it is and which one it is."""
+    """Return the place of a record, and its key and number."""
     return (
         f"partition {record.partition} offset {record.offset}: "
         f"{record.key} number {record.sequence}"

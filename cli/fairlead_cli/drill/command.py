@@ -1,4 +1,4 @@
-"""`fairlead drill`: break something under a verified workload, and say what it did."""
+"""`fairlead drill`: cause a fault under a verified workload, and report its effect."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ broker. A manifest has its own limits.
 
 
 async def run_until_signalled(drill: Drill) -> DrillOutcome:
-    """SIGTERM and SIGHUP end a drill as Ctrl-C does: what was broken is healed first.
+    """Run a drill; SIGTERM and SIGHUP end it as Ctrl-C does: the fault is undone first.
 
-    A second one, as a terminal that closes sends it, does not end the healing. One that this
+    A second signal, as from a terminal that closes, does not interrupt that. A signal that this
     process was started to ignore (`nohup`) is ignored.
     """
     import asyncio
@@ -182,7 +182,7 @@ def command(
 
 
 def refuse_flags_beside_file(ctx: click.Context) -> None:
-    """Refuse options for what the file says already."""
+    """Refuse options for values that are in the file."""
     from click.core import ParameterSource
 
     for parameter in ctx.command.params:
@@ -195,7 +195,7 @@ def refuse_flags_beside_file(ctx: click.Context) -> None:
 def run_plan(
     plan: DrillPlan, limit_ms: int | None, data: Path, output: str, report: Path | None
 ) -> int:
-    """Run a drill of flags, judged by the promises of this project."""
+    """Run a drill from options, judged by the limits in the documentation."""
     from fairlead_cli.drill.limits import default_limit_ms, find_failures, judged_timing
     from fairlead_cli.drill.report import build_document
 
@@ -214,7 +214,7 @@ def run_plan(
 
 
 def run_manifest(file: Path, data: Path, output: str, report: Path | None) -> int:
-    """Run a drill of a file, judged by its own limits."""
+    """Run a drill from a file, judged by the file's limits."""
     from fairlead_cli.drill.manifest import (
         find_manifest_failures,
         judged_manifest_timing,
@@ -242,7 +242,7 @@ def run_manifest(file: Path, data: Path, output: str, report: Path | None) -> in
 
 
 def write_report(path: Path | None, document: dict[str, Any], outcome: DrillOutcome) -> None:
-    """Write the game day's document, if one is wanted."""
+    """Write the game day's document, if it is wanted."""
     if path is None:
         return
     import shlex
@@ -260,7 +260,7 @@ def write_report(path: Path | None, document: dict[str, Any], outcome: DrillOutc
 
 
 def perform(plan: DrillPlan, data: Path) -> DrillOutcome:
-    """Run it, and clean up in any case."""
+    """Run a drill, and clean up in any case."""
     import asyncio
 
     from fairlead_cli.client.connection import build_admin
@@ -276,7 +276,7 @@ def perform(plan: DrillPlan, data: Path) -> DrillOutcome:
 
 
 def finish(document: dict[str, Any], *, output: str) -> int:
-    """Print the outcome; the exit code says whether it has passed."""
+    """Print the outcome; the exit code says whether the drill has passed."""
     from fairlead_cli.drill.report import print_report
     from fairlead_cli.output import print_json
 

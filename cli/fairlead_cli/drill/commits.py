@@ -1,7 +1,7 @@
-"""How long commits took before a fault and while it lasted, by the answers of the probes. Pure.
+"""How long commits took before and during a fault, from the answers to the probes. Pure.
 
-A commit lasts from the first attempt to send a record until it is acknowledged by all in-sync
-replicas, so that it is as slow as the slowest of them.
+A commit takes from the first attempt to send a record until all in-sync replicas have it, so it is
+as slow as the slowest of them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ FAST_FACTOR = 2
 
 @dataclass(frozen=True, slots=True)
 class CommitTimes:
-    """Milliseconds; None for what no commit shows."""
+    """Milliseconds; None if there is no commit to measure."""
 
     before_p99_ms: int | None
     p99_ms: int | None
-    """While the fault lasted."""
+    """During the fault."""
     fast_again_ms: int | None
-    """From the fault to the last slow commit; 0 if none was slow, None if nothing was before."""
+    """From the fault to the last slow commit; 0 if none was slow, None without commits before."""
 
 
 def measure_commits(answers: Iterable[Answer], fault_at: float, until: float) -> CommitTimes:
     """Return how long commits took; `until` is the end of the fault, in the answers' clock.
 
-    Slow is what takes longer than twice the 99th percentile of before, and than 50 ms.
+    Slow means longer than twice the 99th percentile before the fault, and longer than 50 ms.
     """
     commits = list(answers)
     before = [commit_ms(answer) for answer in commits if answer.ended < fault_at]
@@ -49,5 +49,5 @@ def measure_commits(answers: Iterable[Answer], fault_at: float, until: float) ->
 
 
 def commit_ms(answer: Answer) -> int:
-    """Return how long a record took, over all attempts to send it."""
+    """Return how long a record took, including all attempts to send it."""
     return to_ms(answer.ended - answer.first_begun) or 0

@@ -1,4 +1,4 @@
-"""What a local cluster's controller says about who is alive, asked of its HTTP port in turns."""
+"""Asks a local cluster's controller repeatedly, at its HTTP port, which brokers are alive."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class ControllerWatch:
-    """`find` names the controller's process now, `interval_s` the pause between two questions."""
+    """`find` returns the controller's present process, `interval_s` the time between requests."""
 
     find: Callable[[], ProcessEntry]
     interval_s: Callable[[], float]
     fenced_at: dict[int, float] = field(default_factory=dict)
-    """Since when a broker has not been alive; gone when it is again."""
+    """Since when each broker has not been alive; absent if it is alive."""
     is_answering: bool = False
     _task: asyncio.Task[None] | None = None
 
     @property
     def is_content(self) -> bool:
-        """Whether it answers, and every broker is alive."""
+        """Whether the controller answers, and every broker is alive."""
         return self.is_answering and not self.fenced_at
 
     def start(self) -> None:
-        """Begin asking."""
+        """Begin to ask."""
         self._task = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What the loss of a drill's brokers would do, told before they are broken."""
+"""The effects of losing a drill's brokers, computed before the fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def require_safe(forecast: Forecast) -> None:
-    """CliError where several brokers' loss would cost partitions; one broker is never asked."""
+    """Raise CliError if partitions would be lost with several brokers; one broker is allowed."""
     if len(forecast.lost) < 2 or forecast.is_safe:
         return
     counts = count_losses(forecast)
@@ -27,7 +27,7 @@ def require_safe(forecast: Forecast) -> None:
 
 
 def count_losses(forecast: Forecast) -> dict[str, int]:
-    """Return how many partitions lose what."""
+    """Return the number of partitions for each kind of loss."""
     each = forecast.partitions
     return {
         "leadersMove": sum(it.changes_leader and not it.loses_leader for it in each),
@@ -38,7 +38,7 @@ def count_losses(forecast: Forecast) -> dict[str, int]:
 
 
 def find_rack(state: ControllerState, rack: str) -> list[int]:
-    """Return the brokers of a rack; InputError names the racks that there are."""
+    """Return the brokers of a rack; InputError names the existing racks."""
     brokers = state.image.brokers.items()
     found = sorted(broker for broker, its in brokers if its.rack == rack)
     if not found:
@@ -49,7 +49,7 @@ def find_rack(state: ControllerState, rack: str) -> list[int]:
 
 
 def foretell(bootstrap: str, lost: Collection[int], *, allows_unsafe: bool) -> dict[str, Any]:
-    """Return what the loss of these brokers would do now; CliError where that is too much."""
+    """Return the effects of losing these brokers now; CliError if they are too severe."""
     from fairlead_cli.client.cluster_state import read_cluster
     from fairlead_controller.decisions.what_if import forecast_loss
 

@@ -1,15 +1,15 @@
-"""Breaks processes of a local cluster, and undoes it whatever happens in between.
+"""Causes faults in processes of a local cluster, and undoes them in any case.
 
-kill     SIGKILL; the supervisor starts it again
-stop     SIGTERM: a clean stop; the supervisor starts it again
-pause    SIGSTOP, later SIGCONT: alive, and silent; the supervisor does not wait for a controller,
+kill     SIGKILL; the supervisor restarts the process
+stop     SIGTERM: a clean stop; the supervisor restarts the process
+pause    SIGSTOP, later SIGCONT: alive, but silent; for a controller, the supervisor does not wait
          but starts another after two seconds
 slow     SIGSTOP and SIGCONT in turns (`stalls`)
-roll     SIGTERM to one after another, each once all is well again: a rolling restart
-isolate  the network around it is cut and later joined again: alive, and talking to nobody.
-         Needs a cluster whose processes talk through its fault proxy (`fairlead up --fault-proxy`);
+roll     SIGTERM to one broker after another, each when all is well again: a rolling restart
+isolate  the network around a process is cut, and later restored: alive, but without connections.
+         Needs a cluster whose processes use its fault proxy (`fairlead up --fault-proxy`);
          no root, no firewall
-disk-full  the file system of its data, which must be its own, has no room for a while
+disk-full  the file system of a broker's data, which must be its own, has no room for a while
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULT_STALLS = Stalls()
 
 
 class FaultKind(StrEnum):
-    """What is done to a process."""
+    """The kinds of faults."""
 
     KILL = "kill"
     STOP = "stop"
@@ -52,12 +52,12 @@ class FaultKind(StrEnum):
 
     @property
     def lasts(self) -> bool:
-        """Whether it goes on until it is undone."""
+        """Whether the fault lasts until it is undone."""
         return self in _LASTING
 
     @property
     def ends_process(self) -> bool:
-        """Whether another process takes its place."""
+        """Whether another process replaces the target."""
         return not self.lasts
 
 
@@ -65,7 +65,7 @@ _LASTING = frozenset({FaultKind.PAUSE, FaultKind.ISOLATE, FaultKind.SLOW, FaultK
 
 
 class FaultInjector:
-    """A context: leaving it, on an error or Ctrl-C too, heals what is still broken."""
+    """A context: when it ends, also by an error or Ctrl-C, faults that last are undone."""
 
     def __init__(
         self, cluster: ClusterFile, kind: FaultKind, stalls: Stalls = DEFAULT_STALLS
@@ -103,7 +103,7 @@ class FaultInjector:
         self.heal()
 
     def inject(self, entries: list[ProcessEntry]) -> list[ProcessId]:
-        """Inject the fault into all at once, as nearly as possible; return their processes."""
+        """Inject the fault into all targets at nearly the same time; return their processes."""
         processes = [require_process(entry) for entry in entries]
         match self.kind:
             case FaultKind.ISOLATE:
@@ -131,7 +131,7 @@ class FaultInjector:
         return [self._layout.broker_directory(each.id) for each in entries if each.id is not None]
 
     def heal(self) -> None:
-        """Undo what lasts; harmless when nothing does."""
+        """Undo faults that last; do nothing if there are none."""
         paused, self._paused = self._paused, []
         for process in paused:
             with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Fills the disks of local brokers for as long as a drill wants, and not a moment longer.
+"""Fills the disks of local brokers for the duration of a drill, and no longer.
 
-The ballast is held by a process of its own, which removes it when it is told to, when its time is
-up, and when whoever has started it is gone: a drill that is killed leaves no full disk behind.
+Another process holds the ballast. It removes the ballast on request, when the time is up, and when
+the process that started it ends: a killed drill leaves no full disk behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _END_S: Final = 30.0
 
 
 def check_all(directories: Sequence[Path]) -> None:
-    """Raise CliError unless each directory is a whole file system that nobody else uses."""
+    """Raise CliError unless each directory is a whole file system without other users."""
     for directory in directories:
         obstacle = ballast.find_obstacle(str(directory))
         if obstacle:
@@ -36,18 +36,18 @@ def check_all(directories: Sequence[Path]) -> None:
 
 
 def check_any(directories: Sequence[Path]) -> None:
-    """Raise CliError unless there is one at least: no target could be chosen."""
+    """Raise CliError unless at least one directory is suitable: else there is no target."""
     if all(ballast.find_obstacle(str(each)) for each in directories):
         check_all(directories)
 
 
 class FullDisks:
-    """Disks that are full until `empty`."""
+    """Disks that stay full until `empty`."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
-        """CliError unless all are filled."""
+        """Raise CliError unless all disks can be filled."""
         command = [sys.executable, "-m", "fairlead_cli.drill.full_disks", *map(str, directories)]
-        # In a session of its own: Ctrl-C is for the drill, which then closes its input.
+        # In another session, so that Ctrl-C reaches only the drill, which then closes the input.
         self._keeper = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -61,7 +61,7 @@ class FullDisks:
             raise CliError(f"the disk was not filled: {said or 'no answer'}")
 
     def empty(self) -> None:
-        """Give the room back; harmless if it was given back before."""
+        """Free the room again; do nothing if that was done."""
         for stream in (self._keeper.stdin, self._keeper.stdout):
             if stream is not None:
                 stream.close()

@@ -1,4 +1,4 @@
-"""The document of a game day, in Markdown: written by the run itself. Pure."""
+"""The document of a game day, in Markdown, written by the drill itself. Pure."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameDay:
-    """What is told of a drill; `figures` has the milliseconds of each run that has them."""
+    """The facts about a drill; `figures` has the milliseconds of each run that has them."""
 
     title: str
     began: str
     broken: Sequence[str]
-    """One line a run: what, and when."""
+    """One line for each run: the fault and its time."""
     figures: Mapping[str, Sequence[int]]
     timeline: Sequence[tuple[int, str]] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     forecasts: Sequence[tuple[int | None, int | None]] = ()
-    """For each run, how many leaders were foretold to move, and how many moved."""
+    """For each run, how many leaders the forecast expected to move, and how many moved."""
     limits: Sequence[str] = ()
     is_passed: bool | None = None
     verdict: Sequence[str] = ()
@@ -59,7 +59,7 @@ def render(day: GameDay) -> str:
 
 
 def _listed(lines: Iterable[str]) -> str:
-    # A line of somebody else's words stays one line.
+    # A quoted line, from another program, must stay one line.
     return "".join(f"* {' '.join(line.split())}\n" for line in lines) or "Nothing.\n"
 
 
@@ -101,7 +101,7 @@ def _render_forecasts(forecasts: Sequence[tuple[int | None, int | None]]) -> str
 
 
 def of_document(document: Mapping[str, Any], began: str, repeat: str) -> GameDay:
-    """Read what a local drill prints as JSON."""
+    """Read the JSON output of a local drill."""
     runs, check = document["runs"], document["check"]
     limit = document["limit"]
     return GameDay(

@@ -1,8 +1,8 @@
-"""What a drill has sent and what became of it, in eight bytes a record. Pure.
+"""The records that a drill has sent and their outcomes, in eight bytes each. Pure.
 
 A record is (key, sequence number): each key has one writer, which numbers its records 0, 1, 2, … .
-A key always goes to the same partition, so its records must be found there in the order of their
-numbers, each at most once, and each acknowledged one for certain.
+A key always goes to the same partition. So its records must be there in the order of their numbers,
+each at most once, and each acknowledged record must be there.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from array import array
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# In place of an offset.
+# Values in place of an offset.
 UNKNOWN = -1
-"""Sent, no answer so far: it may be there or not."""
+"""Sent, without an answer so far: the record may be in the log or not."""
 REFUSED = -2
-"""The client gave up with an error: it may be there or not."""
+"""The client gave up with an error: the record may be in the log or not."""
 ACKNOWLEDGED_SOMEWHERE = -3
-"""Acknowledged without an offset, as a broker does for a batch that it has already."""
+"""Acknowledged without an offset, as a broker does for a batch that it already has."""
 PADDING = b"."
 
 
@@ -32,7 +32,7 @@ class FoundRecord(NamedTuple):
 
 @dataclass(slots=True)
 class KeyHistory:
-    """All records of one key; `offsets[sequence]` is what is known of each."""
+    """All records of one key; `offsets[sequence]` has each one's offset or outcome."""
 
     key: str
     partition: int
@@ -40,11 +40,11 @@ class KeyHistory:
 
     @property
     def next_sequence(self) -> int:
-        """The number of the record that is sent next."""
+        """The sequence number of the next record."""
         return len(self.offsets)
 
     def note_sent(self) -> int:
-        """Note that one more record goes out; return its sequence number."""
+        """Note that another record is sent; return its sequence number."""
         self.offsets.append(UNKNOWN)
         return len(self.offsets) - 1
 
@@ -63,19 +63,19 @@ class KeyHistory:
         self.offsets[sequence] = REFUSED
 
     def is_acknowledged(self, sequence: int) -> bool:
-        """Tell whether it has been promised."""
+        """Tell whether a record was acknowledged."""
         offset = self.offsets[sequence]
         return offset >= 0 or offset == ACKNOWLEDGED_SOMEWHERE
 
 
 @dataclass(slots=True)
 class History:
-    """All keys of a drill."""
+    """The histories of all keys of a drill."""
 
     keys: dict[str, KeyHistory] = field(default_factory=dict)
 
     def add_key(self, key: str, partition: int) -> KeyHistory:
-        """Return a key of its own for one writer."""
+        """Return the history of a new key for one writer."""
         if key in self.keys:
             raise ValueError(f"two writers for key {key}")
         self.keys[key] = KeyHistory(key, partition)
@@ -99,7 +99,7 @@ class History:
 
 
 def encode_value(key: str, sequence: int, size: int) -> bytes:
-    """Return a record's value: it names itself, and is filled up to `size` bytes."""
+    """Return a record's value: its key and number, padded to `size` bytes."""
     return f"{key}:{sequence}:".encode().ljust(size, PADDING)
 
 

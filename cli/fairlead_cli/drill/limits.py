@@ -1,9 +1,8 @@
-"""What a drill accepts. Pure.
+"""The limits of a drill. Pure.
 
-The time that counts is that to the first new acknowledgement, on every partition that the broken
-broker led or was an in-sync follower of. After a clean stop, where a broker is merely slow, and
-where no broker was broken, the longest gap counts: there is nothing to recover from, so nobody may
-wait.
+The limited time ends with the first new acknowledgement on every partition that the faulty broker
+led or followed in sync. After a clean stop, with a slow broker, and without a faulty broker, the
+longest gap counts instead: there is nothing to recover from, so no producer may wait.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ CONTROLLER_ALONE_MS_MAX = 250
 
 
 def default_limit_ms(kind: FaultKind, *, is_broker: bool, is_controller: bool) -> int:
-    """Return the promise for a fault, in milliseconds at the 99th percentile."""
+    """Return the documented limit for a fault, in milliseconds at the 99th percentile."""
     if not is_controller:
         return RECOVERY_MS_MAX[kind]
     return CONTROLLER_TOO_MS_MAX if is_broker else CONTROLLER_ALONE_MS_MAX
 
 
 def judged_timing(kind: FaultKind, *, is_broker: bool) -> str:
-    """Return which of the timings the limit is for."""
+    """Return the name of the timing that the limit applies to."""
     is_gap = kind in (FaultKind.STOP, FaultKind.SLOW, FaultKind.ROLL)
     return "recovery_ms" if is_broker and not is_gap else "longest_gap_ms"
 
@@ -51,7 +50,7 @@ def find_failures(
     timing: str,
     limit_ms: int,
 ) -> list[str]:
-    """Return why a drill has failed, in words; empty when it has passed."""
+    """Return why a drill has failed, in words; empty if it has passed."""
     failures = [
         f"{count} {what}"
         for count, what in (

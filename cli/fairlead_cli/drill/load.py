@@ -1,7 +1,7 @@
-"""A drill's own topic under load: made, filled, watched, balanced, and read back in the end.
+"""A drill's own topic under load: created, written, watched, balanced, and read back in the end.
 
-What breaks the cluster is no concern of this: a local drill sends signals, one in a pod is told
-what was done. Both measure with an `Observation` over what is here.
+This module does not cause faults: a local drill sends signals, and a drill in a pod is told of
+faults. Both measure them with an `Observation` on top of this module.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 POLL_S = 0.01
 SETTLE_TIMEOUT_S = 60.0
 BALANCE_TIMEOUT_S = 10.0
-# Before a fault the producers must have found their leaders.
+# Producers must have found their leaders before a fault.
 QUIET_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What is written where."""
+    """The parameters of the load."""
 
     topic: str
     bootstrap: str
@@ -71,12 +71,12 @@ class DrillLoad:
 
     @property
     def fatal(self) -> str | None:
-        """Why a probe cannot go on, if one cannot."""
+        """Why a probe cannot go on, if one has failed."""
         return next((probe.fatal for probe in self.probes if probe.fatal), None)
 
     @property
     def is_well(self) -> bool:
-        """Whether all replicas are in sync and nobody complains."""
+        """Whether all replicas are in sync, and the controller reports no problem."""
         return (
             self.watch.is_whole
             and len(self.watch.partitions) == self.plan.partitions
@@ -85,7 +85,7 @@ class DrillLoad:
         )
 
     async def prepare(self) -> None:
-        """Make the topic and begin to watch it; it has leaders and all its replicas then."""
+        """Create and watch the topic; return when it has leaders and all its replicas."""
         self.is_topic_made = True
         await asyncio.to_thread(
             create_drill_topic,
@@ -107,10 +107,10 @@ class DrillLoad:
         self._probing = [asyncio.create_task(probe.run()) for probe in self.probes]
 
     async def settle(self) -> None:
-        """Wait until all replicas are in sync, preferred ones lead, and every probe is answered.
+        """Wait until all replicas are in sync, preferred replicas lead, and each probe is answered.
 
-        The application must have been acknowledged on every partition, too: it backs off from a
-        broker that it has lost recently.
+        The application must also have an acknowledgement from every partition: it backs off from a
+        broker with which it has recently lost its connection.
         """
         await self.wait_until(lambda: self.is_well, "the cluster is not well before the fault")
         give_up_at = time.monotonic() + BALANCE_TIMEOUT_S
@@ -129,19 +129,19 @@ class DrillLoad:
         )
 
     def forget_answers(self) -> None:
-        """Forget the acknowledgements so far, which do not belong to the next measurement."""
+        """Forget the acknowledgements so far; they do not belong to the next measurement."""
         for probe in self.probes:
             probe.answers.clear()
 
     def begin(self, run: RunTimings, broker_ids: set[int]) -> Observation:
-        """From now on is after the fault of these brokers."""
+        """Begin an observation; the fault of these brokers comes next."""
         self.watch.is_fast = True
         observation = Observation(run, self.watch, self.probes, self.workload, broker_ids)
         observation.begin()
         return observation
 
     async def stop(self) -> None:
-        """End writing, and wait for what is on its way."""
+        """Stop writing, and wait for the outstanding answers."""
         if self._probing:
             await asyncio.to_thread(self.workload.stop)
         for task in self._probing:
@@ -149,21 +149,21 @@ class DrillLoad:
         await asyncio.gather(*self._probing, return_exceptions=True)
 
     def read_back(self) -> Findings:
-        """Everything, with a client that took no part; blocks."""
+        """Read all records with a client that took no part. Blocks."""
         plan = self.plan
         findings = check(self.history, read_back(plan.bootstrap, plan.topic, plan.partitions))
-        # Whoever has to find out what happened needs the evidence.
+        # If records are wrong, the topic is needed to find out why.
         self.is_topic_kept = not findings.is_clean
         return findings
 
     def delete_topic(self) -> bool:
-        """Unless something is wrong with it; whether it is gone. Blocks."""
+        """Delete the topic unless records are wrong; tell whether it is deleted. Blocks."""
         if self.is_topic_made and not self.is_topic_kept:
             delete_drill_topic(self.admin, self.plan.topic)
         return not self.is_topic_kept
 
     async def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """CliError that names `what` when it does not come true."""
+        """Wait for a condition; CliError, with `what`, if it does not become true in time."""
         give_up_at = time.monotonic() + SETTLE_TIMEOUT_S
         while not condition():
             if self.fatal is not None:

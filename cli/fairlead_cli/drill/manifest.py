@@ -1,4 +1,4 @@
-"""A FailoverDrill of a file, for a local cluster: the same file that a cluster's operator takes."""
+"""Run a FailoverDrill from a file on a local cluster: the same file that the operator takes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from fairlead_cli.drill.run import DrillOutcome, DrillPlan
 
-# Deleting a pod is a clean stop of its broker; the supervisor starts another, as a StatefulSet
-# does.
+# To delete a pod is a clean stop of its broker; the supervisor starts another process, as a
+# StatefulSet starts another pod.
 FAULTS = {
     "Kill": FaultKind.KILL,
     "Delete": FaultKind.STOP,
@@ -32,7 +32,7 @@ FAULTS = {
 
 
 def read_drill_document(path: Path) -> dict[str, Any]:
-    """Return the one manifest of a file; InputError where it is none."""
+    """Return the only manifest in a file; InputError if there is none."""
     import yaml
 
     from fairlead_cli.strict_yaml import StrictLoader
@@ -48,7 +48,7 @@ def read_drill_document(path: Path) -> dict[str, Any]:
 
 
 def read_drill_manifest(path: Path, *, is_local: bool = True) -> FailoverDrillSpec:
-    """Return the drill of a file; InputError lists all that is wrong with it."""
+    """Return the drill in a file; InputError lists all errors in it."""
     try:
         return FailoverDrillSpec.from_manifest(read_drill_document(path), is_local=is_local)
     except ManifestError as error:
@@ -57,7 +57,7 @@ def read_drill_manifest(path: Path, *, is_local: bool = True) -> FailoverDrillSp
 
 
 def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
-    """Return the plan of the drill for local processes."""
+    """Return the plan of a drill for local processes."""
     from fairlead_cli.drill.run import DrillPlan
 
     if spec.fault.cut not in (None, "All"):
@@ -83,7 +83,7 @@ def plan_drill(spec: FailoverDrillSpec) -> DrillPlan:
 
 
 def build_target(spec: FailoverDrillSpec) -> Target:
-    """Without a topic, a leader or follower is one of the drill's own partition 0."""
+    """Return the target; without a topic, leader or follower of the drill's own partition 0."""
     target = spec.target
     if target.type == "Node":
         raise InputError(
@@ -102,12 +102,12 @@ def build_target(spec: FailoverDrillSpec) -> Target:
 
 
 def judged_manifest_timing(spec: FailoverDrillSpec) -> str:
-    """Return which of the timings `limits.recoveryMs` is for."""
+    """Return the name of the timing that `limits.recoveryMs` applies to."""
     return "longest_gap_ms" if measures_gaps(spec) else "recovery_ms"
 
 
 def find_manifest_failures(spec: FailoverDrillSpec, outcome: DrillOutcome) -> list[str]:
-    """Return why it has failed, by its own limits."""
+    """Return why a drill has failed, by its own limits."""
     timing = judged_manifest_timing(spec)
     times = [ms for run in outcome.runs if (ms := getattr(run, timing)) is not None]
     findings = outcome.findings

@@ -1,4 +1,4 @@
-"""Measures one fault: which partitions were hit, and when each thing was first seen after it."""
+"""Measures one fault: the affected partitions, and when each effect was first seen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Observation:
-    """`begin` right before the fault, `look` often after it, `end` when all is well again."""
+    """Call `begin` right before the fault, `look` often after it, `end` when all is well again."""
 
     run: RunTimings
     watch: ClusterWatch
@@ -31,26 +31,26 @@ class Observation:
     broker_ids: set[int]
     fault_at: float = 0.0
     epochs: dict[int, int] = field(default_factory=dict)
-    """Leader epochs of the partitions that the broken brokers led."""
+    """Leader epochs of the partitions that the faulty brokers led."""
     leaders: dict[int, int] = field(default_factory=dict)
-    """Which of them led each of these."""
+    """Which faulty broker led each of these partitions."""
     hit: set[int] = field(default_factory=set)
-    """Partitions that must wait for the controller: a broken broker leads them or is in sync."""
+    """Partitions that must wait for the controller: a faulty broker leads them or is in sync."""
     left: set[int] = field(default_factory=set)
-    """Those that are followed whose in-sync set was seen without the broken brokers."""
+    """Followed partitions whose ISR was seen without the faulty brokers."""
 
     @property
     def followed(self) -> set[int]:
-        """Partitions that the broken brokers follow in sync, and others lead."""
+        """Partitions that the faulty brokers follow in sync, and other brokers lead."""
         return self.hit - self.epochs.keys()
 
     @property
     def is_recovered(self) -> bool:
-        """Whether every partition that was hit has acknowledged something new."""
+        """Whether every affected partition has acknowledged something new."""
         return not self.hit or self.run.recovery_ms is not None
 
     def begin(self) -> None:
-        """From now on is after the fault."""
+        """Start the observation; the fault comes next."""
         led = self.watch.led_by(self.broker_ids)
         self.epochs = {number: self.watch.partitions[number].leader_epoch for number in led}
         self.leaders = {number: self.watch.partitions[number].leader for number in led}
@@ -65,7 +65,7 @@ class Observation:
         self.fault_at = time.monotonic()
 
     def look(self) -> None:
-        """Note what is there for the first time."""
+        """Note the effects that are seen for the first time."""
         run = self.run
         if run.detection_ms is None:
             run.detection_ms = self._find_detection()
@@ -83,7 +83,7 @@ class Observation:
     def end(self, healed_at: float | None = None) -> None:
         """Set the longest gap over all partitions, and how long commits took.
 
-        `healed_at` is the moment when the fault was undone; None if it was over at once.
+        `healed_at` is when the fault was undone; None if it was over at once.
         """
         now = time.monotonic()
         self._measure_commits(now if healed_at is None else healed_at)
@@ -108,7 +108,7 @@ class Observation:
         return [answer for number in partitions for answer in self.probes[number].answers]
 
     def _note_departures(self) -> None:
-        """Note which partitions' in-sync sets are without the broken brokers for the first time."""
+        """Note the partitions whose ISR is without the faulty brokers for the first time."""
         for number in self.followed - self.left:
             if self.broker_ids.isdisjoint(self.watch.partitions[number].isr):
                 self.left.add(number)
@@ -124,10 +124,10 @@ class Observation:
         return to_ms(max(min(times) for times in signs) - self.fault_at)
 
     def _find_signs(self, broker_id: int) -> list[float]:
-        """When the controller was seen to know of a broker's fault.
+        """Return the times at which the controller was seen to know of a broker's fault.
 
-        Controller and brokers are asked in turns, so a leader that it chose is often seen before
-        its own answer is: nobody elects before the fault is known.
+        Controller and brokers are asked repeatedly, so a new leader is often seen before the
+        controller's own answer. It proves the same: the controller elects only after it knows.
         """
         signs = [
             view.seen_at

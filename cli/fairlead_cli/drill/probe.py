@@ -35,8 +35,8 @@ PRODUCE_VERSION = 9
 INIT_PRODUCER_ID_VERSION = 4
 RETRY_INTERVAL_S = 0.02
 REQUEST_TIMEOUT_S = 0.25
-# On a secure cluster a handshake and a login compute on both sides, for all probes at once: if they
-# were given up as soon as requests, none would ever be done on a busy machine.
+# With TLS and a login, both sides compute, for all probes at once. With the short time-out of
+# requests, no connection would ever be completed on a busy machine.
 LOGIN_TIMEOUT_S = 1.0
 PRODUCER_ID_TIMEOUT_S = 2.0
 ACKS_ALL = -1
@@ -46,7 +46,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 TIMED_OUT = "no answer in time"
 NOT_CONNECTED = "no connection"
 CODE_NAMES = {int(code): code.name for code in ErrorCode}
-# After these the same sequence number can never be accepted: something has been lost.
+# After these errors the same sequence number can never be accepted: a record has been lost.
 FATAL = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -57,12 +57,12 @@ FATAL = frozenset(
 
 
 class Answer(NamedTuple):
-    """One acknowledged attempt: when it was begun, when its answer came (monotonic seconds)."""
+    """One acknowledged attempt: when it began, and when its answer came (monotonic seconds)."""
 
     begun: float
     ended: float
     earlier_begun: float | None = None
-    """When the first attempt to send this record was begun, if this one is not the first."""
+    """When the first attempt for this record began, if this attempt is not the first."""
 
     @property
     def first_begun(self) -> float:
@@ -71,14 +71,14 @@ class Answer(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """What a broker gave out; shared by the probes of a drill, each has a partition of its own."""
+    """A producer id; the probes of a drill share it, and each has its own partition."""
 
     producer_id: int
     producer_epoch: int
 
 
 async def ask_producer_id(watch: ClusterWatch, timeout_s: float) -> ProducerIdentity:
-    """From whichever broker answers first; TimeoutError when none does."""
+    """Ask all brokers, and return the first answer; TimeoutError if none answers."""
     async with asyncio.timeout(timeout_s):
         while True:
             for host, port in watch.addresses:
@@ -90,7 +90,7 @@ async def ask_producer_id(watch: ClusterWatch, timeout_s: float) -> ProducerIden
 
 
 async def ask_broker_for_producer_id(host: str, port: int) -> ProducerIdentity | None:
-    """None when the broker has none to give now."""
+    """Return a producer id; None if the broker has none at present."""
     async with asyncio.timeout(PRODUCER_ID_TIMEOUT_S):
         connection = await WireConnection.open(host, port)
         try:
@@ -105,7 +105,7 @@ async def ask_broker_for_producer_id(host: str, port: int) -> ProducerIdentity |
 
 @dataclass
 class PartitionProbe:
-    """Runs until cancelled. `answers` is emptied by whoever measures."""
+    """Runs until cancelled. The measuring code empties `answers`."""
 
     watch: ClusterWatch
     partition: int
@@ -115,12 +115,12 @@ class PartitionProbe:
     refusals: Counter[str] = field(default_factory=Counter)
     fatal: str | None = None
     _first_begun: float | None = None
-    """When the record that is still open was sent first."""
+    """When the present record was sent first."""
     _connection: WireConnection | None = None
     _address: tuple[str, int] | None = None
 
     async def run(self) -> None:
-        """Send, and send again, every 20 ms."""
+        """Send, with retries every 20 ms."""
         loop = asyncio.get_running_loop()
         try:
             while self.fatal is None:
@@ -131,7 +131,7 @@ class PartitionProbe:
             self._drop_connection()
 
     async def _deliver_once(self) -> None:
-        """One attempt to get the next record, or the one that is still open, acknowledged."""
+        """Try once to get the next or the present record acknowledged."""
         history = self.history
         if not history.offsets or history.is_acknowledged(history.next_sequence - 1):
             history.note_sent()
@@ -162,7 +162,7 @@ class PartitionProbe:
             self.refusals[CODE_NAMES.get(code, str(code))] += 1
 
     async def _connect(self) -> WireConnection | None:
-        """Return the connection to the leader; None where there is no leader."""
+        """Return the connection to the leader; None if there is no leader."""
         address = self.watch.leader_address(self.partition)
         if address is None:
             return None
@@ -209,7 +209,7 @@ class PartitionProbe:
 
 
 def first_answer_after(answers: list[Answer], moment: float) -> float | None:
-    """Return seconds from a moment to the first answer to an attempt that was begun after it."""
+    """Return the seconds from a moment to the first answer to an attempt that began after it."""
     ended = [answer.ended for answer in answers if answer.begun >= moment]
     return min(ended) - moment if ended else None
 

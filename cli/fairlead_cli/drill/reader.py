@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 BATCH = 1000
 STALL_TIMEOUT_S = 30.0
 POLL_S = 0.2
-# A record whose value is not what a drill writes: the checker knows no such key.
+# Key of a record with an invalid value: the checker has no history of this key.
 DAMAGED_KEY = "(damaged)"
 
 
 def read_back(bootstrap: str, topic: str, partitions: int) -> Iterator[FoundRecord]:
-    """Every committed record; CliError when the cluster stops answering."""
+    """Yield every committed record; CliError if the cluster does not answer any more."""
     from confluent_kafka import TopicPartition
 
     consumer = build_consumer(bootstrap)
@@ -39,8 +39,8 @@ def read_back(bootstrap: str, topic: str, partitions: int) -> Iterator[FoundReco
 def find_end(consumer: Any, topic: str, number: int) -> int:
     """Return the high watermark.
 
-    Leaders may still be moving back, and librdkafka (2.16) answers "unknown partition" when one
-    moves during this request, instead of asking again.
+    Leaders may still be moving back. If one moves during this request, librdkafka (2.16) returns
+    "unknown partition" instead of asking again.
     """
     from confluent_kafka import KafkaException, TopicPartition
 
@@ -59,7 +59,7 @@ def find_end(consumer: Any, topic: str, number: int) -> int:
 
 
 def read_until(consumer: Any, open_ends: dict[int, int]) -> Iterator[FoundRecord]:
-    """Yield records below the ends; `open_ends` is empty afterwards."""
+    """Yield the records below the ends; `open_ends` is empty afterwards."""
     last = time.monotonic()
     while open_ends:
         messages = consumer.consume(BATCH, POLL_S)
@@ -77,13 +77,13 @@ def read_until(consumer: Any, open_ends: dict[int, int]) -> Iterator[FoundRecord
                 yield decode(message)
             elif error.name() != "_PARTITION_EOF":
                 raise CliError(f"cannot read back partition {number}: {error.str()}")
-            # The end of a partition says the same where its last offsets hold no record.
+            # The end-of-partition event means the same if the last offsets have no record.
             if number in open_ends and message.offset() + (error is None) >= open_ends[number]:
                 del open_ends[number]
 
 
 def decode(message: Any) -> FoundRecord:
-    """Return the record as its value describes it; one that names another key is damaged."""
+    """Return the record in a message's value; it is damaged if the message has another key."""
     try:
         key, sequence = decode_value(message.value() or b"")
         if key.encode() != message.key():

@@ -22,7 +22,7 @@ def build_document(
     timing: str,
     limit_ms: int | None,
 ) -> dict[str, Any]:
-    """Return all of it as JSON."""
+    """Return the outcome as JSON."""
     return {
         "passed": not failures,
         "failures": failures,
@@ -45,7 +45,7 @@ def build_document(
 
 
 def print_report(document: dict[str, Any]) -> None:
-    """Print timings, what was found, and the verdict."""
+    """Print the timings, the findings and the verdict."""
     summary = document["summary"]
     print_table(
         ("milliseconds after the fault", "runs", "p50", "p99", "max"),

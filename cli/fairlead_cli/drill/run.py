@@ -1,7 +1,7 @@
-"""One drill on a local cluster: prepare, break and heal as often as asked, read back, judge.
+"""One drill on a local cluster: prepare, cause and undo faults, read back, judge.
 
-The workload and the probes write to a topic of the drill's own, never to a user's: a target like
-`leader:orders/0` only says which broker is broken.
+The workload and the probes write to the drill's own topic, never to a user's: a target like
+`leader:orders/0` only selects the broker for the fault.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 PARTITIONS_PER_BROKER = 2
 RECOVERY_TIMEOUT_S = 30.0
-# How long to look on after a fault that does not last: a second effect would show by then.
+# How long to watch after a fault that does not last: a second effect would be visible by then.
 OBSERVE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class DrillPlan:
-    """What was asked for."""
+    """The parameters of a drill."""
 
     targets: tuple[Target, ...]
     kind: FaultKind
@@ -63,20 +63,20 @@ class DrillPlan:
     record_size: int = 256
     hold_s: float = 10.0
     stalls: Stalls = field(default_factory=Stalls)
-    """The turns of a slow process."""
+    """How long a slow process stops and runs in turn."""
     allows_unsafe: bool = False
-    """Break several brokers at once whatever that costs partitions."""
+    """Hit several brokers at once, whatever the effect on partitions."""
     partitions: int | None = None
-    """Two a broker, unless it is said."""
+    """By default two for each broker."""
     replication_factor: int | None = None
-    """As many as there are brokers, three at most, unless it is said."""
+    """By default the number of brokers, at most three."""
     steady_s: float = 0.0
     """How long the load goes on before the first fault."""
     producer_settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def foretells(self) -> bool:
-        """Whether brokers are lost at once, so that a forecast says something."""
+        """Whether several brokers are lost at once, so that a forecast is useful."""
         return self.is_broker and self.kind not in (FaultKind.SLOW, FaultKind.ROLL)
 
     @property
@@ -90,7 +90,7 @@ class DrillPlan:
 
 @dataclass(slots=True)
 class DrillOutcome:
-    """What came out of it."""
+    """The results of a drill."""
 
     topic: str
     partitions: int
@@ -104,7 +104,7 @@ class DrillOutcome:
 
 
 class Drill:
-    """Runs once. `say` gets a line for people about every step."""
+    """Runs once. `say` is called with a line for people about every step."""
 
     def __init__(
         self, data: Path, plan: DrillPlan, admin: AdminClient, say: Callable[[str], None]
@@ -134,7 +134,7 @@ class Drill:
         self.load = DrillLoad(load, admin, watch)
 
     async def run(self) -> DrillOutcome:
-        """From preparation to verdict; whatever happens, what was broken is healed."""
+        """Run from preparation to verdict; the faults are undone in any case."""
         started, started_at = time.monotonic(), time.time()
         load = self.load
         with FaultInjector(self.cluster, self.plan.kind, self.plan.stalls) as injector:
@@ -167,12 +167,12 @@ class Drill:
         )
 
     def clean_up(self) -> None:
-        """Delete the topic, unless something is wrong with it; also when `run` was cut short."""
+        """Delete the topic, unless records are wrong; also after `run` was interrupted."""
         if not self.load.delete_topic():
             self.say(f"topic {self.load.plan.topic} is kept")
 
     async def _run_once(self, number: int, injector: FaultInjector) -> RunTimings:
-        """Wait until all is well, break, measure, heal, wait until all is well again."""
+        """Wait until all is well, cause the fault, measure, undo it, wait until all is well."""
         load = self.load
         await load.settle()
         entries = await self._resolve_all()
@@ -194,7 +194,7 @@ class Drill:
             observation.end()
             self.say(describe(run))
             return run
-        # Over HTTP to the proxy, or a signal: neither waits for the process that it breaks.
+        # A signal, or HTTP to the proxy: neither waits for the target.
         processes = injector.inject(entries)
         healed_at = await self._observe(observation, injector)
         await self._wait_for_replacements(run, entries, processes)
@@ -203,7 +203,7 @@ class Drill:
             run.healed_ms = to_ms(time.monotonic() - healed_at)
         except CliError as error:
             run.problem = run.problem or error.message
-        # Only now: leaders go back meanwhile, and who asks seldom where they are adds to the gap.
+        # Only now: leaders move back meanwhile, and a client that seldom asks widens the gap.
         observation.end(healed_at if self.plan.kind.lasts else None)
         load.watch.is_fast = False
         run.problem = run.problem or load.fatal
@@ -213,7 +213,7 @@ class Drill:
     async def _roll(
         self, run: RunTimings, entries: list[ProcessEntry], injector: FaultInjector
     ) -> None:
-        """Restart one after another, each once all replicas are in sync again."""
+        """Restart the targets one by one, each when all replicas are in sync again."""
         load = self.load
         try:
             for entry in entries:
@@ -230,7 +230,7 @@ class Drill:
 
         Return the moment when the fault was undone.
         """
-        # From here on: a large disk takes a while until it is full.
+        # Measured from here, because it takes a while to fill a large disk.
         hold_until = time.monotonic() + (self.plan.hold_s if self.plan.kind.lasts else OBSERVE_S)
         give_up_at = hold_until + RECOVERY_TIMEOUT_S
         healed_at = 0.0
@@ -250,7 +250,7 @@ class Drill:
             await asyncio.sleep(POLL_S)
 
     async def _resolve_all(self) -> list[ProcessEntry]:
-        """Return the processes that the targets name; wait until each has one.
+        """Return the processes of all targets; wait until each target has one.
 
         The drill's topic may be healthy before a user's topic is.
         """
@@ -265,7 +265,7 @@ class Drill:
             await asyncio.sleep(POLL_S)
 
     def _resolve(self) -> list[ProcessEntry]:
-        """Return the processes that the targets name now."""
+        """Return the present processes of the targets."""
         from fairlead_cli.client.cluster_state import read_cluster
         from fairlead_cli.client.connection import fetch_metadata
 
@@ -291,7 +291,7 @@ class Drill:
     async def _wait_for_replacements(
         self, run: RunTimings, entries: list[ProcessEntry], old: list[ProcessId]
     ) -> None:
-        """Wait for the successors of the processes that were ended.
+        """Wait for the successors of the processes that ended.
 
         The supervisor also replaces a controller that does not answer.
         """
@@ -305,7 +305,7 @@ class Drill:
             )
 
     def _named(self, target: Target) -> Target:
-        """Return the target; one without a topic is about the drill's own."""
+        """Return the target; without a topic, it refers to the drill's topic."""
         is_own = target.kind in (TargetKind.LEADER, TargetKind.FOLLOWER) and not target.topic
         return replace(target, topic=self.load.plan.topic) if is_own else target
 
@@ -313,7 +313,7 @@ class Drill:
 def in_context_of(
     context: click.Context | None, call: Callable[[], Result]
 ) -> Callable[[], Result]:
-    """Return the call for another thread, where errors name the cluster, too."""
+    """Return the call for use in another thread, where errors also name the cluster."""
 
     def wrapped() -> Result:
         with nullcontext() if context is None else context.scope(cleanup=False):

@@ -1,6 +1,6 @@
-"""Makes processes of this machine slow: they stand still and run in turns, by SIGSTOP and SIGCONT.
+"""Slows processes of this machine down: SIGSTOP and SIGCONT stop and continue them in turn.
 
-In a container process 1 does the same (`fairlead_pod.stalls`), and says what it models.
+In a container, process 1 does the same (`fairlead_pod.stalls`); that module says what it models.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """The turns: how long a process stands still, and how long it runs then, in milliseconds."""
+    """How long a process stops and then runs in each turn, in milliseconds."""
 
     stall_ms: int = 200
     run_ms: int = 50
 
 
 class StallThread:
-    """`start`, and `stop` whatever happened; all processes run then."""
+    """Call `start`, and `stop` in any case; after it all processes run."""
 
     def __init__(self, processes: list[ProcessId], stalls: Stalls) -> None:
         self._processes = processes
@@ -32,12 +32,12 @@ class StallThread:
         self._thread = threading.Thread(target=self._run, name="drill-stalls", daemon=True)
 
     def start(self) -> None:
-        """Begin with a stall; returns once the processes are told to stand still."""
+        """Begin with a stop; return once all processes have the signal."""
         self._signal_all(signal.SIGSTOP)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the turns, and let all processes run."""
+        """End the turns, and continue all processes."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,4 +1,4 @@
-"""What a drill breaks.
+"""The targets of a drill.
 
 `leader:TOPIC/P`, `follower:TOPIC/P`, `broker:ID[,ID…]`, `rack:NAME`, `all`, `controller`.
 """
@@ -27,7 +27,7 @@ class NotResolvedError(CliError):
 
 
 class TargetKind(StrEnum):
-    """How a target names a process."""
+    """The kinds of targets."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -39,14 +39,14 @@ class TargetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One of them. Leaders and followers are looked up before each fault."""
+    """One target. Leaders and followers are looked up before each fault."""
 
     kind: TargetKind
     topic: str = ""
     partition: int = -1
     broker_id: int = -1
     broker_ids: tuple[int, ...] = ()
-    """Of several brokers; `broker_id` is the first of them."""
+    """For several brokers; `broker_id` is the first of them."""
     rack: str = ""
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """From the command line; click.BadParameter names the forms that there are."""
+    """Parse a command line argument; click.BadParameter names the valid forms."""
     kind, _, rest = text.partition(":")
     topic, slash, partition = rest.rpartition("/")
     if text == "controller":
@@ -84,7 +84,7 @@ def parse_target(text: str) -> Target:
 
 
 def resolve_broker(target: Target, metadata: Any) -> int:
-    """Return the broker that a target names now, by librdkafka's metadata of its topic."""
+    """Return the present broker of a target, from librdkafka's metadata of its topic."""
     if target.kind is TargetKind.BROKER:
         return target.broker_id
     topic = metadata.topics.get(target.topic)

@@ -1,4 +1,4 @@
-"""How long one fault was felt, and the distribution over many. Pure. Milliseconds, rounded up."""
+"""How long the effects of a fault lasted, and the distribution. Pure. Milliseconds, rounded up."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ P50, P99 = 0.50, 0.99
 
 @dataclass(slots=True)
 class RunTimings:
-    """One fault. None: it did not happen, or was not seen."""
+    """The timings of one fault. None: it did not happen, or was not seen."""
 
     target: list[str]
     partitions_led: int = 0
     partitions_hit: int = 0
-    """Those that it led or was an in-sync follower of: none can acknowledge without it at first."""
+    """Partitions that the broker led or followed in sync: at first none can acknowledge."""
     detection_ms: int | None = None
-    """Until the controller was seen to know: it showed the broker as dead, or moved a leader."""
+    """Until the controller was seen to know: it reported the broker as dead, or moved a leader."""
     election_ms: int | None = None
-    """Until a broker told clients of new leaders for all partitions that it led."""
+    """Until a broker reported new leaders for all partitions that the faulty broker led."""
     recovery_ms: int | None = None
-    """Until the first new acknowledgement on every partition that was hit."""
+    """Until the first new acknowledgement on every affected partition."""
     client_recovery_ms: int | None = None
-    """The same, as a librdkafka producer with default settings saw it."""
+    """The same for a librdkafka producer with default settings."""
     longest_gap_ms: int | None = None
     """Longest time without an acknowledgement on any partition, until all was well again."""
     longest_gap_began_ms: int | None = None
-    """When it began, after the fault; negative before it."""
+    """When that gap began, relative to the fault; negative before it."""
     longest_gap_partition: int | None = None
     commit_before_p99_ms: int | None = None
-    """99th percentile of the time that a record took to be committed, before the fault."""
+    """99th percentile of the time of a commit, before the fault."""
     commit_p99_ms: int | None = None
-    """The same while the fault lasted."""
+    """The same during the fault."""
     left_isr_ms: int | None = None
-    """Until the broken brokers were seen outside every in-sync set that they followed in."""
+    """Until the faulty brokers were seen outside every ISR in which they followed."""
     fast_again_ms: int | None = None
-    """Until the last slow commit where they follow: above 50 ms and twice the p99 of before."""
+    """Until the last slow commit where they follow: above 50 ms and twice the p99 before."""
     healed_ms: int | None = None
     """From the end of the fault until every replica was in sync again."""
     replaced: list[str] = field(default_factory=list)
-    """Which of them did not live to the end of a fault that lasts: others took their place."""
+    """Processes that ended during a fault that lasts, and were replaced."""
     forecast: dict[str, int] | None = None
-    """How many partitions lose what, as foretold right before the fault."""
+    """Number of partitions for each kind of loss, as forecast right before the fault."""
     problem: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For `-o json`."""
+        """Return the value for `-o json`."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Of one timing over the runs that have it."""
+    """The distribution of one timing over the runs that have it."""
 
     count: int
     p50: int
@@ -79,12 +79,12 @@ TIMINGS = {
 
 
 def to_ms(seconds: float | None) -> int | None:
-    """Return whole milliseconds, never flattering."""
+    """Return whole milliseconds, rounded up."""
     return None if seconds is None else math.ceil(seconds * 1000)
 
 
 def percentile(values: list[int], fraction: float) -> int:
-    """Return nearest rank: a value that was measured."""
+    """Return the percentile by nearest rank, that is, a measured value."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
 

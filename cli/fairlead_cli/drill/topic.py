@@ -1,4 +1,4 @@
-"""The topic that a drill writes to: made for it, balanced before every fault, deleted after it."""
+"""The topic of a drill: created for it, balanced before every fault, deleted after it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ELECTION_TIMEOUT_S = 2.0
 def create_drill_topic(
     admin: AdminClient, topic: str, *, partitions: int, replication_factor: int
 ) -> None:
-    """Create a topic for which a majority of replicas must acknowledge, without retention.
+    """Create a topic in which a majority of replicas must acknowledge, without retention.
 
-    A topic that exists already is the drill's own, created before a time-out.
+    If the topic exists, an earlier attempt of this drill created it before a time-out.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
@@ -45,7 +45,7 @@ def create_drill_topic(
 
 
 def delete_drill_topic(admin: AdminClient, topic: str) -> None:
-    """With all that the drill wrote; a topic that was never made is no error."""
+    """Delete the topic and its records; that it does not exist is no error."""
     from confluent_kafka import KafkaException
 
     future = admin.delete_topics([topic], request_timeout=REQUEST_TIMEOUT_S)[topic]
@@ -61,21 +61,21 @@ _NOT_TO_BE_HAD = frozenset({"_UNSUPPORTED_FEATURE", "CLUSTER_AUTHORIZATION_FAILE
 
 
 def elect_preferred(admin: AdminClient, topic: str) -> bool:
-    """Ask for balanced leaders; False where the cluster knows no such request, or refuses it.
+    """Ask for preferred leaders; False if the cluster does not know the request, or refuses it.
 
-    The right to ask would be one over access rules, too (ALTER of the cluster).
+    The right for it (ALTER of the cluster) would also allow changes of access rules.
     """
     from confluent_kafka import ElectionType, KafkaException, TopicPartition
 
     with suppress(KafkaException):
         metadata = admin.list_topics(topic=topic, timeout=ELECTION_TIMEOUT_S)
         partitions = [TopicPartition(topic, p) for p in metadata.topics[topic].partitions]
-        # Without options: confluent-kafka 2.16 fails on every one that it documents.
+        # Without options: confluent-kafka 2.16 fails with every documented option.
         future = admin.elect_leaders(ElectionType.PREFERRED, partitions)
         try:
             future.result(ELECTION_TIMEOUT_S)
         except TimeoutError:
-            return True  # Slow, not unable.
+            return True  # The cluster is slow, but supports it.
         except KafkaException as exception:
             error = exception.args[0]
             if error.name() in _NOT_TO_BE_HAD:

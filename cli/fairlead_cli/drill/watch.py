@@ -1,8 +1,8 @@
-"""Who leads and who is in sync: asked of every broker in turns, in Kafka's own protocol.
+"""Leaders and ISRs, read repeatedly from every broker with Kafka requests.
 
-One task a broker, so that one that does not answer delays nobody's view; brokers that the others
-name are asked too. The newest leader epoch wins, wherever it was heard first. Who is alive is for
-the controller to say (`controller_watch`), where a drill can reach it.
+There is a task for each broker, so that a silent one delays no answer of others; brokers that the
+others name are asked, too. The newest leader epoch is used, from any broker. Only the controller
+knows which brokers are alive (`controller_watch`), if the drill can reach it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_LEADER = -1
 
 @dataclass(slots=True)
 class PartitionView:
-    """The newest that any broker has said of a partition. `seen_at` is when the epoch appeared."""
+    """The newest answer about a partition. `seen_at` is when its leader epoch was first seen."""
 
     leader: int = NO_LEADER
     leader_epoch: int = -1
@@ -38,11 +38,11 @@ class PartitionView:
 
 @dataclass
 class ClusterWatch:
-    """A running view of one topic. Without a `controller`, nobody is known to be dead."""
+    """A running view of one topic. Without a `controller`, no broker is known to be dead."""
 
     topic: str
     addresses: list[tuple[str, int]]
-    """Where to begin to ask."""
+    """The first brokers to ask."""
     controller: ControllerWatch | None = None
     partitions: dict[int, PartitionView] = field(default_factory=dict)
     brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class ClusterWatch:
     _tasks: dict[tuple[str, int], asyncio.Task[None]] = field(default_factory=dict)
 
     async def start(self) -> None:
-        """Begin asking."""
+        """Begin to ask."""
         for address in self.addresses:
             self._ensure_asked(address)
         if self.controller is not None:
@@ -68,21 +68,21 @@ class ClusterWatch:
 
     @property
     def fenced_at(self) -> dict[int, float]:
-        """Since when the controller has said of a broker that it is not alive."""
+        """Since when the controller has reported each dead broker."""
         return {} if self.controller is None else self.controller.fenced_at
 
     @property
     def is_everybody_alive(self) -> bool:
-        """Whether the controller answers and has nothing to complain of, where it can be asked."""
+        """Whether the controller, if there is one, answers and reports no problem."""
         return self.controller is None or self.controller.is_content
 
     def leader_address(self, partition: int) -> tuple[str, int] | None:
-        """Where to send records of a partition, as far as is known."""
+        """Return the address for records of a partition, as far as it is known."""
         view = self.partitions.get(partition)
         return None if view is None else self.brokers.get(view.leader)
 
     def led_by(self, broker_ids: set[int]) -> set[int]:
-        """Return partitions that one of these leads."""
+        """Return the partitions that one of these brokers leads."""
         return {number for number, view in self.partitions.items() if view.leader in broker_ids}
 
     @property
@@ -95,7 +95,7 @@ class ClusterWatch:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether every partition is led by its preferred replica."""
+        """Whether the preferred replica leads every partition."""
         return all(
             view.replicas and view.leader == view.replicas[0] for view in self.partitions.values()
         )
@@ -126,7 +126,7 @@ class ClusterWatch:
 
     @property
     def interval_s(self) -> float:
-        """How long to wait between two questions."""
+        """The time between two requests."""
         return POLL_FAST_S if self.is_fast else POLL_SLOW_S
 
     def _take(self, reply: Any) -> None:

@@ -1,7 +1,7 @@
-"""One connection that speaks Kafka's protocol, one request at a time, for a drill's own eyes.
+"""One connection with Kafka's protocol, one request at a time, for a drill's measurements.
 
-A Kafka client hides what a drill measures: it retries, waits and refreshes on its own. Versions are
-such that Apache Kafka answers them too.
+A Kafka client would hide what a drill measures: it retries, waits and refreshes on its own. Apache
+Kafka supports the versions that are used here, too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from typing import Self
 
 CLIENT_ID = "fairlead-drill"
-# A name is asked for no more often: a dead broker is tried every few milliseconds, and each
-# question costs a thread and several requests in a pod. Short: a new pod has a new address.
+# Names are resolved at most this often: a dead broker is tried every few milliseconds, and each
+# resolution costs a thread and several requests in a pod. Short, as a new pod has a new address.
 NAME_AGE_S_MAX = 0.5
 _resolved: dict[str, tuple[float, str]] = {}
 FRAME_BYTES_MAX = 16 << 20
 LENGTH = struct.Struct(">i")
-# What going wrong looks like to a caller; a request that timed out is an `OSError` too.
+# The errors of a connection; a request that timed out is an `OSError`, too.
 WireErrors = (OSError, EOFError, RemoteProtocolError)
 
 
 class WireConnection:
-    """Opened by `open`; unusable after any error."""
+    """A connection from `open`; it cannot be used after an error."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -43,7 +43,7 @@ class WireConnection:
 
     @classmethod
     async def open(cls, host: str, port: int) -> Self:
-        """Connect, and log in where the client's settings say so; OSError when nobody listens."""
+        """Connect, and log in if the client's settings have credentials; OSError."""
         context = build_context()
         reader, writer = await asyncio.open_connection(
             await resolve(host),
@@ -81,7 +81,7 @@ class WireConnection:
             raise RemoteProtocolError(str(error)) from None
 
     async def call(self, message: Any, version: int) -> Any:
-        """Send a request and read its reply. Bound it with `asyncio.timeout`."""
+        """Send a request and return its reply. The caller sets a limit with `asyncio.timeout`."""
         self._correlation_id += 1
         api_key = message.API_KEY
         frame = encode_request_frame(api_key, version, self._correlation_id, CLIENT_ID, message)
@@ -96,12 +96,12 @@ class WireConnection:
         return response
 
     def close(self) -> None:
-        """Drop it, with whatever is on its way."""
+        """Close the connection, without waiting for outstanding answers."""
         self._writer.transport.abort()
 
 
 async def resolve(host: str) -> str:
-    """Return an address for a name, at most half a second old; OSError where there is none."""
+    """Return an address of a host, at most half a second old; OSError if there is none."""
     now = time.monotonic()
     asked_at, address = _resolved.get(host, (0.0, ""))
     if not address or now - asked_at > NAME_AGE_S_MAX:

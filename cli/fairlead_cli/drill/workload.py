@@ -1,7 +1,7 @@
-"""The application under a drill: an idempotent librdkafka producer with default settings, at load.
+"""The application in a drill: an idempotent librdkafka producer with default settings, under load.
 
-It runs in a thread, numbers the records of each key, and notes what became of each. Nothing is
-tuned for failures on purpose: what it reports is what an application sees.
+It runs in a thread, numbers the records of each key, and notes the outcome of each. On purpose
+nothing is tuned for failures: it measures what an application would see.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TICK_S = 0.005
 KEYS_PER_PARTITION = 2
 FULL_QUEUE_WAIT_S = 0.05
 FLUSH_TIMEOUT_S = 60.0
-# Records beyond what the queue takes wait here no longer than this; then the rate has been missed.
+# Most records that wait beyond librdkafka's queue; with more, the rate was too high.
 BACKLOG_MAX = 10_000
 
 
@@ -65,18 +65,18 @@ class Workload:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait until all records have an answer or the time is up."""
+        """Stop, and wait until all records have an answer or the time is up."""
         self._stopping.set()
         self._thread.join()
 
     def mark(self) -> None:
-        """From here on, note the first acknowledgement of a record that was sent later."""
-        # In this order: an answer in between must not count by the mark before.
+        """From now on, note the first acknowledgement of a record that is sent later."""
+        # In this order, so that an answer in between does not count for the previous mark.
         self._marks = {history.key: history.next_sequence for history in self.keys}
         self._first_after_mark = {}
 
     def first_after_mark(self) -> dict[int, float]:
-        """By partition, when it came (monotonic seconds)."""
+        """Return the time of the first one by partition (monotonic seconds)."""
         return dict(self._first_after_mark)
 
     def _run(self) -> None:
@@ -95,9 +95,9 @@ class Workload:
         self.unanswered_after_flush = int(self.producer.flush(FLUSH_TIMEOUT_S))
 
     def _send(self, history: KeyHistory) -> bool:
-        """Return False when the client does not take the record: its number is not used then.
+        """Send a record. False if the client does not accept it; its number is then not used.
 
-        Its queue is full, or it refuses all records after an error that it calls fatal.
+        The client's queue is full, or it refuses all records after a fatal error.
         """
         from confluent_kafka import KafkaException
 

@@ -1,4 +1,4 @@
-"""One document of metadata, written or read: a file, stdin and stdout, or an `s3://…`."""
+"""Read or write a document of metadata: a file, stdin and stdout, or an `s3://…`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ STDIN_STDOUT: Final = "-"
 
 
 def write_document(file: str, document: dict[str, Any]) -> None:
-    """Write an export, all of it or nothing, and say so. CliError.
+    """Write an export, completely or not at all, and report it. CliError.
 
-    On stdout stands nothing but the document where it goes there, or to what may be stdout.
+    If the document goes to stdout, or possibly to stdout, nothing else is printed there.
     """
     text = json.dumps(document, indent=2) + "\n"
     if file == STDIN_STDOUT:
@@ -43,9 +43,9 @@ def write_document(file: str, document: dict[str, Any]) -> None:
 
 
 def write_to(path: Path, text: str) -> None:
-    """Replace a file as a whole, for an export is often a backup; write to a device or a pipe.
+    """Replace a regular file as a whole, because an export is often a backup; else write to it.
 
-    These would be replaced, too: who exports to /dev/null as root would have a file there.
+    A device or pipe must not be replaced: root's export to /dev/null would leave a file there.
     """
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
@@ -54,7 +54,7 @@ def write_to(path: Path, text: str) -> None:
 
 
 def read_document(file: str) -> object:
-    """Return the JSON of a file, of stdin or of an object; CliError."""
+    """Return the JSON from a file, from stdin or from an object; CliError."""
     try:
         return parse_json(_read_text(file))
     except OSError as error:
@@ -75,6 +75,6 @@ def _read_text(file: str) -> str | bytes:
 
 
 def describe(document: Any) -> str:
-    """`3 brokers, 7 topics`."""
+    """Return `3 brokers, 7 topics`."""
     brokers = format_count(len(document["brokers"]), "broker")
     return f"{brokers}, {format_count(len(document['topics']), 'topic')}"

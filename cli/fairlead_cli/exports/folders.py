@@ -1,4 +1,4 @@
-"""Folders that hold backups: of this machine, and of an object store."""
+"""Folders for backups: on this machine, and in an object store."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class Folder(Protocol):
-    """Files by their names. Whatever fails is a CliError."""
+    """Files by name. Every failure is a CliError."""
 
     def write(self, name: str, text: str) -> str:
-        """Write a file durably, all of it or nothing; return where."""
+        """Write a file durably, completely or not at all; return its place."""
 
     def list_names(self, prefix: str) -> Iterable[str]:
-        """Return the names that begin so, in any order."""
+        """Return the names with this prefix, in any order."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, which may be gone."""
+        """Remove a file, which may be gone already."""
 
 
 class LocalFolder:
@@ -65,10 +65,10 @@ class LocalFolder:
 
 
 class S3Folder:
-    """The objects of a bucket whose keys begin with that of a folder, and have no '/' after it."""
+    """The objects of a bucket directly in a folder: their keys have no further '/'."""
 
     def __init__(self, address: S3Address) -> None:
-        """CliError where no client can be made."""
+        """Raise CliError if no client can be built."""
         from fairlead_cli.exports.object_store import ObjectStore
 
         self._store = ObjectStore(address.bucket)
@@ -88,7 +88,7 @@ class S3Folder:
 
 
 class FolderType(click.Path):
-    """An argument of a command: a folder that exists, or one of an object store."""
+    """A command's argument: an existing folder, or a folder in an object store."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, file_okay=False)

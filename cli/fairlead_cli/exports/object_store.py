@@ -1,6 +1,6 @@
-"""One bucket of an object store, by the S3 API. Every error is one that a user can read.
+"""One bucket of an object store, through the S3 API. Every error is a message for users.
 
-Where the store is and who asks are said as AWS's own tools have it: `AWS_ENDPOINT_URL`,
+The store's address and the credentials are set as for AWS's own tools: `AWS_ENDPOINT_URL`,
 `AWS_REGION`, `AWS_ACCESS_KEY_ID`, profiles, and roles of pods and machines.
 """
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S: Final = 5
 READ_TIMEOUT_S: Final = 30
 DOCUMENT_BYTES_MAX: Final = 1 << 28
-"""No metadata comes near: a partition takes some 200 bytes. Whoever names the wrong object is told
-so before it fills the memory."""
+"""Metadata is much smaller: a partition takes some 200 bytes. For a wrong object this gives an
+error before the object fills the memory."""
 
 
 class ObjectStore:
-    """Objects of one bucket."""
+    """The objects of one bucket."""
 
     def __init__(self, bucket: str) -> None:
-        """Make a client, which asks nobody yet; CliError."""
+        """Build a client, without a request; CliError."""
         self.bucket = bucket
         self._client = _make_client()
 
     def read(self, key: str) -> bytes:
-        """Return an object; InputError where there is none, or one that is no document."""
+        """Return an object; InputError if it does not exist, or is too large for a document."""
         with self._errors("read", key):
             from botocore.exceptions import ClientError
 
@@ -56,7 +56,7 @@ class ObjectStore:
 
     def write(self, key: str, content: bytes) -> None:
         """Put an object in one request: a reader sees all of it or nothing."""
-        # A bucket that locks its objects takes none without it, and every store checks it.
+        # A bucket with object lock requires the digest, and every store checks it.
         digest = base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
         with self._errors("write", key):
             reply = self._client.put_object(
@@ -70,7 +70,7 @@ class ObjectStore:
             )
 
     def list_keys(self, prefix: str) -> Iterator[str]:
-        """Yield the keys that begin so and have no further '/', a page at a time."""
+        """Yield the keys with this prefix that have no further '/', page by page."""
         with self._errors("list", prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=prefix, Delimiter="/"
@@ -80,7 +80,7 @@ class ObjectStore:
                     yield each["Key"]
 
     def remove(self, key: str) -> None:
-        """Delete an object; it may be gone."""
+        """Delete an object, which may be gone already."""
         with self._errors("remove", key):
             self._client.delete_object(Bucket=self.bucket, Key=key)
 
@@ -110,11 +110,11 @@ def _make_client() -> Any:
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,
         retries={"mode": "standard"},
-        # Stores other than AWS refuse the checksums that the library adds of itself.
+        # Stores other than AWS refuse the library's default checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    # The library itself knows AWS_DEFAULT_REGION alone.
+    # The library itself reads only AWS_DEFAULT_REGION.
     region = os.environ.get("AWS_REGION") or None
     with store_errors("make a client for it", "the object store"):
         session = boto3.Session(region_name=region)

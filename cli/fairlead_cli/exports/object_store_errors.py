@@ -1,4 +1,4 @@
-"""What goes wrong with an object store, told to a user."""
+"""Errors of an object store, explained to users."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ HINTS: Final = {
     "AuthorizationHeaderMalformed": NAME_REGION,
     "PermanentRedirect": NAME_REGION,
 }
-"""By the code of the store's answer."""
+"""By the error code of the store."""
 
 
 @contextmanager
 def store_errors(what: str, endpoint: str) -> Iterator[None]:
-    """Turn errors of the library into CliError. `what` was to be done: `write s3://…`."""
+    """Turn errors of the library into CliError. `what` is the action: `write s3://…`."""
     from botocore import exceptions
     from botocore.parsers import ResponseParserError
 
@@ -70,18 +70,18 @@ def store_errors(what: str, endpoint: str) -> Iterator[None]:
         raise CliError(f"cannot {what}: {error}", hint=GIVE_CREDENTIALS) from error
     except exceptions.BotoCoreError as error:
         raise CliError(f"cannot {what}: {error}") from error
-    except OSError as error:  # A file that credentials are read from, such as a pod's token.
+    except OSError as error:  # A file with credentials, such as a pod's token, cannot be read.
         raise CliError(f"cannot {what}: {error}", hint=GIVE_CREDENTIALS) from error
 
 
 def explain_answer(what: str, endpoint: str, response: dict[str, Any]) -> CliError:
-    """Return what a store's answer says, and what to do about it."""
+    """Return the error for a store's answer, with what to do about it."""
     code = str(response["Error"].get("Code", ""))
     message = response["Error"].get("Message", "")
     status = response["ResponseMetadata"]["HTTPStatusCode"]
     if code and not code.isdigit():
         return CliError(f"cannot {what}: {message or 'refused'} ({code})", hint=HINTS.get(code))
-    # Nothing but a status of HTTP came: some stores refuse so, and servers of another kind.
+    # There is only an HTTP status: some stores, and servers of other kinds, refuse in this way.
     if status == HTTPStatus.FORBIDDEN:
         return CliError(f"cannot {what}: access denied by {endpoint}", hint=GRANT_RIGHTS)
     return CliError(

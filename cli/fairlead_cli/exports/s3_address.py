@@ -1,4 +1,4 @@
-"""`s3://BUCKET/KEY`: where an object, or a folder of them, is."""
+"""`s3://BUCKET/KEY`: the address of an object, or of a folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fairlead_cli.errors import InputError
 
 SCHEME: Final = "s3://"
 _BUCKET: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
-"""What the library sends as a name. Stores other than AWS allow more than AWS does."""
+"""The names that the library accepts. Stores other than AWS allow more than AWS does."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Address:
-    """A bucket, and a key in it or what keys begin with."""
+    """A bucket with a key, or with a prefix of keys."""
 
     bucket: str
     key: str
@@ -25,7 +25,7 @@ class S3Address:
 
 
 def is_s3(place: str) -> bool:
-    """Tell whether a place is in an object store rather than on this machine."""
+    """Tell whether a place is in an object store, not on this machine."""
     return place.startswith(SCHEME)
 
 
@@ -41,7 +41,7 @@ def parse_file(text: str) -> S3Address:
 
 
 def parse_folder(text: str) -> S3Address:
-    """Read the address of a folder, its key with a '/' at the end or empty; InputError."""
+    """Read the address of a folder: its key ends with '/' or is empty; InputError."""
     address = _parse(text)
     folder = address.key.rstrip("/")
     return S3Address(address.bucket, f"{folder}/" if folder else "")

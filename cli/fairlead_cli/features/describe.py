@@ -65,7 +65,7 @@ def command(*, data: Path, bootstrap: str | None, output: str) -> None:
 
 
 def build_feature(admin: AdminClient, survey: FeatureSurvey, name: str) -> dict[str, Any]:
-    """Return one feature as the JSON output has it; asks the controller whether it could rise."""
+    """Return a feature for the JSON output; the controller is asked whether it could be raised."""
     from fairlead_cli.client.features import update_levels
     from fairlead_model.features import FEATURES
     from fairlead_model.session.calls import FeatureUpgradeType
@@ -92,7 +92,7 @@ def build_feature(admin: AdminClient, survey: FeatureSurvey, name: str) -> dict[
 
 
 def build_row(feature: dict[str, Any]) -> list[str]:
-    """Return one feature as the table has it."""
+    """Return a feature as a row of the table."""
     supported = feature["supportedByAll"]
     falls = {None: "-", True: "yes", False: "no"}[feature["mayFall"]]
     raised = feature["canBeRaisedTo"]

@@ -79,7 +79,7 @@ def downgrade(levels: tuple[str, ...], dry_run: bool, data: Path, bootstrap: str
 
 
 def parse_levels(texts: tuple[str, ...]) -> dict[str, int]:
-    """Read NAME=LEVEL words; click.BadParameter for others."""
+    """Read NAME=LEVEL arguments; click.BadParameter for others."""
     levels = {}
     for name, text in parse_assignments(texts, "NAME=LEVEL").items():
         if not (text.isascii() and text.isdigit() and int(text) <= INT16_MAX):
@@ -89,7 +89,7 @@ def parse_levels(texts: tuple[str, ...]) -> dict[str, int]:
 
 
 def find_higher(admin: AdminClient) -> dict[str, int]:
-    """Return the features whose level is below what all brokers that answer support."""
+    """Return the features whose level is below what all answering brokers support."""
     from fairlead_cli.client.features import survey_features
 
     survey = survey_features(admin)
@@ -104,7 +104,7 @@ def find_higher(admin: AdminClient) -> dict[str, int]:
 def update(
     admin: AdminClient, levels: Mapping[str, int], kind: FeatureUpgradeType, *, dry_run: bool
 ) -> None:
-    """Ask for the levels and say what holds then; CliError with the controller's reason."""
+    """Ask for the levels and print the new ones; CliError with the controller's reason."""
     from fairlead_cli.client.features import update_levels
 
     text = ", ".join(f"{name}={level}" for name, level in levels.items())

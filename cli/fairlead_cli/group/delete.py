@@ -75,7 +75,7 @@ def command(
 
 
 def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> int:
-    """Return every group that can be is deleted, every refusal said; the exit code."""
+    """Delete every group that can be deleted, report each refusal; return the exit code."""
     from fairlead_cli.client.connection import build_error
     from fairlead_cli.client.groups import (
         MISSING_GROUP_NAMES,
@@ -103,7 +103,7 @@ def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> i
 def delete_offsets_of(
     admin: AdminClient, group: str, selections: list[TopicSelection], *, if_exists: bool
 ) -> None:
-    """Forget what the selections name; there must be something to forget."""
+    """Delete the offsets of these selections; CliError if there are none."""
     from fairlead_cli.client.groups import (
         build_unknown_group_error,
         describe_group,

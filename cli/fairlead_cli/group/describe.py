@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fairlead_cli.client.groups import GroupDescription, Member
     from fairlead_cli.group.lag import PartitionLag
 
-# Member ids end in a UUID: eight of its digits tell members of one client apart.
+# Member ids end in a UUID; eight of its digits are enough to distinguish members of one client.
 UUID_TAIL = re.compile(r"(?<=[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 
 EPILOG = """\b
@@ -112,7 +112,7 @@ def build_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[st
 
 
 def build_progress_document(progress: MemberProgress | None) -> dict[str, Any]:
-    """Return what only members of `consumer` groups have."""
+    """Return the fields that only members of `consumer` groups have."""
     if progress is None:
         names = ("protocol", "epoch", "subscribedTopics", "subscribedPattern", "target")
         return dict.fromkeys(names)
@@ -142,7 +142,7 @@ def build_offset_document(lag: PartitionLag) -> dict[str, Any]:
 
 
 def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
-    """Print the state first: whether the group has members, and its lag."""
+    """Print the state: whether the group has members, and its lag."""
     from fairlead_cli.group.lag import total_lag
     from fairlead_cli.output import escape_controls, format_count
 
@@ -169,7 +169,7 @@ def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
 
 
 def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
-    """Print a line a partition; leave out columns that would be empty everywhere."""
+    """Print a row for each partition; omit columns without any value."""
     from fairlead_cli.output import print_table
 
     if not lags:
@@ -201,7 +201,7 @@ def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
 
 
 def print_members(group: GroupDescription, *, is_full: bool) -> None:
-    """Print a line a member."""
+    """Print a row for each member."""
     from fairlead_cli.client.places import format_places
     from fairlead_cli.output import print_table
 
@@ -236,7 +236,7 @@ def print_members(group: GroupDescription, *, is_full: bool) -> None:
 
 
 def is_on_its_way(member: Member) -> bool:
-    """Tell whether a member shall have other partitions than it has."""
+    """Tell whether a member's target assignment differs from its present one."""
     return member.progress is not None and member.progress.target != member.partitions
 
 

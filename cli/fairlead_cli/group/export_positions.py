@@ -95,7 +95,7 @@ def command(
 def find_groups(
     admin: AdminClient, names: tuple[str, ...]
 ) -> tuple[list[GroupDescription], list[CliError]]:
-    """Return the groups, all without names, and an error for each that is not there."""
+    """Return the named groups, or all; and an error for each group that does not exist."""
     from fairlead_cli.client.group_listing import list_groups
     from fairlead_cli.client.groups import describe_groups, require_group
     from fairlead_cli.several_names import find_each
@@ -113,7 +113,7 @@ def plan_moves(
     described: list[GroupDescription],
     choices: MoveChoices,
 ) -> list[GroupMove]:
-    """Look at the groups' znodes and at their partitions here, and decide."""
+    """Read the groups' znodes and partitions, and decide."""
     from fairlead_cli.client.groups import read_committed_of
     from fairlead_cli.zookeeper.old_groups import group_path, read_group
     from fairlead_cli.zookeeper.old_topics import read_partition_counts
@@ -139,21 +139,21 @@ def find_facts(
     ends: Mapping[Place, tuple[int, int]],
     partition_counts: Mapping[str, int],
 ) -> tuple[list[PositionFacts], list[Skipped]]:
-    """Return what the plan of a group is made of, and what cannot go to the old cluster. Pure."""
+    """Return the facts for a group's plan, and what cannot go to the old cluster. Pure."""
     from fairlead_cli.zookeeper.old_groups import group_path, position_path
     from fairlead_cli.zookeeper.tree import Skipped
 
     if not is_znode_name(old.name):
         return [], [Skipped(group_path(old.name), "no znode can have this name")]
     facts: list[PositionFacts] = []
-    # That a group has no positions there yet is nothing odd here.
+    # It is normal that a group has no positions there yet.
     skipped = [each for each in old.skipped if not each.is_expected]
     for place, at in committed.items():
         if place.partition >= partition_counts.get(place.topic, 0):
             path = position_path(old.name, place)
             skipped.append(Skipped(path, f"the old cluster has no partition {place}"))
         elif place in old.versions and place not in old.positions:
-            continue  # damaged, and listed so: somebody has to look at it first
+            continue  # It is damaged, and listed: a person has to look at it first.
         else:
             there = old.positions.get(place)
             facts.append(PositionFacts(place, at.offset, there, ends.get(place)))
@@ -161,12 +161,12 @@ def find_facts(
 
 
 def is_znode_name(group: str) -> bool:
-    """Tell whether a group's name can be one level of a path."""
+    """Tell whether a group's name can be one element of a path."""
     return "/" not in group and group not in {".", ".."} and group.isprintable()
 
 
 def write(session: Session, old: OldGroup, offsets: Mapping[Place, int]) -> None:
-    """Set the positions, each only if its znode is as it was read."""
+    """Set the positions, each only if its znode has not changed since it was read."""
     from fairlead_cli.zookeeper.old_groups import position_path
     from fairlead_cli.zookeeper.session import Write
 

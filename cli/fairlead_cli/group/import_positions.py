@@ -81,7 +81,7 @@ def command(
 def read_old_groups(
     ensemble: ZooKeeperAccess, names: tuple[str, ...]
 ) -> tuple[list[OldGroup], frozenset[str], list[CliError]]:
-    """Return the groups of the tree, its topics' names, and an error for each name not there."""
+    """Return the groups in the tree, the names of its topics, and an error per unknown name."""
     from fairlead_cli.several_names import find_each
     from fairlead_cli.zookeeper.old_groups import CONSUMERS, group_path, read_group
     from fairlead_cli.zookeeper.session import open_session
@@ -103,7 +103,7 @@ def read_old_groups(
 
 
 def build_no_group_error(ensemble: ZooKeeperAccess, name: str, known: tuple[str, ...]) -> CliError:
-    """Return an error that names the nearest group of the tree."""
+    """Return an error that names the most similar group in the tree."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, n=1)
@@ -117,7 +117,7 @@ def plan_moves(
     old_topics: frozenset[str],
     choices: MoveChoices,
 ) -> list[GroupMove]:
-    """Look at the same groups and at their partitions here, and decide."""
+    """Read the same groups and their partitions in this cluster, and decide."""
     from fairlead_cli.client.groups import describe_groups, read_committed_of
 
     names = [group.name for group in groups]
@@ -146,7 +146,7 @@ def explain_missing(
     leaders: Mapping[str, Mapping[int, int]],
     old_topics: frozenset[str],
 ) -> Skipped:
-    """Say why there is no such partition here; deleted topics leave positions behind."""
+    """Return why this cluster has no such partition; deleted topics leave positions behind."""
     from fairlead_cli.zookeeper.old_groups import position_path
     from fairlead_cli.zookeeper.tree import Skipped
 
@@ -160,7 +160,7 @@ def explain_missing(
 
 
 def commit(admin: AdminClient, group: str, offsets: Mapping[Place, int]) -> None:
-    """Commit in one request; CliError when any of them was refused."""
+    """Commit in one request; CliError if any offset was refused."""
     from fairlead_cli.client.connection import build_error
     from fairlead_cli.client.groups import build_members_error, describe_group, write_committed
 

@@ -1,4 +1,4 @@
-"""How far behind a group is, by partition, and which committed offsets are out of place."""
+"""The lag of a group, by partition, and committed offsets that are out of range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition of a group. None stands for what nobody knows: no commit, no leader."""
+    """One partition of a group. None means unknown: no commit, or no leader."""
 
     place: Place
     committed: Committed | None
@@ -39,7 +39,7 @@ def build_lags(
 ) -> list[PartitionLag]:
     """Return every partition that has a committed offset or a member, in order.
 
-    `ends`: log start and log end where there is a leader. `leaders`: by topic that exists.
+    `ends`: log start and log end of partitions with a leader. `leaders`: by existing topic.
     """
     owners = {place: member for member in members for place in member.partitions}
     lags = []
@@ -57,7 +57,7 @@ def find_problem(
     ends: tuple[int, int] | None,
     leaders: Mapping[str, Mapping[int, int]],
 ) -> str | None:
-    """Return what an operator must know; None if all is well."""
+    """Return what a person must know about a partition; None if all is well."""
     if place.partition not in leaders.get(place.topic, {}):
         return "no such partition" if place.topic in leaders else "no such topic"
     if ends is None:
@@ -73,6 +73,6 @@ def find_problem(
 
 
 def total_lag(lags: list[PartitionLag]) -> int | None:
-    """Sum of what is known; None where nothing is."""
+    """Return the sum of the known lags; None if none is known."""
     known = [lag.lag for lag in lags if lag.lag is not None]
     return sum(known) if known else None

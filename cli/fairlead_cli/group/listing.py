@@ -80,7 +80,7 @@ def command(
 
 
 def print_groups(documents: list[dict[str, Any]], *, with_lag: bool) -> None:
-    """Print a line a group."""
+    """Print a row for each group."""
     from fairlead_cli.output import print_table
 
     columns = ["group", "state", "type", "members"] + (["lag"] if with_lag else [])
@@ -118,7 +118,7 @@ def build_documents(
 
 
 def read_total_lags(admin: AdminClient, groups: list[str]) -> dict[str, int | None]:
-    """Return total lag by group. Partitions that several groups read are looked at once."""
+    """Return the total lag by group. A partition of several groups is read only once."""
     from fairlead_cli.client.groups import read_committed_of
     from fairlead_cli.group.lag import build_lags, total_lag
     from fairlead_cli.group.observation import observe_partitions

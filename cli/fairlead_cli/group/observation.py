@@ -1,6 +1,6 @@
-"""Reads what a group's table needs: first its offsets, then the ends of their partitions.
+"""Read the data for a group's table: first its offsets, then the ends of the partitions.
 
-In this order, because a log only grows: a lag may come out too large by a moment, never negative.
+The order matters, because a log only grows: a lag may be a little too large, but never negative.
 """
 
 from __future__ import annotations

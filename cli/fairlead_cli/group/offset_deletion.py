@@ -1,4 +1,4 @@
-"""Forgets a group's offsets of a topic, while the group itself stays (OffsetDelete, KIP-496)."""
+"""Delete a group's offsets of a topic, but not the group itself (OffsetDelete, KIP-496)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HINTS = {
 
 
 def delete_offsets(group: GroupDescription, places: Iterable[Place]) -> None:
-    """Delete these committed offsets; CliError names the first that was refused."""
+    """Delete these committed offsets; CliError names the first refusal."""
     if group.coordinator is None:
         raise CliError(f"group '{group.group}' has no coordinator", hint="Try again in a moment.")
     by_topic: dict[str, list[OffsetDeleteRequestPartition]] = {}
@@ -49,7 +49,7 @@ def delete_offsets(group: GroupDescription, places: Iterable[Place]) -> None:
 
 
 def build_refusal(what: str, code: int) -> CliError:
-    """In words, also for a code that is newer than we are."""
+    """Return the error for a code in words; the code may be newer than this client."""
     try:
         error = ErrorCode(code)
     except ValueError:

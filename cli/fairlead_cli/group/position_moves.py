@@ -1,4 +1,4 @@
-"""What `group import` and `group export` share: options, a group's move, what they print."""
+"""What `group import` and `group export` share: options, a group's move, and the output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class MoveChoices:
-    """What the user leaves open or not."""
+    """The choices that the options make."""
 
     is_dry_run: bool
     out_of_range: OutOfRange
@@ -45,7 +45,7 @@ class MoveChoices:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """One group, as it was found on both sides, and what is done about each of its positions."""
+    """One group: its state on both sides, and what is done about each of its positions."""
 
     old: OldGroup
     found: GroupDescription
@@ -64,7 +64,7 @@ class GroupMove:
 
 
 def move_options(command: Command) -> Command:
-    """Add the choices that both verbs leave to the user."""
+    """Add the options that both verbs share."""
     options = (
         click.option("--dry-run", is_flag=True, help="Only show what would be done."),
         click.option("--execute", is_flag=True, help="Do it. This is the default."),
@@ -90,7 +90,7 @@ def move_options(command: Command) -> Command:
 def read_choices(
     *, dry_run: bool, execute: bool, out_of_range: str, allow_running: bool
 ) -> MoveChoices:
-    """Return what the options say; UsageError where they contradict each other."""
+    """Return the choices of the options; UsageError if they contradict each other."""
     if dry_run and execute:
         raise click.UsageError("--dry-run and --execute contradict each other")
     return MoveChoices(dry_run, OutOfRange(out_of_range), allow_running)
@@ -114,7 +114,7 @@ def plan_move(
 
 
 def describe_running(old: OldGroup, found: GroupDescription) -> str | None:
-    """Say who is in the group, in ZooKeeper or here; None if nobody is."""
+    """Return who is in the group, in ZooKeeper or here; None if nobody is."""
     if old.is_running:
         who = [str(consumer) for consumer in old.consumers]
         who = who or [f"owner {name}" for name in sorted(set(old.owners.values()))]
@@ -141,7 +141,7 @@ def read_ends(
 def carry_out(
     moves: Sequence[GroupMove], apply: Callable[[GroupMove, Mapping[Place, int]], None]
 ) -> tuple[set[str], list[CliError]]:
-    """Move each group that may be; return the names of those moved, and what went wrong."""
+    """Move each group that may be moved; return the names of moved groups, and the errors."""
     done: set[str] = set()
     errors: list[CliError] = []
     for move in moves:
@@ -166,9 +166,9 @@ def finish_moves(
     output: str,
     names: tuple[str, str],
 ) -> int:
-    """Move the groups unless this is a dry run, print what was done; return the exit code.
+    """Move the groups unless this is a dry run, print the result; return the exit code.
 
-    `errors` are those of groups that could not be looked at; `names` are source and target.
+    `errors` are those of groups that could not be read; `names` are source and target.
     """
     from fairlead_cli.several_names import report_missing
 
@@ -184,7 +184,7 @@ def finish_moves(
 
 
 def exit_code(moves: Sequence[GroupMove], errors: Sequence[CliError]) -> int:
-    """Return 0 only if all that was asked for is done, or, in a dry run, could be."""
+    """Return 0 only if everything that was asked for is done, or, in a dry run, could be."""
     is_whole = all(
         move.refusal is None and all(each.is_expected for each in move.skipped) for move in moves
     )
@@ -231,7 +231,7 @@ def print_document(moves: Sequence[GroupMove], done: set[str], *, names: tuple[s
 def print_moves(
     moves: Sequence[GroupMove], done: set[str], *, names: tuple[str, str], is_dry_run: bool
 ) -> None:
-    """Print a row a partition; then, on stderr, what was left out, refused and done."""
+    """Print a row for each partition; then, on stderr, what was omitted, refused and done."""
     from fairlead_cli.output import format_count, note, print_table
 
     numbers = ("partition", *names, "new", "log start", "log end", "lag after")

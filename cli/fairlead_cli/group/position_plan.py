@@ -1,9 +1,9 @@
-"""What taking positions from ZooKeeper, or putting them there, would change. Decides only.
+"""The changes of moving positions from ZooKeeper, or to it. This module only decides.
 
-A position is never taken back: an old consumer that commits to Kafka and to ZooKeeper
-(`dual.commit.enabled`) starts at the larger of the two, and so do we. Whoever wants to go back says
-so with `group reset`. The ends are those of the log *here*, whichever way positions move: an offset
-means something only where the same records have the same offsets on both sides.
+A position never moves back: an old consumer that commits to Kafka and to ZooKeeper
+(`dual.commit.enabled`) starts at the larger of the two, and so does this command. To move back, use
+`group reset`. The log's ends are those of *this* cluster, for both directions: an offset only means
+the same record if both sides have the same records at the same offsets.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class OutOfRange(StrEnum):
-    """What becomes of a position that the log does not hold."""
+    """What to do with a position outside the log."""
 
     REFUSE = "refuse"
     CLAMP = "clamp"
 
 
 class Step(StrEnum):
-    """What is done about a partition."""
+    """What to do with the position of a partition."""
 
     MOVE = "move"
     KEEP = "keep"
@@ -35,10 +35,10 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PositionFacts:
-    """A partition: where its position stands on the one side, on the other, and the log's ends.
+    """A partition: its position on both sides, and the log's ends.
 
-    `target` is None where the other side has no position; `ends` are log start and log end, None
-    where the partition has no leader, so that nobody knows them.
+    `target` is None if the other side has no position. `ends` are log start and log end, None if
+    the partition has no leader and so they are unknown.
     """
 
     place: Place
@@ -49,7 +49,7 @@ class PositionFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPosition:
-    """One line of the plan. `new` is None where the position is refused."""
+    """One line of the plan. `new` is None if the position is refused."""
 
     facts: PositionFacts
     step: Step
@@ -58,7 +58,7 @@ class PlannedPosition:
 
     @property
     def lag(self) -> int | None:
-        """Records to read afterwards; a position kept beyond the log end leaves none."""
+        """Records to read afterwards; 0 for a position that stays beyond the log end."""
         if self.new is None or self.facts.ends is None:
             return None
         return max(0, self.facts.ends[1] - self.new)
@@ -95,7 +95,7 @@ def plan_positions(
 
 
 def find_refusal(lines: Sequence[PlannedPosition]) -> str | None:
-    """Say why a whole group is not moved: half of its positions help nobody. None if it may be."""
+    """Return why a group is not moved (a part of its positions is of no use); None if it is."""
     refused = [line for line in lines if line.step is Step.REFUSE]
     if not refused:
         return None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairlead_cli.group.reset_plan import PartitionFacts, PlannedOffset
     from fairlead_cli.group.selection import TopicSelection
 
-# Group states in which nobody holds the offsets; `Dead` means that there is no such group yet.
+# Group states without members, so that offsets can be set; `Dead` means there is no group yet.
 FREE_STATES = ("Empty", "Dead")
 EPILOG = """\b
 Examples:
@@ -135,7 +135,7 @@ def command(
 
 
 def choose_target(values: dict[str, Any], *, now_ms: int) -> Target:
-    """Exactly one of the options; UsageError lists them otherwise."""
+    """Return the target of exactly one option; otherwise UsageError lists them."""
     given = [name for name, value in values.items() if value is not None and value is not False]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in values)
@@ -166,7 +166,7 @@ def choose_target(values: dict[str, Any], *, now_ms: int) -> Target:
 def read_facts(
     admin: AdminClient, group: str, selections: list[TopicSelection], target: Target
 ) -> list[PartitionFacts]:
-    """Return everything the plan is made of; without selections, what the group has offsets of."""
+    """Return the facts for the plan; without selections, for all committed offsets of the group."""
     from fairlead_cli.client.groups import read_committed
     from fairlead_cli.client.leaders import read_leaders
     from fairlead_cli.client.offsets import find_times_of, read_ends_of
@@ -202,7 +202,7 @@ def read_facts(
 def choose_places(
     admin: AdminClient, selections: list[TopicSelection], leaders: dict[str, dict[int, int]]
 ) -> list[Place]:
-    """Return the partitions that the options name, all of which must exist and be led."""
+    """Return the partitions of the options, all of which must exist and have a leader."""
     from fairlead_cli.client.connection import build_unknown_topic_error, fetch_metadata
     from fairlead_cli.client.places import Place
     from fairlead_cli.group.selection import expand_selection
@@ -217,7 +217,7 @@ def choose_places(
 
 
 def choose_committed_places(admin: AdminClient, group: str, committed: list[Place]) -> list[Place]:
-    """--all-topics: every committed partition; those of deleted topics are named and left alone."""
+    """Return all committed partitions (--all-topics); those of deleted topics are reported."""
     from fairlead_cli.client.leaders import read_leaders
     from fairlead_cli.group.selection import TopicSelection
     from fairlead_cli.output import note
@@ -240,7 +240,7 @@ def choose_committed_places(admin: AdminClient, group: str, committed: list[Plac
 
 
 def apply_plan(admin: AdminClient, group: str, plan: list[PlannedOffset]) -> None:
-    """Write the new offsets in one request; CliError when any of them was refused."""
+    """Write the new offsets in one request; CliError if any was refused."""
     from fairlead_cli.client.connection import build_error
     from fairlead_cli.client.groups import build_members_error, describe_group, write_committed
 
@@ -280,7 +280,7 @@ def print_document(group: str, plan: list[PlannedOffset], *, is_executed: bool) 
 def print_plan(
     group: GroupDescription, plan: list[PlannedOffset], target: Target, *, is_executed: bool
 ) -> None:
-    """Old and new offsets, then what was done or how to do it."""
+    """Print old and new offsets, then what was done or how to do it."""
     from fairlead_cli.output import format_count, note, print_table
 
     numbers = ("partition", "old", "new", "change", "log start", "log end", "lag after")

@@ -1,4 +1,4 @@
-"""What a reset would change: old and new offset of each partition. Decides only; writes nothing."""
+"""The changes of a reset: old and new offset of each partition. Decides only; writes nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A partition as it is.
+    """The facts about a partition.
 
-    `committed` is None if the group has no offset; `at_time` is the first offset not older than the
-    time asked for, None if every record is older.
+    `committed` is None if the group has no offset; `at_time` is the first offset that is not older
+    than the wanted time, None if every record is older.
     """
 
     place: Place
@@ -36,7 +36,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """One line of the plan. `new` is None where nothing can be done; `note` says why."""
+    """One line of the plan. `new` is None if nothing can be done; `note` says why."""
 
     facts: PartitionFacts
     new: int | None
@@ -58,7 +58,7 @@ def plan_reset(target: Target, partitions: list[PartitionFacts]) -> list[Planned
 
 
 def plan_partition(target: Target, facts: PartitionFacts) -> PlannedOffset:
-    """Offsets that the log does not hold are moved to its nearer end, and the note says so."""
+    """Decide about a partition; an offset outside the log moves to its nearer end, with a note."""
     match target:
         case ToEarliest():
             return PlannedOffset(facts, facts.log_start, None)
@@ -81,7 +81,7 @@ def plan_partition(target: Target, facts: PartitionFacts) -> PlannedOffset:
 
 
 def clamp(facts: PartitionFacts, wanted: int) -> PlannedOffset:
-    """Return the offset where the log holds it, else the nearer end of the log."""
+    """Return the offset if the log has it, else the nearer end of the log."""
     if wanted < facts.log_start:
         return PlannedOffset(facts, facts.log_start, f"{wanted} is below the log start")
     if wanted > facts.log_end:

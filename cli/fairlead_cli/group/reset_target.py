@@ -1,4 +1,4 @@
-"""Where `group reset` moves offsets to: exactly one of its seven ways to say it."""
+"""The target of `group reset`: exactly one of seven forms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from fairlead_cli.output import format_count, format_moment
 from fairlead_cli.records.start import AGO, UNIT_MS, within_timestamps
 
-# ISO 8601, as Kafka's own tool takes it: P1DT2H30M. Months and years have no fixed length.
+# ISO 8601, as in Kafka's own tool: P1DT2H30M. Months and years have no fixed length.
 DURATION = re.compile(
     r"^P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?)?$"
 )
@@ -18,36 +18,36 @@ DURATION_MS = UNIT_MS | {"w": 7 * UNIT_MS["d"]}
 
 @dataclass(frozen=True, slots=True)
 class ToEarliest:
-    """The oldest record that is still there."""
+    """The oldest record in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToLatest:
-    """The log end: only what is written from now on."""
+    """The log end: only records that are written from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToCurrent:
-    """Where it is, moved into the log if it lies outside."""
+    """The present offset, moved into the log if it is outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToOffset:
-    """One offset for all partitions."""
+    """The same offset for all partitions."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """So many records forward or, negative, back."""
+    """A number of records forward or, if negative, back."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToTime:
-    """The first record that is not older than this."""
+    """The first record that is not older than a time."""
 
     timestamp_ms: int
 
@@ -56,7 +56,7 @@ Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime
 
 
 def parse_datetime(text: str) -> ToTime:
-    """ISO 8601, local unless it has a zone; ValueError says what is understood."""
+    """Read ISO 8601, local time without a zone; ValueError names the valid forms."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -68,7 +68,7 @@ def parse_datetime(text: str) -> ToTime:
 
 
 def parse_duration(text: str, *, now_ms: int) -> ToTime:
-    """Return an age, `15m` or ISO 8601 `PT15M`; ValueError says what is understood."""
+    """Read an age, `15m` or ISO 8601 `PT15M`; ValueError names the valid forms."""
     if ago := AGO.match(text):
         return ToTime(within_timestamps(now_ms - int(ago[1]) * UNIT_MS[ago[2]]))
     found = DURATION.match(text.upper())
@@ -80,7 +80,7 @@ def parse_duration(text: str, *, now_ms: int) -> ToTime:
 
 
 def describe_target(target: Target) -> str:
-    """As a person says it, behind 'move it'."""
+    """Return the target in words that fit after 'move it'."""
     match target:
         case ToEarliest():
             return "to the log start"

@@ -1,4 +1,4 @@
-"""`--topic T`, `--topic T:0,2`: which partitions a verb means."""
+"""`--topic T`, `--topic T:0,2`: the partitions that a verb is for."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """A topic, and some of its partitions or (None) all of them."""
+    """A topic, and some of its partitions, or all (None)."""
 
     topic: str
     partitions: tuple[int, ...] | None
 
 
 def parse_selections(texts: Iterable[str]) -> list[TopicSelection]:
-    """Return one selection a topic; one named twice means both. BadParameter if malformed."""
+    """Return one selection for each topic, which may be named twice. BadParameter if malformed."""
     chosen: dict[str, set[int] | None] = {}
     for text in texts:
         topic, separator, numbers = text.partition(":")
@@ -45,9 +45,9 @@ def parse_selections(texts: Iterable[str]) -> list[TopicSelection]:
 def expand_selection(
     selection: TopicSelection, leaders: Mapping[int, int]
 ) -> list[tuple[str, int]]:
-    """Return partitions that exist and have a leader, or an error: half a selection helps nobody.
+    """Return the partitions; CliError unless all exist and have a leader.
 
-    `leaders`: the leader of each partition of the topic, -1 where there is none.
+    `leaders`: the leader of each partition of the topic, -1 if there is none.
     """
     known = sorted(leaders)
     wanted = known if selection.partitions is None else list(selection.partitions)
@@ -66,5 +66,5 @@ def expand_selection(
 
 
 def join(numbers: Iterable[int]) -> str:
-    """`0, 2`."""
+    """Return `0, 2`."""
     return ", ".join(str(number) for number in numbers)

@@ -1,4 +1,4 @@
-"""Which Kubernetes cluster and namespace a command is about, and a client for it."""
+"""The Kubernetes cluster and namespace of a command, and a client for it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CONNECT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """As kubectl's options of the same names; None is its default."""
+    """The values of kubectl's options with these names; None is kubectl's default."""
 
     namespace: str | None = None
     context: str | None = None
     kubeconfig: Path | None = None
 
     def run(self, work: Callable[[KubeClient, str], Awaitable[T]]) -> T:
-        """Do something with a client and the namespace; CliError says what is wrong."""
+        """Call `work` with a client and the namespace; CliError says what is wrong."""
         return asyncio.run(self._run(work))
 
     async def _run(self, work: Callable[[KubeClient, str], Awaitable[T]]) -> T:
@@ -76,7 +76,7 @@ class Access:
 
 
 def explain_api_error(error: Any) -> CliError:
-    """Return what the server said, and what to do about it."""
+    """Return the error for a server's answer, with what to do about it."""
     hint = None
     if error.status == 403:
         hint = (
@@ -91,7 +91,7 @@ def explain_api_error(error: Any) -> CliError:
 
 
 def access_options(command: Command) -> Command:
-    """`-n`, `--context`, `--kubeconfig` on a verb, which gets them as `access`."""
+    """Add `-n`, `--context`, `--kubeconfig` to a verb, which gets them as `access`."""
 
     @click.option("-n", "--namespace", help="Namespace; default: that of the context.")
     @click.option("--context", help="Context of the kubeconfig.")

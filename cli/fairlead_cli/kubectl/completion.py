@@ -1,8 +1,8 @@
-"""What kubectl asks for when somebody presses TAB behind `kubectl fairlead`.
+"""Answer kubectl when a user presses TAB after `kubectl fairlead`.
 
-kubectl completes plugins by calling `kubectl_complete-NAME` with the words so far; it answers with
-a line a proposal and a last line that says how to use them, as cobra has it: `:4` for these and
-nothing else, `:0` for files where there are none.
+kubectl completes plugins by calling `kubectl_complete-NAME` with the words so far. The answer has a
+line for each proposal and a last line with a directive, as in cobra: `:4` for these proposals and
+no others, `:0` for file names if there are no proposals.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from fairlead_cli.kubectl.completion_script import COMPLETE_VARIABLE, PROGRAM
 NO_FILES = ":4"
 FILES = ":0"
 PATHS = ("file", "dir")
-"""What click says in place of proposals that only the shell can make."""
+"""click's types for proposals that only the shell can make."""
 
 
 def propose(words: list[str]) -> list[str]:
-    """Return the lines of an answer: what may come in the place of the last word, and its use."""
+    """Return the lines of the answer: proposals for the last word, and the directive."""
     from click.shell_completion import ShellComplete
 
     from fairlead_cli.kubectl.main import plugin

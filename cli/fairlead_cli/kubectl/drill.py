@@ -1,4 +1,4 @@
-"""`kubectl fairlead drill`: make a FailoverDrill, follow it, and end with its verdict."""
+"""`kubectl fairlead drill`: create a FailoverDrill, follow it, and end with its verdict."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def drill(
 
 
 def print_game_day(name: str, access: Access, output: str) -> int:
-    """Print the document of a drill that is there, in Markdown, or what the document says."""
+    """Print the game day's document of an existing drill, in Markdown, or its data."""
     from fairlead_cli.drill.game_day import of_resource, render
     from fairlead_cli.output import print_json
 
@@ -166,14 +166,14 @@ def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
     if flags["cluster"]:
         manifest["spec"]["clusterName"] = flags["cluster"]
     limits = manifest["spec"].get("limits") or {}
-    # What is no mapping is named with all else that is wrong.
+    # A value that is no mapping is reported with all other errors.
     if flags["limit_ms"] and isinstance(limits, dict):
         manifest["spec"]["limits"] = limits | {"recoveryMs": flags["limit_ms"]}
     return manifest
 
 
 def build_from_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest that says what the options say."""
+    """Return the manifest for the options."""
     for flag in ("cluster", "target", "fault"):
         if not flags[flag]:
             raise click.UsageError("say --cluster, --target and --fault, or -f FILE")
@@ -204,7 +204,7 @@ def build_from_flags(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_manifest(manifest: dict[str, Any]) -> None:
-    """InputError lists what is wrong before anything is made."""
+    """Raise InputError with all errors, before anything is created."""
     from fairlead_model.resources.failover_drill import FailoverDrillSpec
     from fairlead_model.resources.topic_manifest import ManifestError
 
@@ -218,7 +218,7 @@ def check_manifest(manifest: dict[str, Any]) -> None:
 async def follow(
     client: KubeClient, made: dict[str, Any], say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Tell what is new until the drill is over, or waits for the next time of its schedule."""
+    """Print what is new until the drill is over, or waits for the next time of its schedule."""
     teller = Teller(say)
     async for seen in watch_drill(client, made):
         teller.tell(seen)
@@ -237,7 +237,7 @@ def is_over(seen: dict[str, Any]) -> bool:
 
 
 def schedule_wait(seen: dict[str, Any]) -> str:
-    """Say what a drill with a schedule waits for; empty if it has none, or does not wait."""
+    """Return what a drill with a schedule waits for; empty if it has none, or does not wait."""
     status = seen.get("status") or {}
     if seen["spec"].get("schedule") is None:
         return ""
@@ -248,7 +248,7 @@ def schedule_wait(seen: dict[str, Any]) -> str:
 
 
 async def watch_drill(client: KubeClient, made: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """Every state of one drill; ends when it is deleted."""
+    """Yield every state of one drill; end when it is deleted."""
     from fairlead_kube.errors import ApiError, ApiUnavailableError
     from fairlead_kube.kinds import FAILOVER_DRILL
 
@@ -277,7 +277,7 @@ async def watch_drill(client: KubeClient, made: dict[str, Any]) -> AsyncIterator
 
 
 class Teller:
-    """Says each thing once."""
+    """Prints each fact once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -301,7 +301,7 @@ class Teller:
 
 
 def print_outcome(ended: dict[str, Any]) -> None:
-    """Figures and verdict, for people."""
+    """Print figures and verdict for people."""
     from fairlead_cli.output import print_table
 
     status = ended.get("status") or {}

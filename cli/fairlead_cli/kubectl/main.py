@@ -46,8 +46,8 @@ for command in (status, topic, whatif, metadata, drill, report, completion):
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command line and answer with its exit code."""
-    # click would make a name of the program's two words that no shell can set.
+    """Run one command line and return its exit code."""
+    # click would derive from the two words of the program a variable that no shell can set.
     return run_command_line(
         plugin, arguments, "kubectl fairlead", complete_variable=COMPLETE_VARIABLE
     )

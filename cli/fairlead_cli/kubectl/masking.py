@@ -1,8 +1,8 @@
-"""Takes out of manifests and texts what must not leave a cluster. Pure.
+"""Remove secrets from manifests and texts before they leave a cluster. Pure.
 
-Secrets are never read at all. What is masked here is what people write into other places: values
-whose name sounds like a secret, credentials inside URLs, private keys and bearer tokens. Names are
-judged generously: a masked harmless value costs a question, a leaked password costs a cluster.
+Secrets are never read at all. This module masks what people write elsewhere: values whose name
+sounds like a secret, credentials in URLs, private keys and bearer tokens. In doubt a value is
+masked: a masked harmless value costs a question, a leaked password costs a cluster.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SECRET_NAME = re.compile(
     r"|signing|encryption|cookie|keystore|truststore|\bsas\b|connection.?string",
     re.IGNORECASE,
 )
-# Names of things that are no secrets, though they sound like some.
+# Names that sound like secrets but are not.
 HARMLESS_NAME = re.compile(
     r"secretname|imagepullsecrets|automountserviceaccounttoken|serviceaccounttoken$|secretkeyref"
     r"|secretref|^secret$|^auth(ority)?$|authoriz(er|ation)",
     re.IGNORECASE,
 )
-# A line of a log may be one long word: no rule may take more than linear time for it.
+# A line of a log may be one long word, so each rule must take linear time.
 _TEXT_RULES = (
     (re.compile(r"-----BEGIN [^-]*-----.*?(-----END [^-]*-----|\Z)", re.DOTALL), MASK),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{6,}"), rf"\1 {MASK}"),
@@ -31,7 +31,7 @@ _TEXT_RULES = (
     (re.compile(r"\beyJ[\w-]{8,4096}+\.[\w-]{8,}\.[\w-]*"), MASK),
     (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), MASK),
 )
-# A name is tried from its beginning alone, and given up as a whole.
+# A match begins only at the beginning of a name, and fails for the name as a whole.
 _ASSIGNMENT = re.compile(
     r"(?<![\w.\-])(?=[\w.\-]*?(?:pass(?:word|wd|phrase)?|secret|token|credential|private|jaas"
     r"|(?:api|access|account|shared).?key|signing|encryption))"
@@ -42,7 +42,7 @@ _ASSIGNMENT = re.compile(
 
 
 def mask_manifest(value: Any, name: str = "") -> Any:
-    """Return a copy in which secrets are masked."""
+    """Return a copy with masked secrets."""
     if isinstance(value, dict):
         return _mask_mapping(value)
     if isinstance(value, list):
@@ -58,14 +58,14 @@ def _mask_list(value: list[Any], name: str) -> list[Any]:
     for each in value:
         is_hidden = is_value and isinstance(each, str) and not each.startswith("--")
         masked.append(MASK if is_hidden else mask_manifest(each, name))
-        # ["--password", "…"], as programs have their arguments.
+        # ["--password", "…"], as in arguments of programs.
         is_option = isinstance(each, str) and each.startswith("-") and "=" not in each
         is_value = is_option and is_secret_name(each.lstrip("-"))
     return masked
 
 
 def _mask_mapping(value: dict[str, Any]) -> dict[str, Any]:
-    # {name: DB_PASSWORD, value: …}, as containers have their environment.
+    # {name: DB_PASSWORD, value: …}, as in the environment of containers.
     named = value.get("name")
     is_pair = isinstance(named, str) and "value" in value and is_secret_name(named)
     masked = {}

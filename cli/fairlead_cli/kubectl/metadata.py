@@ -1,4 +1,4 @@
-"""`kubectl fairlead metadata …`: back up the metadata of a cluster, bring it back, confirm it."""
+"""`kubectl fairlead metadata …`: export the metadata of a cluster, restore it, confirm it."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def confirm(*, force: bool, cluster: str | None, access: Access) -> None:
 
 
 def read_metadata(access: Access, cluster: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the name of a cluster and the document of its metadata."""
+    """Return the name of a cluster and its metadata as a document."""
     from fairlead_controller.stores.kubernetes_transfer import export_from_kubernetes
 
     async def read(client: KubeClient, namespace: str) -> tuple[str, dict[str, Any]]:
@@ -165,7 +165,7 @@ def read_metadata(access: Access, cluster: str | None) -> tuple[str, dict[str, A
 
 
 async def choose_cluster(client: KubeClient, namespace: str, cluster: str | None) -> str:
-    """Return the name that was given, or that of the only LogCluster; CliError."""
+    """Return the given name, or that of the only LogCluster; CliError."""
     from fairlead_kube.kinds import LOG_CLUSTER
 
     if cluster:
@@ -183,7 +183,7 @@ async def choose_cluster(client: KubeClient, namespace: str, cluster: str | None
 
 @contextmanager
 def store_errors(what: str) -> Iterator[None]:
-    """Errors of the store, told to a user."""
+    """Turn errors of the store into CliError."""
     from fairlead_controller.decisions.tables.stored_table import StoreError
     from fairlead_controller.stores.metadata_document import DocumentError
     from fairlead_controller.stores.metadata_rewrite import NothingFoundError

@@ -1,8 +1,9 @@
-"""Who reads a cluster, by what the API server knows: no broker is asked.
+"""The readers of a cluster, as the API server knows them: no broker is asked.
 
-A ConsumerGroup's status says which topics its group has committed offsets for, a StreamJob's spec
-which it reads, a ScaledObject of KEDA what it scales by. They are those of the cluster's own
-namespace. Which partitions of a topic a group has is not known here: it may have all of them.
+A ConsumerGroup's status has the topics for which its group has committed offsets, a StreamJob's
+spec has the topics that it reads, and a ScaledObject of KEDA has the topics by which it scales.
+Only resources in the cluster's own namespace count. The partitions of a group are not known here:
+it may have all partitions of a topic.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from fairlead_model.cluster import ClusterImage
 
 KAFKA_SCALERS = frozenset({"kafka", "apache-kafka"})
-"""KEDA's two scalers by the lag of a group; their fields are the same."""
+"""KEDA's two scalers by a group's lag; they have the same fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A resource that stands for a consumer group."""
+    """A resource for a consumer group."""
 
     kind: str
     name: str
@@ -52,7 +53,7 @@ async def read_readers(
 async def list_allowed(
     client: KubeClient, kind: ResourceKind, namespace: str, untold: list[str]
 ) -> Sequence[Mapping[str, Any]]:
-    """Return what there is of a kind; a kind that is not installed has nothing."""
+    """Return the resources of a kind; none if the kind is not installed."""
     from fairlead_kube.errors import ApiError
 
     try:
@@ -66,7 +67,7 @@ async def list_allowed(
 
 
 def read_consumer_groups(manifests: Iterable[Mapping[str, Any]], cluster: str) -> list[Reader]:
-    """Return the groups of ConsumerGroups of a cluster."""
+    """Return the groups of a cluster's ConsumerGroups."""
     return [
         Reader(
             "ConsumerGroup",
@@ -103,10 +104,10 @@ def read_stream_jobs(
 def read_scaled_objects(
     manifests: Iterable[Mapping[str, Any]], namespace: str, cluster: str, known: Iterable[Reader]
 ) -> list[Reader]:
-    """Return the groups that ScaledObjects scale by, if they are of a cluster.
+    """Return the groups by which ScaledObjects scale, if they belong to a cluster.
 
-    One that does not write the address is if its group is `known`. One that names no topic scales
-    by all that its group reads.
+    A ScaledObject without an address belongs to the cluster if its group is `known`. A ScaledObject
+    without a topic scales by all topics that its group reads.
     """
     topics: dict[str, frozenset[str]] = {}
     for reader in known:
@@ -153,7 +154,7 @@ def _status(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_at(addresses: object, namespace: str, cluster: str) -> bool:
-    """Tell whether one of these addresses is that of the cluster's bootstrap Service."""
+    """Tell whether one of these addresses is the cluster's bootstrap Service."""
     for address in str(addresses).split(","):
         host = address.strip().partition(":")[0]
         name, _, rest = host.partition(".")

@@ -1,4 +1,4 @@
-"""`kubectl fairlead report`: everything that somebody who helps has to see, and no secret."""
+"""`kubectl fairlead report`: everything that a person who helps needs, without secrets."""
 
 from __future__ import annotations
 
@@ -91,23 +91,23 @@ def report(
 
 
 class Bundle:
-    """Files by their paths; everything that comes in is masked here, and nowhere else."""
+    """Files by path; content is masked here, when it is added, and nowhere else."""
 
     def __init__(self) -> None:
         self.entries: dict[str, bytes] = {}
         self.problems: list[str] = []
 
     def add_manifest(self, path: str, manifest: Any) -> None:
-        """As JSON."""
+        """Add a manifest as JSON, masked."""
         text = json.dumps(mask_manifest(manifest), indent=2, ensure_ascii=False)
         self.entries[f"{path}.json"] = text.encode()
 
     def add_text(self, path: str, text: str) -> None:
-        """As it is, but masked."""
+        """Add a text, masked."""
         self.entries[path] = mask_text(text).encode()
 
     async def attempt(self, what: str, work: Awaitable[Any]) -> Any:
-        """Read a part; if that fails, leave it out and say so."""
+        """Read a part; if that fails, note that it is missing."""
         from fairlead_kube.errors import ApiError, ApiUnavailableError
 
         try:
@@ -120,7 +120,7 @@ class Bundle:
         """Write a tar.gz that only its owner may read."""
         entries = self.entries | {"problems.txt": "\n".join(self.problems).encode()}
         path.touch(mode=0o600)
-        if path.is_file():  # It may have been there before, for everybody to read.
+        if path.is_file():  # An existing file may be readable for everybody.
             path.chmod(0o600)
         with tarfile.open(path, "w:gz") as archive:
             for name, content in sorted(entries.items()):
@@ -130,7 +130,7 @@ class Bundle:
 
 
 def our_kinds() -> list[ResourceKind]:
-    """Return kinds that are ours alone."""
+    """Return Fairlead's own kinds."""
     from fairlead_kube import kinds
 
     return [
@@ -148,7 +148,7 @@ def our_kinds() -> list[ResourceKind]:
 
 
 def borrowed_kinds() -> list[ResourceKind]:
-    """Return kinds of which only those with our label are of interest. Never Secrets."""
+    """Return the kinds of which objects with Fairlead's label are collected. Never Secrets."""
     from fairlead_kube import kinds
 
     return [
@@ -163,7 +163,7 @@ def borrowed_kinds() -> list[ResourceKind]:
 
 
 async def collect_namespace(client: KubeClient, namespace: str, bundle: Bundle) -> None:
-    """Resources and Events."""
+    """Collect the resources and Events of a namespace."""
     from fairlead_kube.kinds import EVENT, NODE
 
     wanted = [(kind, "") for kind in our_kinds()]
@@ -182,7 +182,7 @@ async def collect_namespace(client: KubeClient, namespace: str, bundle: Bundle) 
 async def find_operators(
     client: KubeClient, named: str | None, namespace: str, bundle: Bundle
 ) -> list[str]:
-    """Return namespaces with an operator's pods."""
+    """Return the namespaces with pods of an operator."""
     from fairlead_kube.kinds import POD
 
     if named:
@@ -198,7 +198,7 @@ async def find_operators(
 async def collect_pods(
     client: KubeClient, namespace: str, selector: str, bundle: Bundle, since_s: int
 ) -> None:
-    """Manifests and logs, those of the container before the last restart too."""
+    """Collect manifests and logs, also of containers before their last restart."""
     from fairlead_kube.kinds import POD
 
     pods = await bundle.attempt("pods", client.list(POD, namespace, label_selector=selector))
@@ -235,7 +235,7 @@ async def collect_log(
 
 
 async def collect_controller(client: KubeClient, namespace: str, bundle: Bundle) -> None:
-    """Collect the public pages of each candidate, and who holds the Lease."""
+    """Collect the public pages of each candidate, and the holder of the Lease."""
     from fairlead_kube.kinds import LEASE, POD
 
     leases = await bundle.attempt("leases", client.list(LEASE, namespace))

@@ -1,4 +1,4 @@
-"""A Fairlead cluster as its resources show it, and what is wrong with it. Pure but for `read_*`."""
+"""The state of a Fairlead cluster in its resources, and its problems. Pure, except `read_*`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One LogCluster with what belongs to it."""
+    """One LogCluster with the resources that belong to it."""
 
     cluster: Manifest
     pools: list[Manifest] = field(default_factory=list)
@@ -29,20 +29,20 @@ class Snapshot:
 
     @property
     def status(self) -> Manifest:
-        """What the operator has written; empty before it has."""
+        """The status from the operator; empty if there is none yet."""
         return self.cluster.get("status") or {}
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """Something that is wrong, and what to do next."""
+    """A problem, and what to do next."""
 
     what: str
     advice: str
 
 
 async def read_snapshots(client: KubeClient, namespace: str, name: str | None) -> list[Snapshot]:
-    """All clusters of a namespace, or the one that is named; ApiError where it is not there."""
+    """Return all clusters of a namespace, or the named one; ApiError if it does not exist."""
     from fairlead_kube.kinds import BROKER_POOL, FAILOVER_DRILL, LOG_CLUSTER, POD, TOPIC
 
     clusters = (
@@ -71,7 +71,7 @@ async def read_snapshots(client: KubeClient, namespace: str, name: str | None) -
 
 
 def of_cluster(manifests: list[Manifest], cluster: Manifest) -> list[Manifest]:
-    """Return those of the cluster's namespace whose spec names the cluster."""
+    """Return the manifests in the cluster's namespace whose spec names the cluster."""
     name, namespace = cluster["metadata"]["name"], cluster["metadata"].get("namespace")
     return [
         each
@@ -82,7 +82,7 @@ def of_cluster(manifests: list[Manifest], cluster: Manifest) -> list[Manifest]:
 
 
 def find_complaints(snapshot: Snapshot) -> list[Complaint]:
-    """Return everything that is wrong, worst first."""
+    """Return all problems, worst first."""
     status, name = snapshot.status, snapshot.name
     if not status.get("conditions"):
         return [
@@ -165,7 +165,7 @@ def find_resource_complaints(snapshot: Snapshot) -> list[Complaint]:
 
 
 def condition(manifest: Manifest, kind: str) -> Manifest:
-    """Return one condition of a status; empty if it is not there."""
+    """Return one condition of a status; empty if the status does not have it."""
     conditions = (manifest.get("status") or {}).get("conditions") or []
     return next((entry for entry in conditions if entry.get("type") == kind), {})
 

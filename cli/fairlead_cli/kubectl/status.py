@@ -1,4 +1,4 @@
-"""`kubectl fairlead status`: brokers, controller, topics, what is wrong and what to do next."""
+"""`kubectl fairlead status`: brokers, controller, topics, problems and what to do next."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def build_document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def print_document(document: dict[str, Any]) -> None:
-    """For people."""
+    """Print the document for people."""
     from fairlead_cli.output import print_table
 
     controller = document["controller"]

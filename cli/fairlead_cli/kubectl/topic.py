@@ -49,7 +49,7 @@ def describe(*, name: str, cluster: str | None, access: Access, output: str) -> 
 async def read_topic(
     client: KubeClient, namespace: str, name: str, cluster: str | None
 ) -> dict[str, Any]:
-    """Return the resource, and what the controller has recorded of its partitions."""
+    """Return the resource, and the controller's records of its partitions."""
     from fairlead_kube.kinds import TOPIC
 
     topics = (await client.list(TOPIC, namespace)).items
@@ -67,7 +67,7 @@ async def read_topic(
 async def read_tables(
     client: KubeClient, namespace: str, *, may_be_forbidden: bool
 ) -> list[dict[str, Any]]:
-    """Return what controllers have recorded in a namespace; nothing where one may not look."""
+    """Return the controllers' tables in a namespace; none if the user may not read them."""
     from fairlead_cli.output import note
     from fairlead_kube.errors import ApiError
     from fairlead_kube.kinds import PARTITION_TABLE
@@ -82,7 +82,7 @@ async def read_tables(
 
 
 def build_unknown_topic_error(name: str, namespace: str, topics: list[dict[str, Any]]) -> CliError:
-    """Return an error that names the nearest topic."""
+    """Return an error that names the most similar topic."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, [each["metadata"]["name"] for each in topics], n=1)
@@ -96,7 +96,7 @@ def build_unknown_topic_error(name: str, namespace: str, topics: list[dict[str, 
 def find_resource(
     topics: list[dict[str, Any]], name: str, cluster: str | None
 ) -> dict[str, Any] | None:
-    """By the resource's name, else by the topic's; CliError if that is not clear."""
+    """Return the topic by the resource's name, else by the topic's; CliError if ambiguous."""
     mine = [each for each in topics if cluster in (None, each["spec"].get("clusterName"))]
     named = [each for each in mine if each["metadata"]["name"] == name]
     found = named or [each for each in mine if each["spec"].get("topicName") == name]
@@ -110,7 +110,7 @@ def find_records(
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """Return the topic's header and its partitions, in order; CliError if several clusters have it.
 
-    Both are lines of the tables.
+    Both are records of the tables.
     """
     import json
 
@@ -129,7 +129,7 @@ def find_records(
             elif kind == "partition":
                 topic_id, _, index = rest.rpartition("/")
                 partitions.append((topic_id, int(index), json.loads(value)))
-    # One that is being deleted stays until brokers that are away have heard of it.
+    # A deleted topic stays here until all brokers, also absent ones, have deleted it.
     ids = [
         topic_id
         for topic_id, header in headers.items()
@@ -150,7 +150,7 @@ def build_document(
     header: dict[str, Any] | None,
     partitions: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return all of it as JSON; `problem` is why a partition is not as it should be."""
+    """Return the topic as JSON; `problem` says what is wrong with a partition."""
     status = (resource or {}).get("status") or {}
     return {
         "name": name,
@@ -164,7 +164,7 @@ def build_document(
 
 
 def partition_problem(partition: dict[str, Any]) -> str | None:
-    """In words; None if all is well."""
+    """Return what is wrong with a partition, in words; None if all is well."""
     replicas, isr = partition.get("replicas") or [], partition.get("isr") or []
     if partition.get("leader", -1) < 0:
         waits = isr or partition.get("elr") or partition.get("last_known_elr") or replicas
@@ -174,7 +174,7 @@ def partition_problem(partition: dict[str, Any]) -> str | None:
 
 
 def print_topic(document: dict[str, Any]) -> None:
-    """For people."""
+    """Print the topic for people."""
     from fairlead_cli.output import print_table
 
     click.echo(click.style(f"topic {document['name']}", bold=True))

@@ -1,7 +1,7 @@
-"""`kubectl fairlead whatif`: what the loss of a node, a zone, a pool or brokers would do.
+"""`kubectl fairlead whatif`: the effects of losing a node, a zone, a pool or brokers.
 
-The metadata objects in the API say all that the controller goes by, so no broker is asked. Which
-node and zone a broker is on stands in its registration, and who reads what in other resources
+The metadata objects in the API have everything that the controller uses, so no broker is asked. A
+broker's registration has its node and its zone; other resources say which groups read which topics
 (`readers`).
 """
 
@@ -76,7 +76,7 @@ def whatif(*, target: str, cluster: str | None, access: Access, output: str) -> 
 async def read_cluster(
     client: KubeClient, namespace: str, name: str | None
 ) -> tuple[str, ControllerState, list[Any]]:
-    """Return a cluster's name, what the controller has written of it, and its pools."""
+    """Return a cluster's name, the controller's state of it, and its pools."""
     from fairlead_kube.kinds import BROKER_POOL, CLUSTER_STATE, PARTITION_TABLE
 
     states = (await client.list(CLUSTER_STATE, namespace)).items
@@ -103,9 +103,10 @@ async def read_cluster(
 
 
 def load_cluster(objects: Iterable[Mapping[str, Any]], cluster: str) -> ControllerState:
-    """Return the state that objects of the API hold; CliError if they do not fit together.
+    """Return the state in objects of the API; CliError if they are not consistent.
 
-    Rules and users are in Secrets, which this needs not and mostly may not read.
+    Rules and users are in Secrets. They are not needed here, and this user may mostly not read
+    them.
     """
     from fairlead_controller.decisions.state import BrokerConfirmed
     from fairlead_controller.decisions.tables.lines import TABLE_PREFIX
@@ -140,7 +141,7 @@ def load_cluster(objects: Iterable[Mapping[str, Any]], cluster: str) -> Controll
 
 
 def find_brokers(state: ControllerState, pools: Iterable[Any], target: str) -> list[int]:
-    """Return the brokers that are meant; InputError where there are none of that name."""
+    """Return the brokers of a target; InputError if there are none of that name."""
     from fairlead_cli.whatif.target import parse_ids, require_known, split_target
     from fairlead_controller.decisions.reassignment.scale_down import find_leaving
 
@@ -153,7 +154,7 @@ def find_brokers(state: ControllerState, pools: Iterable[Any], target: str) -> l
     if kind == "pool":
         places = {str(each["metadata"]["name"]): {*pool_ids(each["spec"])} for each in pools}
         for broker_id, pool in find_leaving(state).items():
-            # Given up by its pool, it still holds what it holds.
+            # The pool no longer has this broker, but the broker still has its replicas.
             places.setdefault(pool, set()).add(broker_id)
         if name not in places:
             raise unknown(kind, name, places)
@@ -177,7 +178,7 @@ def pool_ids(spec: Mapping[str, Any]) -> range:
 
 
 def unknown(kind: str, name: str, there: Iterable[str]) -> InputError:
-    """Return the error that names what there is."""
+    """Return the error that names what exists."""
     names = ", ".join(sorted(there))
     return InputError(
         f"no broker is on {kind} '{name}'", hint=f"There are: {names}." if names else None

@@ -1,7 +1,7 @@
-"""Gives the super user of a new secure cluster a credential, before anybody can log in.
+"""Create the credential of a new secure cluster's super user, before any client can log in.
 
-It goes over the brokers' own listener, with a broker's certificate and the cluster's secret:
-whoever can read these files is the cluster's owner anyway.
+The request uses the brokers' internal listener, with a broker's certificate and the cluster's
+secret: a user who can read these files owns the cluster anyway.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _PAUSE_S: Final = 0.1
 
 
 class _Door(NamedTuple):
-    """What opens the brokers' own listener."""
+    """What a connection to the brokers' internal listener needs."""
 
     secret: bytes
     context: ssl.SSLContext
 
 
 def build_peer_context(layout: Layout) -> ssl.SSLContext:
-    """Return the TLS of a peer of the brokers: that of broker 0, whose files are here."""
+    """Return the TLS context of a peer of the brokers: broker 0's, whose files are here."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Any broker of this authority will do, and the answer proves that it knows the secret.
+    # Any broker of this authority is right: its answer proves that it knows the secret.
     context.check_hostname = False
     context.load_verify_locations(layout.ca_certificate)
     context.load_cert_chain(layout.broker_certificate(0))
@@ -71,9 +71,9 @@ def ensure_admin(
     context: ssl.SSLContext,
     is_new: bool,
 ) -> None:
-    """See to it that all brokers know the super user; `is_new` says that the password is another.
+    """Ensure that all brokers know the super user; `is_new` means that the password is new.
 
-    CliError if they do not in time.
+    CliError if they do not know it in time.
     """
     door = _Door(secret, context)
     deadline = time.monotonic() + _DEADLINE_S
@@ -123,7 +123,7 @@ def _set(door: _Door, address: tuple[str, int], access: ClientAccess) -> bool:
 
 
 def _call(door: _Door, address: tuple[str, int], request: Any) -> Any:
-    """Ask a broker on its own listener, as one that knows the secret."""
+    """Send a request to a broker's internal listener, with the secret."""
     with (
         socket.create_connection(address, timeout=_TIMEOUT_S) as plain,
         door.context.wrap_socket(plain) as connection,

@@ -1,8 +1,8 @@
-"""The files by which a Kafka client reaches a secure cluster as one user.
+"""The files with which a Kafka client connects to a secure cluster as one user.
 
 NAME.properties is for Java's clients and tools, NAME.librdkafka for librdkafka's, NAME.curl for the
-HTTP API: all hold the password, so only their owner may read them, and no list of processes shows
-it. `format_clients` says what other libraries take.
+HTTP API. All contain the password, so only their owner may read them, and the password is in no
+list of processes. `format_clients` shows the settings for other libraries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MECHANISM: Final = "SCRAM-SHA-512"
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """How one user reaches a cluster."""
+    """How one user connects to a cluster."""
 
     bootstrap: str
     user: str
@@ -40,7 +40,7 @@ class ClientAccess:
 
 
 def librdkafka_settings(access: ClientAccess) -> dict[str, str]:
-    """Return what librdkafka and confluent-kafka take."""
+    """Return the settings for librdkafka and confluent-kafka."""
     return {
         "bootstrap.servers": access.bootstrap,
         "security.protocol": "sasl_ssl",
@@ -52,7 +52,7 @@ def librdkafka_settings(access: ClientAccess) -> dict[str, str]:
 
 
 def java_settings(access: ClientAccess) -> dict[str, str]:
-    """Return what Java's clients and Kafka's tools take."""
+    """Return the settings for Java's clients and Kafka's tools."""
     return {
         "bootstrap.servers": access.bootstrap,
         "security.protocol": "SASL_SSL",
@@ -64,7 +64,7 @@ def java_settings(access: ClientAccess) -> dict[str, str]:
 
 
 def curl_settings(access: ClientAccess) -> dict[str, str]:
-    """Return what curl takes for the HTTP API; nothing for a name that HTTP has no place for."""
+    """Return curl's settings for the HTTP API; none if HTTP cannot send the user's name."""
     if ":" in access.user:
         return {}
     return {"user": f"{access.user}:{access.password}", "cacert": str(access.ca)}
@@ -79,12 +79,12 @@ class ClientPaths(NamedTuple):
 
     @classmethod
     def of(cls, directory: Path, user: str) -> ClientPaths:
-        """Return where they are."""
+        """Return the paths of a user's files."""
         return cls(*(directory / f"{user}.{each}" for each in ("properties", "librdkafka", "curl")))
 
 
 def ensure_directory(directory: Path) -> None:
-    """Make the folder of such files, where nobody else may look; CliError if it cannot be used."""
+    """Create the folder for these files, which only its owner may read; CliError."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -97,7 +97,7 @@ def ensure_directory(directory: Path) -> None:
 
 
 def write_client_files(directory: Path, access: ClientAccess) -> ClientPaths:
-    """Write the files of a user; return their paths. CliError or OSError if that is impossible."""
+    """Write the files of a user; return their paths. CliError or OSError."""
     ensure_directory(directory)
     paths = ClientPaths.of(directory, access.user)
     write_whole(paths.java, render_java(java_settings(access)), mode=OWNER_ONLY)
@@ -109,7 +109,7 @@ def write_client_files(directory: Path, access: ClientAccess) -> ClientPaths:
 
 
 def remove_client_files(directory: Path, user: str) -> bool:
-    """Remove the files of a user; tell whether there was any. OSError if one of them stays."""
+    """Remove the files of a user; tell whether there were any. OSError if one cannot be removed."""
     was_there = False
     failures: list[OSError] = []
     for path in ClientPaths.of(directory, user):
@@ -133,7 +133,7 @@ def read_client_file(path: Path) -> dict[str, str]:
 def format_clients(
     user: str, bootstrap: str, *, ca: Path, paths: ClientPaths, rest: str | None
 ) -> str:
-    """Return what to paste into five clients, and curl; the password stays in the files."""
+    """Return settings to paste into five clients and curl; the password stays in the files."""
     java, librdkafka, curl = paths
     first = bootstrap.split(",", 1)[0]
     settings = f"settings = dict(line.strip().split('=', 1) for line in open({str(librdkafka)!r}))"

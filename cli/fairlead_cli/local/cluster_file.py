@@ -1,8 +1,8 @@
-"""`DIR/cluster.json`: who runs the cluster of a data directory, and where to reach it.
+"""`DIR/cluster.json`: the processes of a data directory's cluster, and their addresses.
 
-Written by the supervisor on every change (tmp + rename, so that readers never see half a file) and
-read by every verb. It stays after `down`, with state `stopped`, and remembers the ports and broker
-count of the last run.
+The supervisor writes it on every change (tmp + rename, so that a reader never sees half a file),
+and every verb reads it. It stays after `down`, with state `stopped`, with the ports and the number
+of brokers of the last run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT_VERSION = 1
 
 @dataclass(slots=True)
 class ProcessEntry:
-    """One child of the supervisor. `state` is what the supervisor saw last."""
+    """One child of the supervisor. `state` is the last one that the supervisor saw."""
 
     name: str
     host: str
@@ -40,7 +40,7 @@ class ProcessEntry:
 
     @property
     def process(self) -> ProcessId | None:
-        """The process, for questions and signals."""
+        """The process, to query it and to signal it."""
         if self.pid is None or self.start_time is None:
             return None
         return ProcessId(self.pid, self.start_time)
@@ -75,18 +75,18 @@ class ClusterFile:
 
     @property
     def is_supervised(self) -> bool:
-        """Whether somebody looks after the cluster now."""
+        """Whether a supervisor runs now."""
         return self.supervisor is not None and self.supervisor.is_alive
 
     @property
     def entries(self) -> list[ProcessEntry]:
-        """All children, brokers first: the order in which they are stopped."""
+        """All children in the order in which they are stopped: brokers first."""
         last = [] if self.proxy is None else [self.proxy]
         return [*self.brokers, self.controller, *last]
 
     @property
     def bootstrap(self) -> str:
-        """What a Kafka client takes as bootstrap.servers."""
+        """The value for a Kafka client's bootstrap.servers."""
         return ",".join(join_address(broker.host, broker.port) for broker in self.brokers)
 
 
@@ -96,7 +96,7 @@ def write_cluster_file(path: Path, cluster: ClusterFile) -> None:
 
 
 def read_cluster_file(path: Path) -> ClusterFile | None:
-    """Return the file, or None when this directory never held a cluster."""
+    """Return the file; None if this directory never had a cluster."""
     try:
         text = path.read_text()
     except (FileNotFoundError, NotADirectoryError):
@@ -113,7 +113,7 @@ def read_cluster_file(path: Path) -> ClusterFile | None:
 
 
 def decode_cluster_file(document: dict[str, Any]) -> ClusterFile:
-    """From JSON; ValueError, KeyError or TypeError when it is something else."""
+    """Read the file from JSON; ValueError, KeyError or TypeError if it is something else."""
     if document["version"] != FORMAT_VERSION:
         raise ValueError(f"version {document['version']}, this command knows {FORMAT_VERSION}")
     fields = dict(document)

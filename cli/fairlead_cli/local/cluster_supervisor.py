@@ -1,7 +1,7 @@
-"""Runs a local cluster: controller first, then brokers; restarts what crashes; stops in order.
+"""Runs a local cluster: starts controller and brokers, restarts what crashes, stops in order.
 
-One event loop, one task a child. `run` ends when it is told to stop, or when the cluster could
-not be started; either way no child is left.
+One event loop, with a task for each child. `run` ends when it is told to stop, or when the cluster
+cannot be started; in either case no child is left.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from fairlead_cli.local.client_files import ClientAccess
     from fairlead_cli.local.reporter import Reporter
 
-# A broker fsyncs everything it holds before it ends; a slow disk needs its time.
+# A broker fsyncs all its data before it ends, which takes its time on a slow disk.
 BROKER_STOP_TIMEOUT_S = 60.0
 CONTROLLER_STOP_TIMEOUT_S = 10.0
 TAIL_POLL_S = 0.1
 STILL_WAITING_S = 10.0
 OPEN_FILES_WANTED = 1 << 20
-# Settings that the controller needs: to place topics that manifests declare, and its own.
+# Settings that the controller reads: those for topics in manifests, and its own.
 CONTROLLER_OPTIONS = {
     "--default-partitions": "num.partitions",
     "--default-replication-factor": "default.replication.factor",
@@ -67,7 +67,7 @@ CONTROLLER_OPTIONS = {
 
 
 class ClusterSupervisor:
-    """One run of a cluster. `children` are in starting order; stopping is the reverse."""
+    """One run of a cluster. `children` are in the order of starting; they stop in reverse."""
 
     def __init__(self, plan: LaunchPlan, reporter: Reporter) -> None:
         self.plan = plan
@@ -88,7 +88,7 @@ class ClusterSupervisor:
         self.stop_asked = asyncio.Event()
         self.is_saved = True
         self.client: ClientAccess | None = None
-        """How the super user reaches a secure cluster."""
+        """How the super user connects to a secure cluster."""
         self.is_new_admin = False
 
     @property
@@ -96,7 +96,7 @@ class ClusterSupervisor:
         return [*self.proxies, self.controller, *self.brokers]
 
     async def run(self) -> None:
-        """Until a signal asks to stop. CliError when the cluster cannot be started."""
+        """Run until a signal. CliError if the cluster cannot be started."""
         with hold_data_directory(self.plan.layout):
             refuse_orphans(self.plan.layout)
             refuse_taken_ports(self.plan)
@@ -117,7 +117,7 @@ class ClusterSupervisor:
                     await following
 
     async def run_children(self) -> None:
-        """Start everything, then keep it running until the stop."""
+        """Start all children, and keep them running until the stop."""
         started = time.monotonic()
         if not await self.unless_stopped(self.start_all()):
             return
@@ -131,7 +131,7 @@ class ClusterSupervisor:
             keepers.append(asyncio.create_task(watch.run()))
         stop = asyncio.create_task(self.stop_asked.wait())
         try:
-            # A keeper never ends by itself: one that does has failed, and its error is ours.
+            # A keeper does not end by itself: if it does, it has failed, and its error is raised.
             done, _ = await asyncio.wait([stop, *keepers], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -141,7 +141,7 @@ class ClusterSupervisor:
             await asyncio.gather(stop, *keepers, return_exceptions=True)
 
     async def unless_stopped(self, work: Coroutine[object, object, None]) -> bool:
-        """Do the work, or drop it when a stop is asked for; says whether it was done."""
+        """Do the work, or cancel it if a stop is requested; tell whether it was done."""
         task = asyncio.create_task(work)
         stop = asyncio.create_task(self.stop_asked.wait())
         await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -154,12 +154,12 @@ class ClusterSupervisor:
         return True
 
     async def start_all(self) -> None:
-        """Brokers register with the controller, so it serves first; they start side by side."""
+        """Start the controller, because brokers register with it, and then all brokers at once."""
         for proxy in self.proxies:
             await self.start_first_time(proxy)
         await self.start_first_time(self.controller)
         starts = [asyncio.create_task(self.start_first_time(broker)) for broker in self.brokers]
-        # What brokers tell it may end the controller; without it they would wait for ever.
+        # A broker's report may end the controller; without it the brokers would wait forever.
         ending: asyncio.Task[object] = asyncio.create_task(self.controller.wait())
         all_started: asyncio.Task[object] = asyncio.create_task(_all(starts))
         try:
@@ -176,7 +176,7 @@ class ClusterSupervisor:
             await wait_for_declared_topics(self.cluster.controller, self.reporter)
 
     def ensure_admin(self, client: ClientAccess) -> None:
-        """Let the super user in, past any fault proxy; for a thread."""
+        """Create the super user's credential, past any fault proxy; for a thread."""
         from fairlead_cli.local.admin_credential import build_peer_context, ensure_admin
 
         ports = self.plan.ports
@@ -190,9 +190,9 @@ class ClusterSupervisor:
         )
 
     async def start_first_time(self, child: LocalProcess) -> None:
-        """Start a process; if it ends before it is ready, print its last words.
+        """Start a process; if it ends before it is ready, print the end of its output.
 
-        It is not restarted then, because it would end again.
+        It is not restarted then, because it would fail again.
         """
         started = time.monotonic()
         try:
@@ -219,9 +219,9 @@ class ClusterSupervisor:
     async def keep_running(self, child: LocalProcess) -> None:
         """Restart a process whenever it ends.
 
-        It restarts at once when it was asked to stop (`broker restart`), and ever more slowly while
-        it keeps crashing. A process that was ready until somebody killed it has not crashed by
-        itself.
+        It restarts at once if it was asked to stop (`broker restart`), and with growing delays if
+        it crashes repeatedly. If a signal kills a process that was ready, that is not a crash of
+        its own.
         """
         crashes = 0
         has_served = True
@@ -249,9 +249,9 @@ class ClusterSupervisor:
                 self.say(child.name, f"is back, pid {child.entry.pid}")
 
     async def start_again(self, child: LocalProcess, crashes: int) -> int:
-        """Start a process, however often the machine refuses; return the crashes in a row.
+        """Start a process, with retries if the machine refuses; return the crashes in a row.
 
-        It may have no process, memory or file to spare for a while. The others go on meanwhile.
+        For a while there may be no process, memory or file for it. The others go on meanwhile.
         """
         while True:
             try:
@@ -268,7 +268,7 @@ class ClusterSupervisor:
                 return crashes
 
     async def stop_children(self) -> None:
-        """Brokers first: they hand over what they lead while the controller still listens."""
+        """Stop brokers first: they hand over their leaders while the controller still runs."""
         running = [child for child in self.children if child.entry.pid is not None]
         if running:
             self.cluster.state = "stopping"
@@ -283,7 +283,7 @@ class ClusterSupervisor:
         self.save()
 
     async def stop(self, child: LocalProcess, timeout_s: float) -> None:
-        """Stop one child and say when it had to be forced."""
+        """Stop one child, and report if it had to be killed."""
         if not await child.stop(timeout_s=timeout_s):
             self.warn(
                 child.name, f"did not stop in {timeout_s:.0f} s and was killed; it will recover"
@@ -291,11 +291,12 @@ class ClusterSupervisor:
         self.save()
 
     def watch_signals(self) -> None:
-        """Stop on the first signal; kill everything on Ctrl-C behind it.
+        """Stop on the first signal; kill everything on a Ctrl-C after it.
 
-        The others come twice without anybody being in a hurry: SIGHUP of a terminal that closes, by
-        its shell and by the kernel, SIGTERM of two `fairlead down`. One that this process was
-        started to ignore stays ignored: SIGHUP by `nohup`, SIGINT by `&` in a script.
+        Other signals come twice although the user is in no hurry: SIGHUP from a terminal that
+        closes, by its shell and by the kernel, and SIGTERM from two `fairlead down`. A signal that
+        this process was started to ignore stays ignored: SIGHUP by `nohup`, SIGINT by `&` in a
+        script.
         """
         loop = asyncio.get_running_loop()
         handlers = {
@@ -315,7 +316,7 @@ class ClusterSupervisor:
         self.stop_asked.set()
 
     async def follow_outputs(self) -> None:
-        """Hand what the children print to the audience, and the rest when they have ended."""
+        """Report what the children print, and the rest when they have ended."""
         try:
             while True:
                 self.report_outputs()
@@ -329,7 +330,7 @@ class ClusterSupervisor:
         self.reporter.output(merge_lines(self.tails))
 
     def say(self, name: str, text: str) -> None:
-        """Our own words come after those of the children that they are about."""
+        """Print a message of the supervisor, after the output of the children."""
         self.report_outputs()
         self.reporter.settle()
         self.reporter.progress(name, text)
@@ -341,7 +342,7 @@ class ClusterSupervisor:
         self.reporter.warning(name, text)
 
     def prepare_files(self) -> None:
-        """Secret, settings, and the file that says who we are."""
+        """Write the secret, the settings, and the cluster file with this process."""
         layout = self.plan.layout
         if not layout.secret_file.exists():
             write_whole(layout.secret_file, secrets.token_hex(32) + "\n", mode=OWNER_ONLY)
@@ -365,7 +366,7 @@ class ClusterSupervisor:
     def save(self) -> None:
         """Write the cluster file for other commands.
 
-        A full disk is no reason to stop looking after brokers: they go on reading, and make room
+        If the disk is full, the supervisor goes on: brokers still serve readers, and free room
         again.
         """
         try:
@@ -402,7 +403,7 @@ class ClusterSupervisor:
         return ChildSpec(tuple(command), layout.output_file("controller"), "/healthz")
 
     def build_candidate_spec(self) -> ChildSpec:
-        """Return the spec of a controller that has its metadata in ZooKeeper."""
+        """Return the spec of a controller with its metadata in ZooKeeper."""
         layout = self.plan.layout
         command = [sys.executable, "-m", "fairlead_controller.zookeeper"]
         command += ["--config", str(layout.controller_config)]
@@ -416,12 +417,12 @@ class ClusterSupervisor:
         return ChildSpec(tuple(command), layout.output_file("controller"), "/healthz")
 
     def find_setting(self, name: str) -> str | None:
-        """Return a setting as brokers find it: arguments, environment, then our default."""
+        """Return a setting as brokers read it: arguments, environment, then the default of `up`."""
         given = self.plan.settings.get(name) or os.environ.get(environment_name(name))
         return given or self.plan.broker_settings(0).get(name)
 
     def find_freeze_timeout_s(self) -> float:
-        """How long the controller may be silent; 0: for ever. CliError for a bad environment."""
+        """Return how long the controller may be silent; 0: forever. CliError if it is invalid."""
         key = BROKER_CONFIGS[FREEZE_TIMEOUT_SETTING]
         text = self.find_setting(key.name) or key.default or "0"
         try:
@@ -484,7 +485,7 @@ def build_cluster(plan: LaunchPlan) -> ClusterFile:
 
 
 def raise_open_files_limit() -> None:
-    """Segments and connections each hold descriptors; children inherit the limit."""
+    """Raise the limit: segments and connections need descriptors. Children inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_WANTED)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

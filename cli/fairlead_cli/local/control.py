@@ -1,7 +1,7 @@
 """Acts on single processes of a running local cluster, by the pids in its cluster file.
 
-Nothing here talks to the supervisor: it sees that a child has ended and starts it again. Waiting
-is bounded, and a process counts as back when the supervisor says that it serves.
+This module does not talk to the supervisor, which notices that a child has ended and restarts it.
+All waits have a limit. A process counts as back when the supervisor reports that it serves.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def require_cluster(data: Path) -> ClusterFile:
 
 
 def find_broker(cluster: ClusterFile, broker_id: int) -> ProcessEntry:
-    """Return the entry of a broker; InputError names those that there are."""
+    """Return the entry of a broker; InputError names the existing ones."""
     for entry in cluster.brokers:
         if entry.id == broker_id:
             return entry
@@ -51,7 +51,7 @@ def find_broker(cluster: ClusterFile, broker_id: int) -> ProcessEntry:
 
 
 def require_process(entry: ProcessEntry) -> ProcessId:
-    """Its process while it lives."""
+    """Return a live process; CliError if it does not run."""
     if entry.process is None or not entry.process.is_alive:
         raise CliError(
             f"{entry.name} is not running",
@@ -61,7 +61,7 @@ def require_process(entry: ProcessEntry) -> ProcessId:
 
 
 def state_of_entry(entry: ProcessEntry) -> str:
-    """Return a process's state as the supervisor reports it, or that it is paused or stopped."""
+    """Return the state of a process from the supervisor, unless it is paused or stopped."""
     if not entry.is_alive:
         return "restarting" if entry.state == "restarting" else "stopped"
     return "paused" if entry.process is not None and entry.process.is_paused else entry.state
@@ -76,9 +76,9 @@ def send_signal(entry: ProcessEntry, number: signal.Signals) -> ProcessId:
 
 
 def pause_process(entry: ProcessEntry) -> ProcessId:
-    """Stop a live process with SIGSTOP, and wait until it stands still; CliError if it does not.
+    """Stop a live process with SIGSTOP, and wait until it has stopped; CliError if it does not.
 
-    The signal counts from the moment that the process would run next, which a busy machine delays.
+    The signal takes effect when the process would run next, which a busy machine delays.
     """
     process = send_signal(entry, signal.SIGSTOP)
     deadline_s = time.monotonic() + PAUSE_TIMEOUT_S
@@ -95,7 +95,7 @@ def pause_process(entry: ProcessEntry) -> ProcessId:
 
 
 def require_supervisor(cluster: ClusterFile) -> None:
-    """Before something is ended that only the supervisor starts again."""
+    """Raise CliError if no supervisor runs that could restart a process."""
     if not cluster.is_supervised:
         data = data_arguments(Path(cluster.data))
         raise CliError(
@@ -106,7 +106,7 @@ def require_supervisor(cluster: ClusterFile) -> None:
 
 
 def wait_until_replaced(data: Path, name: str, old: ProcessId, timeout_s: float) -> float:
-    """Until the supervisor has replaced a process and the new one serves; the seconds it took."""
+    """Wait until the supervisor has replaced a process and it serves; return the seconds."""
     started = time.monotonic()
     while True:
         cluster = read_cluster_file(Layout(data).cluster_file)

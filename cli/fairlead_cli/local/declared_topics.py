@@ -1,4 +1,4 @@
-"""Waits until the topics of the manifests are there and served, so that "ready" means usable."""
+"""Wait until the topics of the manifests exist and have leaders, so that "ready" means usable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 15.0
 
 
 async def wait_for_declared_topics(controller: ProcessEntry, reporter: Reporter) -> None:
-    """Ask the controller until nothing of the manifests is open, or say what still is."""
+    """Ask the controller until all topics of the manifests are ready, or report the others."""
     deadline = time.monotonic() + TIMEOUT_S
     status: dict[str, Any] | None = None
     while time.monotonic() < deadline:
@@ -36,7 +36,7 @@ async def wait_for_declared_topics(controller: ProcessEntry, reporter: Reporter)
 
 
 async def read_status(controller: ProcessEntry) -> dict[str, Any] | None:
-    """Return the controller's view of the cluster, or None while it does not answer."""
+    """Return the controller's view of the cluster; None if it does not answer."""
     reply = await http_get(controller.host, controller.http_port, "/status")
     if reply is None or reply[0] != 200:
         return None

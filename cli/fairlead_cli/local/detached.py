@@ -1,8 +1,8 @@
-"""The supervisor that `fairlead up --detach` leaves behind.
+"""The supervisor that `fairlead up --detach` starts in the background.
 
-The waiting command starts `python -m fairlead_cli.local.detached`, gives it the plan on stdin and
+The waiting command starts `python -m fairlead_cli.local.detached`, sends the plan to its stdin, and
 reads one JSON event a line from its stdout until the cluster is ready or has failed. After that
-the supervisor is alone: its stdout is closed, and its own words go to `logs/supervisor.log`.
+the supervisor is alone: its stdout is closed, and its own output goes to `logs/supervisor.log`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PipeReporter:
-    """Events to the waiting command while there is one, and everything to the log file (stderr)."""
+    """Sends events to the waiting command while there is one, and logs everything (stderr)."""
 
     def __init__(self, pipe: IO[str]) -> None:
         self.pipe: IO[str] | None = pipe
@@ -54,13 +54,13 @@ class PipeReporter:
         self.hang_up()
 
     def output(self, lines: list[tuple[str, str]]) -> None:
-        """Each child has a log file of its own."""
+        """Do nothing: each child has its own log file."""
 
     def settle(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no line is held back."""
 
     def log(self, name: str, text: str) -> None:
-        """Without it where the disk is full: brokers are looked after all the same."""
+        """Write to the log; ignore a full disk, because the brokers still need the supervisor."""
         with contextlib.suppress(OSError):
             print(time.strftime("%Y-%m-%d %H:%M:%S"), name, text, file=sys.stderr, flush=True)
 
@@ -73,7 +73,7 @@ class PipeReporter:
             self.pipe = None
 
     def hang_up(self) -> None:
-        """End of file is what the waiting command waits for."""
+        """Close stdout: the waiting command waits for its end."""
         if self.pipe is not None:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self.pipe.fileno())
@@ -82,7 +82,7 @@ class PipeReporter:
 
 
 def start_detached(plan: LaunchPlan, *, data_option: str, say: Callable[[str], None]) -> None:
-    """Start a supervisor in a session of its own and wait until its cluster serves."""
+    """Start a supervisor in its own session, and wait until its cluster serves."""
     log_file = plan.layout.output_file("supervisor")
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -103,12 +103,12 @@ def start_detached(plan: LaunchPlan, *, data_option: str, say: Callable[[str], N
         raise RuntimeError("a pipe was asked for")
     try:
         with process.stdout:
-            # One that has ended at once is told of below: it is no reader of ours that went away.
+            # A supervisor that ended at once is reported below; its closed pipe is not our stdout.
             with contextlib.suppress(BrokenPipeError), process.stdin:
                 process.stdin.write(encode_plan(plan) + "\n")
             for line in process.stdout:
                 if show_event(json.loads(line), data_option=data_option, say=say):
-                    # It outlives us on purpose: there is nothing left to wait for.
+                    # It outlives this process on purpose, so there is nothing to wait for.
                     process.returncode = 0
                     return
     except KeyboardInterrupt:
@@ -123,7 +123,7 @@ def start_detached(plan: LaunchPlan, *, data_option: str, say: Callable[[str], N
 
 
 def show_event(event: dict[str, Any], *, data_option: str, say: Callable[[str], None]) -> bool:
-    """Show one event of the supervisor; True for the last one, CliError for a failure."""
+    """Show one event of the supervisor; return True for the last one. CliError for a failure."""
     match event["event"]:
         case "ready":
             cluster = decode_cluster_file(event["cluster"])

@@ -1,10 +1,10 @@
 """A TCP proxy between the processes of a local cluster that can cut any of them off.
 
 `fairlead up --fault-proxy` puts it in front of every listener, so that a network can be cut without
-root and without a firewall. It learns from /proc which process a connection comes from: a cut
-process reaches nobody, and nobody reaches it. Bytes on a cut connection wait, as they would in the
-send buffers of a network that drops packets; connections stay open and new ones are accepted and
-left unanswered. After the heal all of them go on.
+root and without a firewall. The proxy reads in /proc which process opened a connection: a cut
+process cannot connect to others, nor others to it. Bytes on a cut connection wait, as in the send
+buffers of a network that drops packets; connections stay open, and new ones are accepted but get no
+answer. After the heal all of them go on.
 
 python -m fairlead_cli.local.fault_proxy --cluster-file FILE --host HOST --http-port N
     --route ROUTE …
@@ -30,16 +30,16 @@ CHUNK_BYTES = 256 * 1024
 CONTROL_TIMEOUT_S = 5.0
 REQUEST_BYTES_MAX = 4096
 Acceptor = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-# Whoever is no process of the cluster: applications, tools, the drill itself.
+# All that are no processes of the cluster: applications, tools, the drill itself.
 OUTSIDE = "outside"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`name` is the process that listens at `target_port`; others reach it at `port`.
+    """`name` is the process that listens at `target_port`; others connect to `port`.
 
-    Only where processes of the cluster talk to each other (`has_peers`) is it worth finding out who
-    connects: that reads all of the kernel's table.
+    The proxy looks up the connecting process only for ports between processes of the cluster
+    (`has_peers`), because that reads the kernel's whole table of connections.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Route:
 
 
 def parse_route(text: str) -> Route:
-    """Parse what `str` of a route gives."""
+    """Parse the text of a route, as `str` returns it."""
     name, port, target_port, kind = text.split(":")
     return Route(name, int(port), int(target_port), kind == "peers")
 
 
 class FaultProxy:
-    """All routes of a cluster, and who is cut off now."""
+    """All routes of a cluster, and the processes that are cut off now."""
 
     def __init__(self, routes: list[Route], cluster_file: Path, host: str) -> None:
         self._host = host
@@ -69,7 +69,7 @@ class FaultProxy:
         self._changed = asyncio.Event()
 
     async def serve(self, http_port: int) -> None:
-        """Until cancelled."""
+        """Serve until cancelled."""
         servers = [
             await asyncio.start_server(self._acceptor(route), self._host, route.port)
             for route in self.routes
@@ -79,13 +79,13 @@ class FaultProxy:
         await asyncio.gather(*(server.serve_forever() for server in servers))
 
     def set_cut(self, names: frozenset[str]) -> None:
-        """From now on, these and only these are cut off."""
+        """Cut off exactly these processes from now on."""
         self._cut = names
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def _pass(self, ends: frozenset[str]) -> None:
-        """Return once bytes may go between these two."""
+        """Return once bytes may pass between these two."""
         while ends & self._cut:
             await self._changed.wait()
 
@@ -118,7 +118,7 @@ class FaultProxy:
     async def _pump(
         self, ends: frozenset[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """One direction, to its end. The end too waits for the heal."""
+        """Copy one direction to its end. The end also waits for the heal."""
         try:
             while data := await reader.read(CHUNK_BYTES):
                 await self._pass(ends)
@@ -132,7 +132,7 @@ class FaultProxy:
             writer.close()
 
     async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """`GET /healthz`, `POST /cut/NAME,NAME`, `POST /heal`."""
+        """Serve `GET /healthz`, `POST /cut/NAME,NAME`, `POST /heal`."""
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             request = await reader.readuntil(b"\r\n\r\n")
             path = request[:REQUEST_BYTES_MAX].split(b" ", 2)[1].decode(errors="replace")
@@ -149,7 +149,7 @@ class FaultProxy:
 
 
 def find_owner(peer_port: int, own_port: int, cluster_file: Path) -> str:
-    """Return which process of the cluster opened a connection to us."""
+    """Return which process of the cluster opened a connection to the proxy."""
     inode = find_inode(peer_port, own_port)
     cluster = read_cluster_file(cluster_file)
     if inode is None or cluster is None:
@@ -161,7 +161,7 @@ def find_owner(peer_port: int, own_port: int, cluster_file: Path) -> str:
 
 
 def find_inode(local_port: int, remote_port: int) -> str | None:
-    """Return the socket at the other end of a connection, by the kernel's table."""
+    """Return the inode of a connection's other end, from the kernel's table."""
     for table in (PROC / "net" / "tcp", PROC / "net" / "tcp6"):
         # A kernel without IPv6 has no tcp6.
         for line in table.read_text().splitlines()[1:] if table.exists() else ():
@@ -173,31 +173,31 @@ def find_inode(local_port: int, remote_port: int) -> str | None:
 
 
 def build_routes(cluster: ClusterFile) -> list[Route]:
-    """In front of every listener that others use."""
+    """Return a route for every listener that other processes use."""
     from fairlead_cli.local.layout import Ports
 
     ports = Ports(cluster.port, cluster.http_port)
     routes = [Route("controller", ports.session, ports.hidden_session, True)]
     for broker_id, entry in enumerate(cluster.brokers):
         public, hidden = ports.of_broker(broker_id), ports.hidden(broker_id)
-        # Another one in a secure cluster, which the entry knows.
+        # In a secure cluster the entry has another port.
         routes.append(Route(entry.name, entry.port, hidden.kafka, False))
         routes.append(Route(entry.name, public.internal, hidden.internal, True))
     return routes
 
 
 class ProxyControl:
-    """What a drill tells a running proxy."""
+    """Controls a running proxy for a drill."""
 
     def __init__(self, host: str, http_port: int) -> None:
         self._base = f"http://{join_address(host, http_port)}"
 
     def cut(self, names: list[str]) -> None:
-        """Cut these processes off, and join all others."""
+        """Cut these processes off, and reconnect all others."""
         self._post(f"/cut/{','.join(names)}")
 
     def heal(self) -> None:
-        """Join everything."""
+        """Reconnect all processes."""
         self._post("/heal")
 
     def _post(self, path: str) -> None:
@@ -210,7 +210,7 @@ class ProxyControl:
 
 
 def main() -> None:
-    """Run the proxy in a process of its own."""
+    """Run the proxy as a process."""
     parser = argparse.ArgumentParser(description="A TCP proxy that can cut processes off.")
     parser.add_argument("--cluster-file", type=Path, required=True)
     parser.add_argument("--host", required=True)

@@ -1,12 +1,13 @@
-"""When a process that does not answer is to be replaced: looks and time in, verdicts out. Pure.
+"""When to replace a process that does not answer: takes observations, returns verdicts. Pure.
 
-* Silence counts from the last answer, and only while it can be the process' own fault: not the time
-  that it waited for a processor, and nothing from before a pause of the watcher itself (a laptop
-  that slept, a SIGSTOP, a machine that is too busy to judge anybody).
-* A process that was stopped by a signal is replaced after the first patience each time; one that
-  was woken in time can answer only from then on, so its silence begins anew.
-* One that was silent while it might have run may just be slow, and its successor as slow: each such
-  verdict doubles the patience, up to a bound, and only a long time of answers forgets them.
+* Silence counts from the last answer, and only as far as the process itself may cause it. Time in
+  which it waited for a processor does not count, nor anything before a pause of the watcher itself
+  (a laptop that slept, a SIGSTOP, a machine too busy for a judgement).
+* A process that a signal has stopped is replaced after the first patience each time. If it is
+  continued before that, it can answer only from then on, so its silence starts again.
+* A process that was silent although it might have run may just be slow, and its successor, too. So
+  each of these verdicts doubles the patience, up to a limit, until the process has answered for a
+  long time.
 """
 
 from __future__ import annotations
@@ -16,36 +17,36 @@ from typing import Final
 
 PATIENCE_MAX_S: Final = 60.0
 FORGIVEN_AFTER_S: Final = 600.0
-"""Answers without a verdict for so long: the next silence meets the first patience again."""
+"""After answers for so long without a verdict, the first patience applies again."""
 OWN_PAUSE_S: Final = 0.75
-"""Three looks. A look that comes later than that after the one before says that it is us."""
+"""Three observations. If the next one is later than that, the watcher itself has paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen of the process at one moment. Times are of a clock that goes on in suspend."""
+    """An observation of the process. Times are of a clock that goes on during suspend."""
 
     at_s: float
     has_answered: bool
-    """Since the last look."""
+    """Whether it has answered since the last observation."""
     waited_s: float = 0.0
-    """How long it has waited for a processor since it was started."""
+    """How long it has waited for a processor since its start."""
     is_stopped: bool = False
-    """Whether it waits for SIGCONT."""
+    """Whether SIGSTOP has stopped it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Replace it."""
+    """Replace the process."""
 
     silent_s: float
     is_stopped: bool
     next_patience_s: float
-    """What its successor is given."""
+    """The patience for its successor."""
 
 
 class FreezeJudgement:
-    """One for all the processes that follow each other under one name."""
+    """Judges all processes that follow each other under one name."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_first_s = patience_s
@@ -56,17 +57,17 @@ class FreezeJudgement:
 
     @property
     def patience_s(self) -> float:
-        """How much silence is borne now."""
+        """How much silence is allowed now."""
         most = max(PATIENCE_MAX_S, self._patience_first_s)
         return min(self._patience_first_s * 2.0**self._verdicts, most)
 
     def begin(self) -> None:
-        """Another process is there, and serves."""
+        """Start again for another process, which serves now."""
         self._last = None
         self._silent_s = 0.0
 
     def take(self, look: Look) -> Verdict | None:
-        """Give a verdict when this look is one too many without an answer."""
+        """Return a verdict if the silence has lasted too long at this observation."""
         last, self._last = self._last, look
         if look.has_answered:
             self._on_answer(look.at_s)
@@ -77,7 +78,7 @@ class FreezeJudgement:
         if look.has_answered or has_woken or elapsed_s > OWN_PAUSE_S:
             self._silent_s = 0.0
             return None
-        # Of a process that has just ended nothing is told any more: it seems to have waited less.
+        # The kernel reports 0 for a process that has just ended, so the difference may be negative.
         waited_s = max(0.0, look.waited_s - last.waited_s)
         self._silent_s += max(0.0, elapsed_s - waited_s)
         if self._silent_s < self.patience_s:

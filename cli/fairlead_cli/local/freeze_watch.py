@@ -1,13 +1,12 @@
 """Kills a controller that has frozen, so that the supervisor starts another.
 
-A local cluster has one controller, and nobody to take over from it while its process exists: its
-file store is locked, its ports are taken. So it is asked over HTTP, which its event loop has to
-answer; the kernel would accept a connection for a process that stands still. SIGKILL is the only
-signal that reaches such a process, and does no harm: its successor seals the metadata tables with
-a higher controller epoch.
+A local cluster has one controller, and no other can take over while its process exists: its file
+store is locked, its ports are taken. So it gets HTTP requests, which its event loop has to answer;
+the kernel would accept a connection even for a stopped process. Only SIGKILL works on a stopped
+process. It does no harm: the successor seals the metadata tables with a higher controller epoch.
 
-Brokers are not watched. When one freezes, the controller gives its leaders to others within two
-seconds; a kill would add nothing but the recovery of its logs, on a machine that may just be busy.
+Brokers are not watched. If a broker freezes, the controller moves its leaders within two seconds. A
+kill would only add the recovery of its logs, on a machine that may just be busy.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ FREEZE_TIMEOUT_SETTING: Final = "fairlead.controller.freeze.timeout.ms"
 LOOK_INTERVAL_S: Final = 0.25
 QUESTION_INTERVAL_S: Final = 0.5
 ANSWER_TIMEOUT_S: Final = 30.0
-"""A question stays open over a stall, so that the first sign of life counts."""
+"""A request stays open during a stall, so that the first answer counts."""
 ALIVE_PATH: Final = "/healthz"
 
 
 class FreezeWatch:
-    """Looks at one child for as long as it serves, whichever process that is by then."""
+    """Watches one child while it serves, also after it was replaced by another process."""
 
     def __init__(
         self, child: LocalProcess, patience_s: float, warn: Callable[[str, str], None]
@@ -49,7 +48,7 @@ class FreezeWatch:
         self._asked_at_s = 0.0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         try:
             while True:
                 self._look()
@@ -59,7 +58,7 @@ class FreezeWatch:
 
     def _look(self) -> None:
         entry = self._child.entry
-        # A start may take as long as it takes: whoever does not serve yet is not watched.
+        # A start may take any time, so a process that does not serve yet is not watched.
         process = entry.process if entry.state == "running" else None
         if process != self._watched:
             self._watched = process
@@ -81,7 +80,7 @@ class FreezeWatch:
             self._question = asyncio.create_task(self._ask(process))
 
     async def _ask(self, process: ProcessId) -> None:
-        """Silence begins with the moment of an answer, not with the next look."""
+        """Send a request and note the time of its answer, from which silence counts."""
         entry = self._child.entry
         reply = await http_get(entry.host, entry.http_port, ALIVE_PATH, timeout_s=ANSWER_TIMEOUT_S)
         if reply is not None and process == self._watched:
@@ -94,7 +93,7 @@ class FreezeWatch:
 
 
 def see(process: ProcessId, *, has_answered: bool) -> Look:
-    """Return the facts about the controller now."""
+    """Return an observation of the process now."""
     return Look(
         at_s=time.clock_gettime(time.CLOCK_BOOTTIME),
         has_answered=has_answered,
@@ -104,7 +103,7 @@ def see(process: ProcessId, *, has_answered: bool) -> Look:
 
 
 def explain(verdict: Verdict) -> str:
-    """For the live log."""
+    """Return the verdict in words for the live log."""
     if verdict.is_stopped:
         state, advice = "it was stopped by a signal", ""
     else:

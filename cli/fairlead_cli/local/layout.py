@@ -1,15 +1,15 @@
-"""Where a local cluster keeps its files, and which ports its processes take.
+"""The files of a local cluster, and the ports of its processes.
 
-DIR/cluster.json     who runs the cluster now: pids, ports, state (rewritten on every change)
-DIR/supervisor.lock  held (flock) by the supervisor for as long as it lives
-DIR/secret           what brokers and controller authenticate each other with
+DIR/cluster.json     the present processes: pids, ports, state (rewritten on every change)
+DIR/supervisor.lock  locked (flock) by the supervisor while it lives
+DIR/secret           the secret with which brokers and controller authenticate each other
 DIR/tls/             certificates of a secure cluster, and its authority's key
 DIR/clients/         how clients log in to a secure cluster
-DIR/config/          one file of settings a process, written by `up`
-DIR/controller/      the controller's metadata store, or what it remembers of the one in ZooKeeper
-DIR/store            where in ZooKeeper the metadata is, if not in files
+DIR/config/          a settings file for each process, written by `up`
+DIR/controller/      the controller's metadata store, or its memory of the one in ZooKeeper
+DIR/store            the address of the metadata in ZooKeeper, if it is not in files
 DIR/broker-<i>/      the log directory of broker i
-DIR/logs/            what each process printed
+DIR/logs/            the output of each process
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ TLS_PORT_SHIFT = 50
 SESSION_PORT_SHIFT = 99
 CONTROLLER_HTTP_PORT_SHIFT = 90
 PROXY_HTTP_PORT_SHIFT = 91
-# Behind a fault proxy the processes listen here, and the proxy at their usual ports.
+# With a fault proxy, the processes listen at these ports, and the proxy at their usual ports.
 HIDDEN_SESSION_PORT_SHIFT = 149
 HIDDEN_KAFKA_PORT_SHIFT = 150
 HIDDEN_INTERNAL_PORT_SHIFT = 200
 REST_PORT_SHIFT = 100
 PORT_MAX = 65535
-# Above this, broker ports (P+i) would run into the ports reserved for TLS (P+50+i), and
-# those into the controller's session (P+99).
+# With more, broker ports (P+i) would overlap the ports for TLS (P+50+i), and these the
+# controller's session (P+99).
 BROKERS_MAX = 40
 
 
@@ -51,41 +51,41 @@ class BrokerPorts:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """All ports of a local cluster, derived from two numbers."""
+    """All ports of a local cluster, computed from two numbers."""
 
     first_kafka: int
     first_http: int
     is_secure: bool = False
-    """Whether clients come over TLS, and by no other way."""
+    """Whether clients connect over TLS only."""
     host: str = HOST
-    """The address that all of them are at."""
+    """The address of all ports."""
 
     def at(self, port: int) -> str:
-        """Return `HOST:PORT` of one of these ports."""
+        """Return `HOST:PORT` for one of these ports."""
         return join_address(self.host, port)
 
     @property
     def session(self) -> int:
-        """Where brokers reach the controller."""
+        """Port of the controller's sessions with brokers."""
         return self.first_kafka + SESSION_PORT_SHIFT
 
     @property
     def controller_http(self) -> int:
-        """Health and status of the controller."""
+        """Port of the controller's health and status."""
         return self.first_http + CONTROLLER_HTTP_PORT_SHIFT
 
     @property
     def proxy_http(self) -> int:
-        """Where the fault proxy takes orders."""
+        """Port at which the fault proxy takes commands."""
         return self.first_http + PROXY_HTTP_PORT_SHIFT
 
     @property
     def hidden_session(self) -> int:
-        """Where the controller listens behind a fault proxy."""
+        """Port of the controller's sessions behind a fault proxy."""
         return self.first_kafka + HIDDEN_SESSION_PORT_SHIFT
 
     def hidden(self, broker_id: int) -> BrokerPorts:
-        """Where a broker listens behind a fault proxy."""
+        """Return the ports of a broker behind a fault proxy."""
         return BrokerPorts(
             kafka=self.first_kafka + HIDDEN_KAFKA_PORT_SHIFT + broker_id,
             internal=self.first_kafka + HIDDEN_INTERNAL_PORT_SHIFT + broker_id,
@@ -94,7 +94,7 @@ class Ports:
         )
 
     def of_broker(self, broker_id: int) -> BrokerPorts:
-        """Ports of broker `broker_id`."""
+        """Return the ports of broker `broker_id`."""
         return BrokerPorts(
             kafka=self.first_kafka + (TLS_PORT_SHIFT if self.is_secure else 0) + broker_id,
             internal=self.first_kafka + INTERNAL_PORT_SHIFT + broker_id,
@@ -103,7 +103,7 @@ class Ports:
         )
 
     def purposes(self, brokers: int, *, fault_proxy: bool = False) -> list[tuple[int, str]]:
-        """Return every port with what it is for, in the order in which people think of them."""
+        """Return every port with its purpose, the most familiar ones first."""
         purposes = []
         for broker_id in range(brokers):
             ports = self.of_broker(broker_id)
@@ -129,7 +129,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Names inside the data directory."""
+    """Paths inside the data directory."""
 
     root: Path
 
@@ -199,6 +199,6 @@ class Layout:
         return self.log_directory / f"{name}.log"
 
     def known_brokers(self) -> list[int]:
-        """Return ids of the brokers that have ever had data here."""
+        """Return the ids of the brokers that ever had data here."""
         suffixes = [path.name.removeprefix("broker-") for path in self.root.glob("broker-*")]
         return sorted(int(suffix) for suffix in suffixes if suffix.isdecimal())

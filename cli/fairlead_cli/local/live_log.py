@@ -1,7 +1,7 @@
-"""The terminal of a foreground `fairlead up`: a table of addresses, then one line a notable thing.
+"""The terminal of a foreground `fairlead up`: a table of addresses, then a line for each event.
 
-Children log `<time> <who> <LEVEL> <logger>: <message>`; here the process name and a colour replace
-the time and the logger, and a line of another shape is shown as it is.
+Children log `<time> <who> <LEVEL> <logger>: <message>`. Here the process name and a colour replace
+the time and the logger; a line in another form is shown unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG_LINE = re.compile(
 COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
 LEVEL_COLOURS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 NAME_COLUMNS = 10
-# What a process says about itself that the supervisor says better.
+# Messages of a process that the supervisor reports in better words.
 REPEATED = re.compile(r"^ready (node\.id=\d+|controller|candidate) ")
 
 
@@ -41,14 +41,14 @@ def colour_of(name: str) -> str:
 
 
 def format_line(name: str, text: str, *, level: str = "INFO") -> str:
-    """Time, process, text."""
+    """Return a line with time, process and text."""
     label = click.style(f"{name:<{NAME_COLUMNS}}", fg=colour_of(name))
     colour = LEVEL_COLOURS.get(level)
     return f"{time.strftime('%H:%M:%S')} {label} {click.style(text, fg=colour) if colour else text}"
 
 
 def read_child_line(name: str, line: str) -> LogLine | None:
-    """Return a child's line as the live log shows it; None if it is left out."""
+    """Return a child's line in the form of the live log; None if it is omitted."""
     if REPEATED.match(line):
         return None
     match = LOG_LINE.match(line)
@@ -60,7 +60,7 @@ def read_child_line(name: str, line: str) -> LogLine | None:
 
 
 def format_addresses(cluster: ClusterFile) -> str:
-    """Return who listens where, and what to try first. Plain text: it is also what a log shows."""
+    """Return the addresses, and what to try first, in plain text, because a log shows it, too."""
     rows = [("process", "pid", "Kafka", "health, metrics")]
     for broker in cluster.brokers:
         rows.append(
@@ -96,7 +96,7 @@ def is_secure(cluster: ClusterFile) -> bool:
 
 
 def client_lines(cluster: ClusterFile) -> str:
-    """Return what to paste into five clients, and curl."""
+    """Return the lines to paste into five clients and curl."""
     layout = Layout(Path(cluster.data))
     return format_clients(
         ADMIN,
@@ -150,7 +150,7 @@ def format_ready(cluster: ClusterFile, seconds: float, data_option: str) -> str:
 
 
 class TerminalReporter:
-    """Writes to stdout at once; a terminal that went away is not worth stopping a cluster for."""
+    """Writes to stdout at once; if the terminal is gone, the cluster goes on."""
 
     def __init__(self, data_option: str, *, every_partition: bool = False) -> None:
         self.data_option = data_option

@@ -1,7 +1,7 @@
 """One process of the cluster: start it, wait until it serves, stop it.
 
-A child writes to a file, not to a pipe: should the supervisor die, its children keep serving and
-never block or fail on their own output.
+A child writes to a file, not to a pipe: if the supervisor dies, its children keep serving and never
+block or fail on their output.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ OUTPUT_BYTES_MAX = 16 << 20
 OUTPUT_LINES_SHOWN = 8
 RESTART_DELAY_FIRST_S = 0.1
 RESTART_DELAY_MAX_S = 10.0
-# A process that lived this long has recovered: its next crash starts with the short delay again.
+# A process that ran this long is stable: after its next crash the first delay is used again.
 STABLE_AFTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """How to run one process. `ready_path` answers 200 once it serves."""
+    """How to run one process. `ready_path` answers 200 once the process serves."""
 
     command: tuple[str, ...]
     output: Path
@@ -42,12 +42,12 @@ class ChildSpec:
 
 
 def restart_delay_s(crashes_in_a_row: int) -> float:
-    """Doubles from the first delay to the longest; `crashes_in_a_row` starts at 1."""
+    """Return a delay that doubles up to the longest; `crashes_in_a_row` starts at 1."""
     return min(RESTART_DELAY_MAX_S, RESTART_DELAY_FIRST_S * 2.0 ** min(crashes_in_a_row - 1, 16))
 
 
 def build_environment() -> dict[str, str]:
-    """Ours, without variables that would override what every broker must have of its own."""
+    """Return our environment without variables that would override a broker's own settings."""
     from fairlead_model.configs.setting_sources import environment_name
 
     own = {environment_name(name) for name in OWN_SETTINGS}
@@ -56,7 +56,7 @@ def build_environment() -> dict[str, str]:
 
 
 def explain_exit(returncode: int) -> str:
-    """`exit code 1`, or the signal by name."""
+    """Return `exit code 1`, or the name of the signal."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:
@@ -66,7 +66,7 @@ def explain_exit(returncode: int) -> str:
 
 
 class LocalProcess:
-    """A process and what the cluster file says about it; `entry` is written by nobody else."""
+    """A process and its `entry` in the cluster file, which only this object writes."""
 
     def __init__(self, spec: ChildSpec, entry: ProcessEntry) -> None:
         self.spec = spec
@@ -76,11 +76,11 @@ class LocalProcess:
 
     @property
     def name(self) -> str:
-        """`broker-0` or `controller`."""
+        """The name: `broker-0` or `controller`."""
         return self.entry.name
 
     async def start(self) -> None:
-        """Start the process in a session of its own.
+        """Start the process in its own session.
 
         A terminal's Ctrl-C then reaches only the supervisor, which stops brokers before the
         controller.
@@ -108,7 +108,7 @@ class LocalProcess:
                 self.spec.output.replace(self.spec.output.with_suffix(".log.1"))
 
     async def wait_until_ready(self) -> bool:
-        """Return True once it serves, False if it ended before; recovery may take long."""
+        """Return True once the process serves, False if it ended; recovery may take long."""
         process = self.running_process()
         while process.returncode is None:
             reply = await http_get(self.entry.host, self.entry.http_port, self.spec.ready_path)
@@ -120,13 +120,13 @@ class LocalProcess:
         return False
 
     async def wait(self) -> int:
-        """Until it ends; its return code, negative for a signal."""
+        """Wait for the end; return the exit code, negative for a signal."""
         returncode = await self.running_process().wait()
         self.forget_process()
         return returncode
 
     async def stop(self, *, timeout_s: float) -> bool:
-        """SIGTERM, then SIGKILL after the time-out; False when it had to be killed."""
+        """Send SIGTERM, then SIGKILL after the time-out; return False if it had to be killed."""
         process = self.process
         if process is None or process.returncode is not None:
             self.forget_process()
@@ -134,7 +134,7 @@ class LocalProcess:
         self.entry.state = "stopping"
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
-            process.send_signal(signal.SIGCONT)  # A paused process would never hear of it.
+            process.send_signal(signal.SIGCONT)  # A paused process would not handle SIGTERM.
         try:
             async with asyncio.timeout(timeout_s):
                 await process.wait()
@@ -147,13 +147,13 @@ class LocalProcess:
         return True
 
     def kill(self) -> None:
-        """At once, whatever it is doing."""
+        """Kill the process at once."""
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()
 
     def forget_process(self) -> None:
-        """Nothing runs under this name any more."""
+        """Note that no process runs under this name any more."""
         self.entry.pid = None
         self.entry.start_time = None
         self.entry.state = "stopped"
@@ -177,7 +177,7 @@ class LocalProcess:
 
 
 def stopped_early(child: LocalProcess, what: str = "it") -> CliError:
-    """Give the error for a process that ended while the cluster was starting."""
+    """Return the error for a process that ended while the cluster was starting."""
     returncode = child.running_process().returncode or 0
     lines = "\n".join(f"  {line}" for line in child.last_lines(OUTPUT_LINES_SHOWN))
     return CliError(

@@ -1,9 +1,9 @@
-"""Where the brokers of a local cluster keep their logs: in the data directory, or on other disks.
+"""The log directories of a local cluster's brokers: in the data directory, or on other disks.
 
-`fairlead up --set log.dirs=/disk1,/disk2` gives each broker a folder of its own in each of them.
-Brokers that come back without one of their folders have lost what is in it, as far as the cluster
-knows. So a start that leaves one out is refused; a forgotten argument must not cost replicas. One
-that has been emptied (`fairlead broker disks ID --drain`) may go.
+`fairlead up --set log.dirs=/disk1,/disk2` gives each broker its own folder in each of them. If a
+broker starts without one of its folders, the cluster takes the replicas in it for lost. So a start
+that omits a folder is refused: a forgotten argument must not cost replicas. A folder that was
+emptied (`fairlead broker disks ID --drain`) may be omitted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 LOG_DIRS: Final = "log.dirs"
 _ROOTED: Final = "fairlead.cluster.secret.file"
-"""A setting whose file lies in the data directory."""
+"""A setting with a file in the data directory."""
 
 
 def choose_log_directories(layout: Layout, settings: dict[str, str]) -> tuple[str, ...]:
-    """Take the folders out of the settings; InputError if one is left out that has been used."""
+    """Remove the folders from the settings; InputError if a used folder is omitted."""
     said = settings.pop(LOG_DIRS, "")
     chosen = tuple(str(Path(each.strip()).resolve()) for each in said.split(",") if each.strip())
     for broker_id in layout.known_brokers():
@@ -58,10 +58,10 @@ def build_log_directories(
 
 
 def find_log_directories(layout: Layout, broker_id: int) -> tuple[Path, ...]:
-    """Return the folders that a broker was started with last.
+    """Return the folders of a broker's last start.
 
-    In a copy of a data directory the settings name the folder of the original, which may be there
-    yet, and serve. The copy has its own.
+    In a copy of a data directory, the settings name the original's folder, which may still exist
+    and be in use. The copy has its own folder.
     """
     try:
         text = layout.broker_config(broker_id).read_text(encoding="utf-8")

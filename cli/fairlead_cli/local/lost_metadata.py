@@ -1,7 +1,7 @@
-"""Brokers' data whose metadata is gone: no cluster must be begun on top of it.
+"""Refuse to begin a new cluster if brokers have data whose metadata is lost.
 
-A controller that finds no metadata begins a new cluster with an id of its own. The brokers then
-refuse to start on data of another one, and their topics would not be known anyway.
+A controller without metadata begins a new cluster with a new id. The brokers would then refuse to
+start on data of another cluster, and the new cluster would not have their topics anyway.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ META_PROPERTIES: Final = "meta.properties"
 def refuse_lost_metadata(layout: Layout, store: str | None, chosen: tuple[str, ...]) -> None:
     """Raise InputError if brokers have data of a cluster whose metadata is not in its files.
 
-    `store` is where in ZooKeeper the metadata is; there the controller finds out by itself.
-    `chosen` are the folders that `log.dirs` names.
+    `store` is the address of the metadata in ZooKeeper; there the controller itself checks this.
+    `chosen` are the folders in `log.dirs`.
     """
     if store is not None or any(layout.controller_directory.glob("metadata-*.journal")):
         return
@@ -43,13 +43,13 @@ def refuse_lost_metadata(layout: Layout, store: str | None, chosen: tuple[str, .
         f"  cp -r COPY {shlex.quote(str(layout.controller_directory))}\n"
         "or name where in ZooKeeper it is with --store, or take another folder with --data DIR.\n"
         "To begin anew without what the brokers have, rename it first:\n"
-        # Each where it is: with several disks their names are the same, and /tmp may be emptied.
+        # In the same place: on several disks the names are the same, and /tmp may be emptied.
         f'  for each in {folders}; do mv "$each" "$each.old"; done',
     )
 
 
 def _used_directories(layout: Layout, chosen: tuple[str, ...]) -> list[Path]:
-    """Return the folders that a broker of some cluster has registered with."""
+    """Return the folders with which a broker of any cluster has registered."""
     folders: dict[Path, None] = {}
     for broker_id in layout.known_brokers():
         folders |= dict.fromkeys(build_log_directories(layout, chosen, broker_id))
@@ -58,9 +58,9 @@ def _used_directories(layout: Layout, chosen: tuple[str, ...]) -> list[Path]:
 
 
 def _cluster_id(folder: Path) -> str:
-    """Return the cluster of a log directory; empty before a controller has told one."""
+    """Return the cluster id of a log directory; empty if no controller has sent one yet."""
     try:
         text = (folder / META_PROPERTIES).read_text(encoding="utf-8", errors="replace")
         return read_properties(text).get("cluster.id", "")
     except (FileNotFoundError, NotADirectoryError, ConfigError):
-        return ""  # What cannot be read is for the broker to complain of.
+        return ""  # The broker will report what cannot be read.

@@ -1,7 +1,7 @@
-"""Topic manifests of `fairlead up -f`, checked as a whole before anything is started.
+"""Topic manifests of `fairlead up -f`, checked as a whole before any process starts.
 
-The controller reads the same files again and applies them; here every finding is put together
-with the file and line of its document, so that a typing mistake costs a second and no restart.
+The controller reads the same files again and applies them. Here all errors are collected, with the
+file and line of their documents, so that a typing error costs a second and no restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Kinds of ours that mean something on Kubernetes only: `up` passes over them.
+# Kinds that only Kubernetes uses: `up` ignores them.
 CLUSTER_KINDS = frozenset(
     {
         "LogCluster",
@@ -41,7 +41,7 @@ CLUSTER_KINDS = frozenset(
 
 
 def check_manifests(paths: tuple[Path, ...]) -> list[TopicSpec]:
-    """Return topics that the files declare; InputError lists everything that is wrong with them."""
+    """Return the topics in the files; InputError lists all errors."""
     problems: list[str] = []
     manifests: list[object] = []
     specs: list[TopicSpec] = []
@@ -55,7 +55,7 @@ def check_manifests(paths: tuple[Path, ...]) -> list[TopicSpec]:
             except ManifestError as error:
                 problems += [f"{path}:{line}: {problem}" for problem in error.problems]
     try:
-        # Once more together: two manifests may each be right and still mean the same topic.
+        # Check all together: two valid manifests may declare the same topic.
         parse_topic_manifests(manifests)
     except ManifestError as error:
         problems += error.problems
@@ -67,9 +67,9 @@ def check_manifests(paths: tuple[Path, ...]) -> list[TopicSpec]:
 
 
 def is_for_us(document: object) -> bool:
-    """Return False for an empty document and for kinds that only a Kubernetes cluster has.
+    """Return False for an empty document and for kinds that only a Kubernetes cluster uses.
 
-    Anything else is read as a Topic, so that a misspelt kind is an error and not silence.
+    Any other document is read as a Topic, so that a misspelt kind is an error and not ignored.
     """
     if document is None:
         return False
@@ -81,7 +81,7 @@ def is_for_us(document: object) -> bool:
 
 
 def read_documents(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line, document) of every YAML document in a file."""
+    """Yield (line, document) for every YAML document in a file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

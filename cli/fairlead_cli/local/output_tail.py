@@ -1,6 +1,6 @@
-"""Follows the output files of the children, line by line, from where they were at the start.
+"""Follows the output files of the children, line by line, from their ends at the start.
 
-Polled: a `stat` of four files ten times a second costs less than a watch on them would explain.
+By polling: to `stat` four files ten times a second is cheap, and simpler than to watch them.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ LINE_BYTES_MAX = 64 * 1024
 
 @dataclass(slots=True)
 class OutputTail:
-    """`position` is the byte after the last complete line that was given out."""
+    """`position` is the byte after the last complete line that was returned."""
 
     name: str
     path: Path
     position: int = 0
 
     def skip_to_end(self) -> None:
-        """Skip what earlier runs have written."""
+        """Skip the output of earlier runs."""
         try:
             self.position = self.path.stat().st_size
         except OSError:
             self.position = 0
 
     def read_lines(self) -> Iterator[str]:
-        """Complete lines since the last call, a bounded number of bytes at a time."""
+        """Yield complete lines since the last call, reading a limited number of bytes at a time."""
         try:
             size = self.path.stat().st_size
         except OSError:
             return
         if size < self.position:
-            self.position = 0  # Rotated: a new file has begun.
+            self.position = 0  # After a rotation a new file has begun.
         if size == self.position:
             return
         try:
@@ -48,7 +48,7 @@ class OutputTail:
                 file.seek(self.position)
                 chunk = file.read(READ_BYTES_MAX)
         except OSError:
-            return  # Rotated just now, or no descriptor is left: the next call reads on.
+            return  # Just rotated, or no free descriptor: the next call continues.
         end = chunk.rfind(b"\n") + 1
         if end == 0:
             if len(chunk) < LINE_BYTES_MAX:
@@ -60,9 +60,9 @@ class OutputTail:
 
 
 def merge_lines(tails: list[OutputTail]) -> list[tuple[str, str]]:
-    """(name, line) of what all of them printed since the last call, in the order of its time.
+    """Return (name, line) of all new output, sorted by the lines' times.
 
-    A line without a time of its own (a traceback) stays behind the one before it.
+    A line without a time (a traceback) stays after the line before it.
     """
     lines: list[tuple[str, str, str]] = []
     for tail in tails:

@@ -1,8 +1,8 @@
-"""Sums up what the live log would say of every single partition. Pure.
+"""Sums up lines of the live log about single partitions. Pure.
 
-A broker that dies or comes back changes hundreds of partitions at once, and controller and leaders
-log a line for each (the controller for the first twenty of a decision). A few lines of one kind are
-shown as they are; more become one line, with counts. The log files keep all of them.
+A broker that dies or comes back changes hundreds of partitions at once. Controller and leaders log
+a line for each (the controller for the first twenty of a decision). A few lines of one kind are
+shown unchanged; more become one line with counts. The log files have all of them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 SHOWN_SINGLY_MAX: Final = 3
 TOPICS_NAMED_MAX: Final = 4
-# A burst is shown when a look finds nothing new of it, and at the latest after so many looks.
+# A burst is shown when a poll finds no more of its lines, and after this many polls at the latest.
 LOOKS_HELD_MAX: Final = 10
 INFO: Final = "INFO"
 
-# What `PartitionMove.sentence` of the controller says, and how it ends a long decision.
+# The text of `PartitionMove.sentence` of the controller, and the end of a long decision.
 MOVE = re.compile(
     r"(?P<topic>\S+)-\d+: (?P<leader>(?:no )?leader [^;(]+)?(?:; )?"
     r"(?P<members>(?:isr|elr|last_known_elr) [^(]+)?\((?P<cause>[^()]*)\)"
 )
 MORE = re.compile(r"… and (?P<count>\d+) more partitions")
-# What brokers say of single partitions, and what is said of many.
+# Lines of brokers about single partitions, and the texts for many.
 BROKER_LINES = (
     (
         re.compile(r"in-sync replicas of (?P<topic>\S+)-\d+: \[[\d, ]*\]"),
@@ -58,17 +58,17 @@ class LogLine(NamedTuple):
 
 @dataclass(slots=True)
 class Burst:
-    """Lines of one process and one cause, while more of them may come.
+    """Lines of one process and one cause, while more may follow.
 
-    The cause is the controller's, or for a broker's lines the template of what is said of many.
+    The cause is the controller's, or for a broker's lines the text for many partitions.
     """
 
     lines: list[LogLine] = field(default_factory=list)
     topics: Counter[str] = field(default_factory=Counter)
     unnamed: int = 0
-    """Partitions that the controller has counted and not named."""
+    """Partitions that the controller has counted but not named."""
     groups: int = 0
-    """Consumer groups, where the lines count them."""
+    """Consumer groups, if the lines count them."""
     changes: set[str] = field(default_factory=set)
     has_leaderless: bool = False
     looks: int = 0
@@ -83,7 +83,7 @@ class PartitionDigest:
         self._last_cause: dict[str, str] = {}
 
     def take(self, lines: Iterable[LogLine]) -> list[LogLine]:
-        """Take the lines of one read of the outputs; return what has to be shown now."""
+        """Take newly read lines; return the lines to show now."""
         shown = [line for line in lines if not self._hold(line)]
         ended = []
         for key, burst in self._bursts.items():
@@ -96,7 +96,7 @@ class PartitionDigest:
         return shown
 
     def settle(self) -> list[LogLine]:
-        """Return everything that is still held back."""
+        """Return all lines that are still held back."""
         bursts, self._bursts = self._bursts, {}
         return [line for key, burst in bursts.items() for line in sum_up(key, burst)]
 
@@ -138,7 +138,7 @@ def sum_up(key: tuple[str, str], burst: Burst) -> list[LogLine]:
     count = len(burst.lines) + burst.unnamed
     if count <= SHOWN_SINGLY_MAX:
         return burst.lines
-    # Where the controller has not named all of them, only the topics are known, not their shares.
+    # If the controller has not named all partitions, only topics are known, not their counts.
     named = [
         topic if burst.unnamed else f"{topic} {share}"
         for topic, share in burst.topics.most_common(TOPICS_NAMED_MAX)

@@ -1,4 +1,4 @@
-"""What `fairlead up` was asked to run, as a value that also crosses to a detached supervisor."""
+"""The parameters of `fairlead up`, as a value that is also sent to a detached supervisor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPLICATION_FACTOR_SETTING = "default.replication.factor"
 KAFKA_PORT_DEFAULT = 9092
 HTTP_PORT_DEFAULT = 8080
 ZOOKEEPER_SCHEME = "zookeeper://"
-# No broker's id.
+# This is no broker's id.
 CONTROLLER_ID = "10000"
 
 
@@ -26,8 +26,8 @@ CONTROLLER_ID = "10000"
 class LaunchPlan:
     """Checked arguments.
 
-    `settings` are broker settings by Kafka's names, the same for all; brokers get them as
-    arguments, which win over the environment.
+    `settings` are settings of all brokers, with Kafka's names. Brokers get them as arguments, which
+    take precedence over the environment.
     """
 
     data: Path
@@ -37,16 +37,16 @@ class LaunchPlan:
     manifests: tuple[Path, ...]
     fault_proxy: bool = False
     store: str | None = None
-    """Address in ZooKeeper of the metadata; None: in files."""
+    """Address of the metadata in ZooKeeper; None: in files."""
     log_directories: tuple[str, ...] = ()
-    """Where each broker has a folder for its logs; none: in the data directory."""
+    """Folders in which each broker has a folder for logs; none: in the data directory."""
     said: tuple[str, ...] = ()
-    """What the user said behind `fairlead up`, ports aside: for advice."""
+    """The user's arguments of `fairlead up`, without ports: for advice."""
 
     def command(self, ports: Ports) -> str:
-        """`fairlead up …` as it was said, at these ports."""
+        """Return the user's `fairlead up …` with these ports."""
         words = ["fairlead", "up", *self.said]
-        # Where the plan has others, the data may have been served at them: the default is said.
+        # If the plan has another port, the data may have been used there: name the default, too.
         if {ports.first_kafka, self.ports.first_kafka} != {KAFKA_PORT_DEFAULT}:
             words += ["--port", str(ports.first_kafka)]
         if {ports.first_http, self.ports.first_http} != {HTTP_PORT_DEFAULT}:
@@ -60,14 +60,14 @@ class LaunchPlan:
 
     @property
     def replication_factor(self) -> int:
-        """Of topics that say nothing else: as many replicas as make sense here."""
+        """Default for topics: as many replicas as are useful with this number of brokers."""
         return min(REPLICATION_FACTOR_DEFAULT, self.brokers)
 
     def broker_settings(self, broker_id: int) -> dict[str, str]:
-        """Return one broker's properties file: what no user chooses, and our own defaults."""
+        """Return a broker's properties file: settings that `up` derives, and its defaults."""
         ports = self.ports.of_broker(broker_id)
         bound = self.ports.hidden(broker_id) if self.fault_proxy else ports
-        # A broker finds controllers in ZooKeeper, too: past a proxy that cuts it off.
+        # A broker also finds controllers in ZooKeeper, past a proxy that should cut it off.
         is_announced = self.store is not None and not self.fault_proxy
         return {
             "node.id": str(broker_id),
@@ -84,16 +84,16 @@ class LaunchPlan:
             REPLICATION_FACTOR_SETTING: str(self.replication_factor),
             "offsets.topic.replication.factor": str(self.replication_factor),
             "transaction.state.log.replication.factor": str(self.replication_factor),
-            # On one machine there are few members, and whoever tries it out should not wait.
+            # A local group has few members, and a user who tries it out should not wait.
             "group.initial.rebalance.delay.ms": "0",
         }
 
     def build_listeners(self, ports: BrokerPorts) -> str:
-        """In the form of `listeners`."""
+        """Return the value of `listeners`."""
         return f"CLIENT://{self.ports.at(ports.kafka)},INTERNAL://{self.ports.at(ports.internal)}"
 
     def access_settings(self, broker_id: int) -> dict[str, str]:
-        """Return what says who may come in, and how."""
+        """Return the settings for clients' authentication and authorization."""
         rest = self.ports.at(self.ports.of_broker(broker_id).rest)
         if not self.ports.is_secure:
             return {"fairlead.rest.listener": rest}
@@ -109,14 +109,14 @@ class LaunchPlan:
         }
 
     def peer_settings(self, listener: str, certificate: Path) -> dict[str, str]:
-        """Return the TLS of a listener of brokers or controllers, as one of these has it."""
+        """Return the TLS settings of a process for a listener of brokers or controllers."""
         return {
             f"listener.name.{listener}.ssl.keystore.location": str(certificate),
             f"listener.name.{listener}.ssl.truststore.location": str(self.layout.ca_certificate),
         }
 
     def controller_tls_settings(self) -> dict[str, str]:
-        """Return the TLS of the controller; nothing for a cluster that is not secure."""
+        """Return the TLS settings of the controller; none for a cluster that is not secure."""
         if not self.ports.is_secure:
             return {}
         return {
@@ -126,12 +126,12 @@ class LaunchPlan:
 
     @property
     def session_url(self) -> str:
-        """Where brokers reach the controller."""
+        """Address at which brokers connect to the controller."""
         return f"{'wss' if self.ports.is_secure else 'ws'}://{self.ports.at(self.ports.session)}"
 
     @property
     def bootstrap(self) -> str:
-        """What a Kafka client takes as bootstrap.servers."""
+        """The value for a Kafka client's bootstrap.servers."""
         ports = (self.ports.of_broker(broker_id).kafka for broker_id in range(self.brokers))
         return ",".join(self.ports.at(port) for port in ports)
 
@@ -141,7 +141,7 @@ class LaunchPlan:
         return (self.store or "").removeprefix(ZOOKEEPER_SCHEME)
 
     def controller_settings(self) -> dict[str, str]:
-        """Return the properties of a controller that has its metadata in ZooKeeper."""
+        """Return the properties of a controller with its metadata in ZooKeeper."""
         session = self.ports.hidden_session if self.fault_proxy else self.ports.session
         return {
             "node.id": CONTROLLER_ID,
@@ -154,7 +154,7 @@ class LaunchPlan:
         }
 
 
-# Settings that `up` derives itself; setting them by hand would pull the cluster apart.
+# Settings that `up` derives itself; other values would separate the processes of the cluster.
 OWN_SETTINGS = frozenset(
     {
         "node.id",
@@ -174,7 +174,7 @@ OWN_SETTINGS = frozenset(
 
 
 def encode_plan(plan: LaunchPlan) -> str:
-    """As one line of JSON."""
+    """Return the plan as one line of JSON."""
     document = asdict(plan)
     document["data"] = str(plan.data)
     document["manifests"] = [str(path) for path in plan.manifests]

@@ -1,6 +1,6 @@
-"""Everything that can be refused before a single process is started.
+"""Checks before any process is started.
 
-Each refusal says who is in the way and how to get past it.
+Each refusal names the obstacle and how to remove it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 COMMAND_SHOWN_MAX = 100
 PRIVILEGED_PORT_MAX = 1023
-# How far from the ports that were asked for others are looked for.
+# Distances from the requested ports at which free ports are searched.
 PORT_SHIFTS = (10_000, 20_000, 30_000, 1_000, 2_000, 3_000, 5_000, -10_000, -20_000)
-# `log.dirs` is a list, and a settings file has lines.
+# `log.dirs` is a comma-separated list, and a settings file has lines.
 UNUSABLE_IN_SETTINGS = frozenset(",\r\n")
 
 
 @contextmanager
 def hold_data_directory(layout: Layout) -> Iterator[None]:
-    """Make the folder and hold its lock; the kernel drops it however this process ends."""
+    """Create the folder and lock it; the kernel unlocks it when this process ends in any way."""
     if UNUSABLE_IN_SETTINGS & set(str(layout.root)):
         raise CliError(
             f"the data directory {str(layout.root)!r} has a comma or a line break in its name",
@@ -73,7 +73,7 @@ def hold_data_directory(layout: Layout) -> Iterator[None]:
 
 @contextmanager
 def unusable_told(layout: Layout) -> Iterator[None]:
-    """Tell of a data directory that may not be looked at as of one that may not be written."""
+    """Raise the same error for a directory that cannot be read as for one without write access."""
     try:
         yield
     except OSError as error:
@@ -104,12 +104,12 @@ def build_held_error(layout: Layout) -> CliError:
 
 
 def down_command(layout: Layout) -> str:
-    """To paste."""
+    """Return the command to paste."""
     return shlex.join(["fairlead", "down", "--data", str(layout.root)])
 
 
 def refuse_orphans(layout: Layout) -> None:
-    """Children whose supervisor was killed still own their files and ports."""
+    """Raise CliError if children of a killed supervisor still use files and ports."""
     cluster = read_cluster_file(layout.cluster_file)
     if cluster is None:
         return
@@ -123,7 +123,7 @@ def refuse_orphans(layout: Layout) -> None:
 
 
 def refuse_taken_ports(plan: LaunchPlan) -> None:
-    """All ports must be distinct, legal and free."""
+    """Raise CliError unless all ports are distinct, valid and free."""
     purposes: dict[int, str] = {}
     for port, purpose in plan.ports.purposes(plan.brokers, fault_proxy=plan.fault_proxy):
         if not 0 < port <= PORT_MAX:
@@ -157,9 +157,9 @@ def advise_ports(plan: LaunchPlan) -> str:
 
 
 def find_free_ports(plan: LaunchPlan) -> Ports | None:
-    """Near those that were asked for: first another HTTP port, then another Kafka port, then both.
+    """Return free ports near the requested ones: another HTTP port, Kafka port, or both.
 
-    None when everything nearby is taken.
+    They are tried in this order. None if there are no free ports nearby.
     """
     kafka, http = plan.ports.first_kafka, plan.ports.first_http
     for shift in PORT_SHIFTS:
@@ -177,7 +177,7 @@ def find_free_ports(plan: LaunchPlan) -> Ports | None:
 
 
 def build_port_error(plan: LaunchPlan, port: int, purpose: str) -> CliError:
-    """Return an error that names the process that listens there, if it may be seen."""
+    """Return an error that names the process on the port, if it is visible."""
     pid = find_port_holder(port)
     other = find_cluster_of(pid) if pid is not None else None
     elsewhere = advise_ports(plan)

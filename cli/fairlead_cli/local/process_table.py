@@ -1,6 +1,6 @@
-"""Questions about processes of this machine, answered from /proc.
+"""Information about processes of this machine, from /proc.
 
-A pid alone proves nothing, because pids are reused: a process is known by pid *and* start time.
+A pid alone proves nothing, because pids are reused: pid *and* start time identify a process.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class ProcessId:
 
     @property
     def is_alive(self) -> bool:
-        """Zombies count as dead: they hold nothing any more."""
+        """Whether the process lives; a zombie does not, because it has no resources any more."""
         return read_start_time(self.pid) == self.start_time
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was stopped by SIGSTOP and waits for SIGCONT."""
+        """Whether SIGSTOP has stopped it, so that it waits for SIGCONT."""
         fields = read_stat(self.pid)
         return fields is not None and self.is_alive and fields[STATE_FIELD] == STATE_PAUSED
 
     @property
     def waited_s(self) -> float:
-        """Return how long its main thread was ready to run and had no processor.
+        """Return how long its main thread was ready to run but had no processor.
 
-        It is 0 if the kernel does not tell (CONFIG_SCHED_INFO), and when the process is gone.
+        0 if the kernel does not report it (CONFIG_SCHED_INFO), and if the process is gone.
         """
         try:
             fields = (PROC / str(self.pid) / "schedstat").read_text().split()
@@ -57,7 +57,7 @@ class ProcessId:
         return int(fields[SCHEDSTAT_WAITED_FIELD]) / 1e9
 
     def send(self, signal_number: signal.Signals) -> bool:
-        """Signal the process if it is still the same one; says whether it was."""
+        """Signal the process if it is still the same one; tell whether it was."""
         if not self.is_alive:
             return False
         try:
@@ -74,7 +74,7 @@ class ProcessId:
 
 
 def find_owner(pid: int) -> str | None:
-    """Name of the user that a process runs as."""
+    """Return the name of the user of a process."""
     try:
         return (PROC / str(pid)).owner()
     except (OSError, KeyError):
@@ -82,7 +82,7 @@ def find_owner(pid: int) -> str | None:
 
 
 def read_stat(pid: int) -> list[str] | None:
-    """Return fields of /proc/PID/stat behind the command, or None when there is no such process."""
+    """Return the fields of /proc/PID/stat after the command; None if there is no such process."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
@@ -92,7 +92,7 @@ def read_stat(pid: int) -> list[str] | None:
 
 
 def read_start_time(pid: int) -> int | None:
-    """Start time of a live process, or None when there is none."""
+    """Return the start time of a live process; None if there is none."""
     fields = read_stat(pid)
     if fields is None or fields[STATE_FIELD] in ("Z", "X"):
         return None
@@ -106,7 +106,7 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def read_command_line(pid: int) -> list[str]:
-    """Return arguments of a process; empty when it is gone or not ours to look at."""
+    """Return the arguments of a process; empty if it is gone or another user's."""
     try:
         raw = (PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
@@ -115,7 +115,7 @@ def read_command_line(pid: int) -> list[str]:
 
 
 def is_port_free(host: str, port: int) -> bool:
-    """Whether a server could bind it now. SO_REUSEADDR as servers use it: TIME_WAIT is free."""
+    """Tell whether a server could bind the port now (with SO_REUSEADDR: TIME_WAIT is free)."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -127,13 +127,13 @@ def is_port_free(host: str, port: int) -> bool:
 
 
 def is_own_address(host: str) -> bool:
-    """Whether a server of this machine can be at an address."""
+    """Tell whether a server of this machine can use an address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.bind((host, 0))
     except OSError as error:
-        # No such address, or a family that this machine does without.
+        # There is no such address, or this machine does not have the address family.
         if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             return False
         raise
@@ -141,7 +141,7 @@ def is_own_address(host: str) -> bool:
 
 
 def find_port_holder(port: int) -> int | None:
-    """Return pid of the process that listens on a TCP port, if we may see it."""
+    """Return the pid of the process that listens on a TCP port, if it is visible."""
     inodes = set[str]()
     for table in ("tcp", "tcp6"):
         try:
@@ -161,13 +161,13 @@ def find_port_holder(port: int) -> int | None:
 
 
 def holds_any(descriptors: Path, inodes: set[str]) -> bool:
-    """Whether a process has one of these sockets open. Other users' processes cannot be read."""
+    """Tell whether a process has one of these sockets. Other users' processes are not readable."""
     try:
         names = os.listdir(descriptors)  # noqa: PTH208 (names only: no Path for each)
     except OSError:
         return False
     for name in names:
-        # One that closes meanwhile says nothing about the others.
+        # A descriptor that is closed meanwhile says nothing about the others.
         with suppress(OSError):
             if os.readlink(f"{descriptors}/{name}") in inodes:  # noqa: PTH115 (a hundred times a ms)
                 return True

@@ -1,7 +1,7 @@
-"""Asks a process over HTTP whether it serves.
+"""Ask a process over HTTP whether it serves.
 
-Six lines of HTTP by hand: the supervisor lives as long as the cluster, and an HTTP library would
-triple its memory.
+Six lines of HTTP instead of a library: the supervisor lives as long as the cluster, and an HTTP
+library would triple its memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BODY_BYTES_MAX = 1 << 24
 async def http_get(
     host: str, port: int, path: str, *, timeout_s: float = REPLY_TIMEOUT_S
 ) -> tuple[int, bytes] | None:
-    """Return status and body, or None when nobody answers in time."""
+    """Return status and body; None without an answer in time."""
     try:
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)

@@ -1,4 +1,4 @@
-"""What a supervisor tells its audience: a terminal, or the process that waits for `--detach`."""
+"""The reports of a supervisor: to a terminal, or to the process that waits for `--detach`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """All calls return at once and never fail; the supervisor does not depend on an audience."""
+    """All calls return at once and never fail; the supervisor needs no audience."""
 
     def progress(self, name: str, text: str) -> None:
-        """One thing happened to the process `name`."""
+        """Report an event of the process `name`."""
 
     def warning(self, name: str, text: str) -> None:
-        """One thing went wrong with it, and what is being done about it."""
+        """Report a problem of the process `name`, and what is done about it."""
 
     def ready(self, cluster: ClusterFile, seconds: float) -> None:
-        """Everything serves."""
+        """Report that everything serves."""
 
     def output(self, lines: list[tuple[str, str]]) -> None:
         """Report what processes printed since the last call: (name, line)."""
 
     def settle(self) -> None:
-        """Show what was held back to be summed up."""
+        """Show the lines that were held back to be summed up."""

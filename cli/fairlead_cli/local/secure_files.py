@@ -1,12 +1,12 @@
-"""What `fairlead up --secure` makes: an authority, certificates of brokers, files of clients.
+"""The files of `fairlead up --secure`: an authority, brokers' certificates, clients' files.
 
 DIR/tls/ca.crt             the authority that clients trust
-DIR/tls/ca.key             its key: whoever has it is any broker
+DIR/tls/ca.key             its key: whoever has it can act as any broker
 DIR/tls/broker-<i>.pem     certificate and key of broker i, for clients and for its peers
 DIR/tls/controller.pem     certificate and key of the controller
 DIR/clients/admin.*        how clients log in as the super user
 
-A folder that has an authority is one of a secure cluster, and stays one.
+The cluster of a folder with an authority is secure, and stays so.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 ADMIN: Final = "admin"
 CLUSTER: Final = "local"
-"""The name of the cluster in certificates of its brokers and of its controller."""
+"""The cluster's name in the certificates of its brokers and its controller."""
 _PASSWORD_BYTES: Final = 24
 
 
 def choose_secure(layout: Layout, *, asked: bool) -> bool:
-    """Return whether the cluster of a folder is secure: asked for now, or ever before."""
+    """Return whether the cluster of a folder is secure: requested now, or at any time before."""
     return asked or layout.ca_certificate.exists()
 
 
 def prepare_secure_files(
     layout: Layout, brokers: int, bootstrap: str, *, host: str = HOST
 ) -> ClientAccess:
-    """Make what is missing or will soon be over; return how the super user reaches the cluster."""
+    """Create files that are missing or expire soon; return how the super user connects."""
     layout.tls_directory.mkdir(mode=0o700, exist_ok=True)
     now = datetime.now(UTC)
     hosts = list(dict.fromkeys((HOST, "localhost", host)))
@@ -64,7 +64,7 @@ def prepare_secure_files(
 
 
 def admin_file(layout: Layout) -> Path:
-    """Return the file by which commands of ours log in."""
+    """Return the file with which Fairlead's commands log in."""
     return layout.clients_directory / f"{ADMIN}.librdkafka"
 
 
@@ -81,7 +81,7 @@ def _ensure_authority(layout: Layout, now: datetime) -> KeyPair:
     if layout.ca_certificate.exists():
         return KeyPair(layout.ca_certificate.read_bytes(), layout.ca_key.read_bytes())
     made = make_authority("Fairlead local CA", now)
-    # The key first: a certificate says that the authority is whole.
+    # Write the key first: if the certificate exists, the authority is complete.
     write_whole(layout.ca_key, made.key.decode(), mode=OWNER_ONLY)
     write_whole(layout.ca_certificate, made.certificate.decode())
     return made
@@ -98,6 +98,6 @@ def _ensure_certificate(
         if is_right and alternative_names(known).issuperset(hosts):
             return
     except FileNotFoundError:
-        pass  # The first start.
+        pass  # This is the first start.
     made = issue(authority, f"fairlead-{path.stem}", now, hosts=hosts, uris=[str(name)])
     write_whole(path, (made.certificate + made.key).decode(), mode=OWNER_ONLY)

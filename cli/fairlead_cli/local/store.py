@@ -1,4 +1,4 @@
-"""Where a local cluster keeps its metadata: in files, or in ZooKeeper (`fairlead up --store`)."""
+"""The metadata store of a local cluster: files, or ZooKeeper (`fairlead up --store`)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FORM = "zookeeper://HOST:PORT[,HOST:PORT…]/CHROOT"
 
 
 def choose_store(layout: Layout, asked: str | None) -> str | None:
-    """Return the address in ZooKeeper that was asked for, or the one of the last start.
+    """Return the requested address in ZooKeeper, or that of the last start.
 
-    None: in files. InputError where that would leave metadata behind. Other servers of the same
-    ensemble may be named: a controller refuses a cluster that is not the one it knows.
+    None: in files. InputError if existing metadata would be left behind. Other servers of the same
+    ensemble may be named: a controller refuses a cluster other than the one that it knows.
     """
     remembered = read_store(layout)
     if asked is None:
@@ -46,11 +46,11 @@ def choose_store(layout: Layout, asked: str | None) -> str | None:
 
 
 def read_store(layout: Layout) -> str | None:
-    """Return where in ZooKeeper the cluster of a folder has its metadata; None: in files."""
+    """Return the address of a folder's metadata in ZooKeeper; None: in files."""
     try:
         return layout.store_file.read_text(encoding="utf-8").strip() or None
     except (FileNotFoundError, NotADirectoryError):
-        return None  # Whoever makes the folder says what is wrong with its path.
+        return None  # The code that creates the folder reports what is wrong with its path.
 
 
 def parse_store(address: str) -> ZooKeeperAccess:
@@ -66,7 +66,7 @@ def parse_store(address: str) -> ZooKeeperAccess:
 
 
 def open_access(address: str) -> ZooKeeperAccess:
-    """Return the access for a command of ours; user and ACLs are those of the environment."""
+    """Return the access for Fairlead's commands; user and ACLs are from the environment."""
     from fairlead_model.configs.config_values import BrokerValues
     from fairlead_model.configs.setting_sources import merge_settings, read_environment
     from fairlead_zookeeper.access_settings import CONNECT, read_access_settings

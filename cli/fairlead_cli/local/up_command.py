@@ -1,4 +1,4 @@
-"""The command that starts a local cluster again, for errors and notes to give a user to paste."""
+"""The command that restarts a local cluster, in errors and notes for a user to paste."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def up_command(data: Path, cluster: ClusterFile | None = None) -> str:
-    """`fairlead up …`, which serves the data at the addresses that the last run had."""
+    """Return the `fairlead up …` that serves the data at the addresses of the last run."""
     proxy = " --fault-proxy" if cluster is not None and cluster.proxy is not None else ""
     return f"fairlead up{data_arguments(data)}{proxy}"

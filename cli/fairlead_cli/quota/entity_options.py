@@ -1,4 +1,4 @@
-"""The options that say whose quotas are meant."""
+"""The options that select the entity of a quota."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Command = TypeVar("Command", bound=Callable[..., Any])
 
 _TYPES = {"user": "user", "client_id": "client-id", "ip": "ip"}
-"""Parameters and the types that they name."""
+"""Parameters and their entity types."""
 
 
 def entity_options(command: Command) -> Command:
@@ -40,7 +40,7 @@ def entity_options(command: Command) -> Command:
 
 
 def read_entity(options: dict[str, Any]) -> QuotaEntity:
-    """Return whose quotas are meant; UsageError if nobody's, or if they cannot have any."""
+    """Return the entity; UsageError if there is none, or if it cannot have quotas."""
     from fairlead_model.security.client_quota import quota_entity
 
     parts: list[tuple[str, str | None]] = []
@@ -59,12 +59,12 @@ def read_entity(options: dict[str, Any]) -> QuotaEntity:
 
 
 def entity_text(entity: QuotaEntity) -> str:
-    """Return whose quotas they are, for people."""
+    """Return the entity in words."""
     return " ".join(
         f"default {kind}" if name is None else f"{kind} {name}" for kind, name in entity
     )
 
 
 def number_text(value: float) -> str:
-    """Return a value as it was given."""
+    """Return a value in the form in which it was given."""
     return str(int(value)) if value == int(value) else str(value)

@@ -1,1 +1,1 @@
-"""`fairlead rebalance`: a plan that makes brokers even, shown first and carried out when asked."""
+"""`fairlead rebalance`: plan to balance brokers; the plan is executed only on request."""

@@ -34,7 +34,7 @@ everything has moved.
 
 
 def complete_plan(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete ids of plans that are kept here."""
+    """Complete the ids of stored plans."""
     from fairlead_cli.rebalance.plan_shelf import shelf
 
     return sorted(each.stem for each in shelf().glob(f"{incomplete}*.json"))
@@ -133,7 +133,7 @@ def list_refusals(refused: Mapping[tuple[str, int], Refusal]) -> list[dict[str, 
 
 
 def make_plan(addresses: str, data: Path, *, is_local: bool) -> dict[str, Any]:
-    """Measure, plan, and return the plan as JSON; nothing is changed."""
+    """Measure, plan, and return the plan as JSON; change nothing."""
     from fairlead_cli.client.cluster_state import read_cluster
     from fairlead_cli.local.cluster_file import read_cluster_file
     from fairlead_cli.local.layout import Layout

@@ -1,4 +1,4 @@
-"""What brokers hold, and how busy they are: DescribeLogDirs, and metrics of a local cluster."""
+"""The data and the load of brokers: DescribeLogDirs, and metrics of a local cluster."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ TRAFFIC = re.compile(
 
 
 def read_disks(admin: AdminClient) -> tuple[dict[int, DiskUse], list[str]]:
-    """Ask every broker what it has on its disks; also who gave no answer, in words."""
+    """Return the disk use of every broker, and the brokers without an answer, in words."""
     return ask_every_broker(admin, read_disks_of)
 
 
 def read_disks_of(at: Address) -> DiskUse:
-    """Ask one broker. CliError when it does not answer, or refuses."""
+    """Return the disk use of one broker. CliError if it does not answer, or refuses."""
     api_key = DescribeLogDirsRequest.API_KEY
     version = newest_version(at, api_key, LOG_DIRS_VERSION_MAX) or 1
     request = DescribeLogDirsRequest(topics=None)
@@ -63,22 +63,22 @@ def read_disks_of(at: Address) -> DiskUse:
 
 
 def read_throttle(admin: AdminClient) -> int | None:
-    """Return how many bytes a second the slowest broker sends to replicas that are added.
+    """Return the lowest rate, in bytes a second, at which a broker sends to added replicas.
 
-    None where brokers have no such setting. One that hangs is left out.
+    None if brokers have no such setting. A broker that hangs is left out.
     """
     rates = read_config_of(find_brokers(admin), RATE).values()
     return min(map(int, rates), default=None)
 
 
 def measure_traffic(cluster: ClusterFile) -> dict[tuple[int, str], Traffic]:
-    """Read the brokers' counters twice; by broker and topic."""
+    """Return the traffic by broker and topic, from two readings of the brokers' counters."""
     first, began = read_counters(cluster), time.monotonic()
     time.sleep(MEASURED_S)
     second, passed_s = read_counters(cluster), time.monotonic() - began
     rates: dict[tuple[int, str], list[float]] = {}
     for (broker_id, topic, name), value in second.items():
-        # A counter that begins anew belongs to another process.
+        # A counter that starts again belongs to another process.
         grown = max(0.0, value - first.get((broker_id, topic, name), value))
         pair = rates.setdefault((broker_id, topic), [0.0, 0.0])
         pair[name == "bytesout"] = grown / passed_s
@@ -86,7 +86,7 @@ def measure_traffic(cluster: ClusterFile) -> dict[tuple[int, str], Traffic]:
 
 
 def read_counters(cluster: ClusterFile) -> dict[tuple[int, str, str], float]:
-    """Return bytes in and out, by broker, topic and name; of brokers that answer."""
+    """Return bytes in and out, by broker, topic and name, of the brokers that answer."""
     counters = {}
     for broker in cluster.brokers:
         if broker.id is None or not broker.is_alive:

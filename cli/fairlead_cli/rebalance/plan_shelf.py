@@ -1,4 +1,4 @@
-"""Where plans are kept between the command that shows them and the one that carries them out."""
+"""Stored plans, from the command that shows them until the command that executes them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KEPT_MAX = 20
 
 
 def shelf() -> Path:
-    """Return the folder of plans, in the one of XDG for state. CliError if there is none."""
+    """Return the folder of plans, in the XDG state folder. CliError if there is none."""
     base = os.environ.get("XDG_STATE_HOME")
     try:
         state = Path(base) if base else Path.home() / ".local" / "state"
     except RuntimeError as error:
-        # Without HOME, and as a user that the system's list does not have, as in many pods.
+        # There is no HOME, and the user is not in the system's list, as in many pods.
         raise CliError(
             "there is no place for plans: this user has no home directory",
             hint="Name a folder for them:  export XDG_STATE_HOME=/tmp/state",
@@ -30,7 +30,7 @@ def shelf() -> Path:
 
 
 def keep_plan(document: dict[str, Any]) -> None:
-    """Keep a plan; the oldest ones go. CliError where nothing can be written."""
+    """Store a plan and remove the oldest ones. CliError if the folder is not writable."""
     folder = shelf()
     path = folder / f"{document['id']}.json"
     try:
@@ -46,7 +46,7 @@ def keep_plan(document: dict[str, Any]) -> None:
 
 
 def find_plan(name: str) -> dict[str, Any]:
-    """Return a plan by its id, or out of a file that `-o json` was written to. InputError."""
+    """Return a plan by its id, or from a file with the output of `-o json`. InputError."""
     path = shelf() / f"{name}.json" if name.isalnum() else Path(name)
     try:
         if not path.exists():
@@ -65,7 +65,7 @@ def find_plan(name: str) -> dict[str, Any]:
 
 
 def check_plan(document: Any, path: Path) -> None:
-    """Raise InputError if a file is no plan, or says something else than its id stands for."""
+    """Raise InputError if a file is no plan, or if its content does not match its id."""
     if not isinstance(document, dict) or document.get("version") != VERSION:
         raise InputError(f"{path} is no plan of this release")
     moves = document.get("moves")

@@ -1,4 +1,4 @@
-"""Carries a plan out, and says how far it is. What moves is the controller's queue, which lasts."""
+"""Executes a plan and reports its progress. The controller's queue of moves is durable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Targets = dict[tuple[str, int], "list[int] | None"]
 
 
 def require_unchanged(document: Mapping[str, Any], addresses: str) -> None:
-    """Raise CliError that names what has changed since a plan was made."""
+    """Raise CliError that names what has changed since the plan was made."""
     reading = read_cluster(addresses)
     changes = changes_since(dict(document), reading.cluster_id, reading.state, reading.waiting)
     if changes:
@@ -41,7 +41,7 @@ def require_unchanged(document: Mapping[str, Any], addresses: str) -> None:
 
 
 def start(document: Mapping[str, Any], addresses: str) -> dict[tuple[str, int], Refusal]:
-    """Give all moves to the controller, which begins few at a time; return what it refuses."""
+    """Send all moves to the controller, which does few at a time; return what it refuses."""
     return _ask(
         addresses,
         {(each["topic"], each["partition"]): each["after"] for each in document["moves"]},
@@ -49,7 +49,7 @@ def start(document: Mapping[str, Any], addresses: str) -> dict[tuple[str, int], 
 
 
 def cancel(document: Mapping[str, Any], addresses: str) -> dict[tuple[str, int], Refusal]:
-    """Call back what moves or waits; what has moved stays. Return what cannot go back."""
+    """Cancel the moves that run or wait; finished ones stay. Return what cannot be cancelled."""
     ongoing = list_all_reassignments(addresses)
     targets: Targets = {}
     for each in document["moves"]:
@@ -70,12 +70,12 @@ def _ask(addresses: str, targets: Targets) -> dict[tuple[str, int], Refusal]:
 
 
 def target_of(replicas: list[int], removing: list[int]) -> list[int]:
-    """Return where a moving partition will be."""
+    """Return the target replicas of a moving partition."""
     return [each for each in replicas if each not in removing]
 
 
 def read_progress(document: Mapping[str, Any], addresses: str) -> dict[str, Any]:
-    """Return what has moved, what moves or waits, and what has gone elsewhere or nowhere."""
+    """Return what has moved, what moves or waits, and what has moved elsewhere or not at all."""
     ongoing = list_all_reassignments(addresses)
     image = read_cluster(addresses).state.image
     rows = []
@@ -102,11 +102,11 @@ def read_progress(document: Mapping[str, Any], addresses: str) -> dict[str, Any]
 
 
 def wait(document: Mapping[str, Any], addresses: str, timeout_s: float) -> dict[str, Any]:
-    """Return the progress once nothing of the plan moves any more, or time is up.
+    """Return the progress once no move of the plan is left, or the time is up.
 
     Brokers may die and come back meanwhile. NoAnswerError if none has answered for half a minute.
-    The controller says what moves, and a broker, which hears of it later, where replicas are: what
-    seems to have gone elsewhere or nowhere is looked at twice.
+    The controller reports the moves, and a broker, which learns of them later, the replicas. So
+    partitions that seem to have moved elsewhere or not at all are checked twice.
     """
     deadline = time.monotonic() + timeout_s
     heard_s = time.monotonic()
@@ -126,7 +126,7 @@ def wait(document: Mapping[str, Any], addresses: str, timeout_s: float) -> dict[
 
 
 def elect_preferred(document: Mapping[str, Any], addresses: str) -> int:
-    """Let the first replicas lead that the plan has put there, rather than minutes later.
+    """Make the first replicas of the plan leaders now, instead of some minutes later.
 
     Return how many of them do not lead yet, because they are not in sync or not up.
     """

@@ -1,4 +1,4 @@
-"""What `rebalance` says to people."""
+"""The output of `rebalance` for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES_OF_GOALS = ("disks", "bytes in", "bytes out")
 
 
 def print_plan(document: Mapping[str, Any]) -> None:
-    """Say what improves, what moves, how long it takes, and how to go on."""
+    """Print the improvement, the moves, their duration, and how to go on."""
     from fairlead_cli.output import format_bytes, note
 
     if not document["moves"]:
@@ -41,7 +41,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
 
 
 def print_tables(document: Mapping[str, Any]) -> None:
-    """Show by how much goals are missed, and what each broker has, before and after."""
+    """Print the distance from each goal, and the load of each broker, before and after."""
     from fairlead_cli.output import format_bytes, print_table
 
     goals = [
@@ -67,7 +67,7 @@ def print_tables(document: Mapping[str, Any]) -> None:
 
 
 def print_amounts(document: Mapping[str, Any]) -> None:
-    """Say how much moves and how long that takes."""
+    """Print how much data moves and how long that takes."""
     from fairlead_cli.output import format_bytes, format_count
 
     duration = "" if document["durationS"] is None else f", {duration_text(document['durationS'])}"
@@ -80,7 +80,7 @@ def print_amounts(document: Mapping[str, Any]) -> None:
 
 
 def duration_text(duration_s: float) -> str:
-    """Return how long it takes at least."""
+    """Return the least duration in words."""
     return "less than a second" if duration_s < 1 else f"at least {duration_s:,.0f} s"
 
 
@@ -98,7 +98,7 @@ def change(pair: list[int], shown: Any) -> str:
 
 
 def print_progress(progress: Mapping[str, Any]) -> None:
-    """Say how far a plan is."""
+    """Print the progress of a plan."""
     from fairlead_cli.output import format_bytes
 
     click.echo(

@@ -1,1 +1,1 @@
-"""Records on their way in (lines, CSV, JSON) and out (text, raw bytes, JSON)."""
+"""Records as input (lines, CSV, JSON) and as output (text, raw bytes, JSON)."""

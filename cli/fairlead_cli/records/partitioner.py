@@ -1,4 +1,4 @@
-"""Which partition a record goes to, where the client library's own choice is not wanted."""
+"""The partition of a record, if the client library's own choice is not wanted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairlead_cli.errors import CliError, InputError
 
-# Key and value of a record to a partition.
+# Maps key and value of a record to a partition.
 Partitioner = Callable[[bytes | None, bytes | None], int]
 NAMES = ("murmur2", "round-robin", "sticky")
 
@@ -21,7 +21,7 @@ def build_partitioner(
 ) -> Partitioner | None:
     """Return None for `murmur2`, which the client library does itself; InputError for a wrong name.
 
-    Where a record may go anywhere, it goes to none of the `leaderless` unless all partitions are.
+    A record that may go to any partition avoids the `leaderless` ones, unless all are.
     """
     anywhere = [each for each in range(partitions) if each not in leaderless]
     anywhere = anywhere or list(range(partitions))
@@ -44,9 +44,9 @@ def build_round_robin(partitions: Sequence[int]) -> Partitioner:
 def build_sticky(partitions: Sequence[int], batch_bytes: int) -> Partitioner:
     """Return a partitioner that fills a batch for one partition, then goes to the next.
 
-    As KIP-794 does.
+    This is the rule of KIP-794.
     """
-    # Programs that each send a little would otherwise all begin with the first.
+    # Otherwise all programs that send few records would begin with the first partition.
     place = random.randrange(len(partitions))  # noqa: S311
     sent_bytes = 0
 
@@ -62,7 +62,7 @@ def build_sticky(partitions: Sequence[int], batch_bytes: int) -> Partitioner:
 
 
 def load_function(name: str) -> Callable[..., object]:
-    """`PACKAGE:FUNCTION`, also from the current folder; InputError says what is not there."""
+    """Return `PACKAGE:FUNCTION`, also from the current folder; InputError if it does not exist."""
     module_name, separator, function_name = name.partition(":")
     if not separator or not module_name or not function_name:
         raise InputError(f"--partitioner: '{name}' is not {', '.join(NAMES)} or PACKAGE:FUNCTION")
@@ -76,7 +76,7 @@ def load_function(name: str) -> Callable[..., object]:
             f"--partitioner: cannot import {module_name}: {error}",
             hint="It is looked for in the current folder and where Python's packages are.",
         ) from error
-    except (Exception, SystemExit) as error:  # Whatever a user's module raises is the user's.
+    except (Exception, SystemExit) as error:  # A user's module may raise anything.
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"--partitioner: cannot import {module_name}: {reason}") from error
     function = getattr(module, function_name, None)
@@ -96,7 +96,7 @@ def build_own(name: str, function: Callable[..., object], partitions: int) -> Pa
     def choose(key: bytes | None, value: bytes | None) -> int:
         try:
             chosen = function(key, value, partitions)
-        except Exception as error:  # Whatever a user's function raises is the user's to read.
+        except Exception as error:  # A user's function may raise anything.
             raise CliError(
                 f"partitioner {name} failed for key {key!r}: {type(error).__name__}: {error}"
             ) from error

@@ -52,7 +52,7 @@ def progress_bar(label: str, total_bytes: int | None) -> Iterator[Callable[[int,
         nonlocal done, count, drawn
         done += size
         count = records
-        # The clock is looked at for one record in 64: it would cost as much as the bar itself.
+        # Read the clock for one record in 64: it would cost as much as the bar itself.
         if records & 63:
             return
         now = time.monotonic()

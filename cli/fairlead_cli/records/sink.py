@@ -16,7 +16,7 @@ TIMESTAMP_TYPES = {0: None, 1: "CreateTime", 2: "LogAppendTime"}
 
 
 class ConsumedRecord(NamedTuple):
-    """What every format can show."""
+    """A record with everything that the formats may show."""
 
     topic: str
     partition: int
@@ -26,12 +26,12 @@ class ConsumedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]] | None
-    """None: they cannot be shown."""
+    """None: librdkafka cannot decode them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What stands beside the value in text and raw output."""
+    """What text and raw output show besides the value."""
 
     keys: bool = False
     headers: bool = False
@@ -41,7 +41,7 @@ class SinkOptions:
     separator: str = "\n"
     null_marker: str = "null"
     topics: bool = False
-    """Whether a place names its topic."""
+    """Whether a position includes the topic."""
 
 
 def build_formatter(output: str, options: SinkOptions) -> Callable[[ConsumedRecord], bytes]:
@@ -54,7 +54,7 @@ def build_formatter(output: str, options: SinkOptions) -> Callable[[ConsumedReco
 
 
 def format_json(record: ConsumedRecord) -> bytes:
-    """One line. Bytes that are not UTF-8 stand under `keyBase64` or `valueBase64` instead."""
+    """Return one line. Bytes that are not UTF-8 are in `keyBase64` or `valueBase64` instead."""
     document: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -71,7 +71,7 @@ def format_json(record: ConsumedRecord) -> bytes:
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Return text where it is text; never a guess, never a loss."""
+    """Return bytes as text only if they are UTF-8, else as Base64."""
     if data is None:
         return {name: None}
     try:
@@ -81,7 +81,7 @@ def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def format_raw(record: ConsumedRecord, options: SinkOptions) -> bytes:
-    """Return exact bytes, then the separator; a null value is empty."""
+    """Return the exact bytes and the separator; a null value is empty."""
     value = (record.value or b"") + options.separator.encode()
     if options.keys:
         return (record.key or b"") + options.key_separator.encode() + value
@@ -89,7 +89,7 @@ def format_raw(record: ConsumedRecord, options: SinkOptions) -> bytes:
 
 
 def format_text(record: ConsumedRecord, options: SinkOptions) -> bytes:
-    """Readable and safe for a terminal."""
+    """Return a line that is readable, and safe for a terminal."""
     columns = []
     if options.places:
         topic = f"{record.topic}:" if options.topics else ""
@@ -105,7 +105,7 @@ def format_text(record: ConsumedRecord, options: SinkOptions) -> bytes:
 
 
 def show_headers(record: ConsumedRecord, options: SinkOptions) -> str:
-    """Return `NAME=VALUE,…`; `-` where there are none, `?` where they cannot be shown."""
+    """Return `NAME=VALUE,…`; `-` if there are none, `?` if they cannot be decoded."""
     if record.headers is None:
         return "?"
     pairs = (
@@ -115,12 +115,12 @@ def show_headers(record: ConsumedRecord, options: SinkOptions) -> str:
 
 
 def format_timestamp(record: ConsumedRecord) -> str:
-    """Return its moment; `-` for a record that has none."""
+    """Return the time of a record; `-` if it has none."""
     return "-" if record.timestamp_type is None else format_moment(record.timestamp_ms)
 
 
 def show_bytes(data: bytes | None, options: SinkOptions) -> str:
-    """As text; what is no text or would move the cursor is escaped."""
+    """Return bytes as text; invalid text and control characters are escaped."""
     if data is None:
         return options.null_marker
     text = data.decode(errors="backslashreplace")

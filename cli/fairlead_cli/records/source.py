@@ -1,7 +1,7 @@
-"""Reads records to produce: lines of text, rows of CSV, lines of JSON.
+"""Read records to produce: lines of text, rows of CSV, lines of JSON.
 
-Bytes stay bytes wherever nothing has to be parsed: a line or a JSON document becomes the value as
-it is. Errors name the line.
+Bytes are only decoded if they have to be parsed: a line or a JSON document becomes the value
+unchanged. Errors name the line.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from fairlead_cli.records.start import TIMESTAMP_MS_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# One encoder for all rows: `json.dumps` with options would build one for each.
+# One encoder for all rows: `json.dumps` with options would build an encoder for each row.
 COMPACT_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-# Python's own limit is 128 KiB; how large a record may be is for the brokers to say.
+# Python's own limit is 128 KiB; the brokers decide how large a record may be.
 CELL_CHARACTERS_MAX = 100_000_000
-# Excel and others put it in front of what they save as UTF-8.
+# Excel and other programs write it at the beginning of UTF-8 files.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# The cells of real tables repeat themselves.
+# Real tables repeat many cells.
 CELLS_REMEMBERED = 1 << 16
 
 
 class SourceRecord(NamedTuple):
     """One record to send.
 
-    `size` is what it took in the input, for the progress bar; without a timestamp the client takes
-    the time of sending.
+    `size` is its size in the input, for the progress bar. Without a timestamp, the client uses the
+    time of sending.
     """
 
     key: bytes | None
@@ -48,7 +48,7 @@ class SourceRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """How to cut records out of an input."""
+    """How to split an input into records."""
 
     name: str
     key_separator: str | None = None
@@ -67,7 +67,7 @@ class SourceOptions:
 
 
 def refuse_constant(name: str) -> None:
-    """Refuse what Python reads besides JSON: NaN, Infinity and -Infinity."""
+    """Refuse NaN, Infinity and -Infinity, which Python accepts but JSON does not have."""
     raise ValueError(f"{name} is no number of JSON")
 
 
@@ -75,7 +75,7 @@ PARSE_JSON = json.JSONDecoder(parse_constant=refuse_constant).decode
 
 
 def read_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
-    """Yield one record a line; with a key separator, `key<separator>value`."""
+    """Yield a record for each line; with a key separator, a line is `key<separator>value`."""
     separator = options.key_separator.encode() if options.key_separator else None
     marker = options.null_marker.encode() if options.null_marker is not None else None
     headers: list[tuple[str, bytes | None]] = list(options.headers)
@@ -97,7 +97,7 @@ def read_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceReco
 
 
 def read_json_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
-    """Yield one JSON object a line; the line is the value, byte for byte."""
+    """Yield a record for each line, a JSON object; the value is the line, byte for byte."""
     needs_fields = bool(options.fields)
     for number, line in enumerate(stream, start=1):
         text = line.removeprefix(BYTE_ORDER_MARK).strip() if number == 1 else line.strip()
@@ -112,7 +112,7 @@ def read_json_lines(stream: IO[bytes], options: SourceOptions) -> Iterator[Sourc
 
 
 def parse_object(text: bytes, place: str) -> dict[str, Any]:
-    """Return a JSON object, or an error that says where it stops being one."""
+    """Return a JSON object; the error says where the text is invalid."""
     try:
         row = PARSE_JSON(text.decode())
     except ValueError as error:
@@ -125,7 +125,7 @@ def parse_object(text: bytes, place: str) -> dict[str, Any]:
 
 
 def read_csv_rows(stream: IO[bytes], options: SourceOptions) -> Iterator[SourceRecord]:
-    """One record a row, as a JSON object by the names in the first line; an empty cell is null."""
+    """Yield each row as a JSON object, with names from the first line; empty cells are null."""
     counted = CountingLines(stream, options.name)
     csv.field_size_limit(CELL_CHARACTERS_MAX)
     reader = csv.reader(counted)
@@ -159,7 +159,7 @@ def build_csv_record(
 def build_row_record(
     row: dict[str, Any], value: bytes, options: SourceOptions, size: int, place: str
 ) -> SourceRecord:
-    """Return key, headers and timestamp out of the fields that the options name."""
+    """Return a record with key, headers and timestamp from the fields in the options."""
     key = take_field(row, options.key_field, place) if options.key_field else None
     headers: list[tuple[str, bytes | None]] = list(options.headers)
     headers += [(field, take_field(row, field, place)) for field in options.header_fields]
@@ -171,14 +171,14 @@ def build_row_record(
 
 @lru_cache(maxsize=CELLS_REMEMBERED)
 def parse_moment(text: str) -> int:
-    """ISO 8601 to milliseconds since 1970; ValueError when it is something else."""
+    """Convert ISO 8601 to milliseconds since 1970; ValueError for other texts."""
     moment = datetime.fromisoformat(text)
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int(zoned.timestamp() * 1000)
 
 
 def parse_timestamp(text: bytes | None, place: str) -> int | None:
-    """Return milliseconds since 1970, or ISO 8601 (UTC unless it has a zone); null stays null."""
+    """Return milliseconds since 1970, given so or as ISO 8601 (default UTC); null stays null."""
     if text is None:
         return None
     try:
@@ -195,7 +195,7 @@ def parse_timestamp(text: bytes | None, place: str) -> int | None:
 
 @lru_cache(maxsize=CELLS_REMEMBERED)
 def parse_cell(cell: str, null_marker: str | None, numbers: bool) -> str | int | float | None:
-    """Text unless it is null or, where asked for, a number that JSON would write the same way."""
+    """Return text, null or, if wanted, a number that JSON would write in the same way."""
     if cell in ("", null_marker):
         return None
     if numbers:
@@ -226,7 +226,7 @@ def check_header_line(names: list[str], options: SourceOptions) -> None:
 
 
 def take_field(row: dict[str, Any], field: str, place: str) -> bytes | None:
-    """Return a field as bytes: text as it is, anything else as JSON; null is null."""
+    """Return a field as bytes: text unchanged, other values as JSON; null is null."""
     try:
         value = row[field]
     except KeyError as error:
@@ -248,7 +248,7 @@ class CountingLines:
     """Decodes lines for the CSV reader and counts their bytes; a row may span several lines."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
-        # What is no UTF-8 passes, so that it is noticed in its line and not some lines before.
+        # Invalid UTF-8 passes here, so that it is reported for its own line, not for an earlier.
         self.lines = io.TextIOWrapper(
             stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
         )

@@ -1,4 +1,4 @@
-"""Where `consume --from` begins: `beginning`, `end`, an offset, or a time."""
+"""The start of `consume --from`: `beginning`, `end`, an offset, or a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ AGO = re.compile(r"^(\d+)(s|m|h|d)$")
 
 @dataclass(frozen=True, slots=True)
 class FromBeginning:
-    """The oldest record that is still there."""
+    """The oldest record in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FromEnd:
-    """Only what is written from now on."""
+    """Only records that are written from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class FromOffset:
 
 @dataclass(frozen=True, slots=True)
 class FromTime:
-    """The first record that is not older than this."""
+    """The first record that is not older than a time."""
 
     timestamp_ms: int
 
@@ -40,12 +40,12 @@ Start = FromBeginning | FromEnd | FromOffset | FromTime
 
 
 def within_timestamps(timestamp_ms: int) -> int:
-    """Return the nearest time that a record can have; -1 and -2 would ask for the log's ends."""
+    """Return the nearest possible timestamp; -1 and -2 would mean the log's ends."""
     return min(max(timestamp_ms, 0), TIMESTAMP_MS_MAX)
 
 
 def parse_start(text: str, *, now_ms: int) -> Start:
-    """ValueError says what is understood."""
+    """Parse the start; ValueError names the valid forms."""
     match text:
         case "beginning" | "earliest":
             return FromBeginning()

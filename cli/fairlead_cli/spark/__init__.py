@@ -1,4 +1,4 @@
-"""`fairlead spark`: PySpark jobs against a local cluster, as StreamJobs run them in Kubernetes."""
+"""`fairlead spark`: PySpark jobs on a local cluster, as StreamJobs run them in Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's process: started, watched, and ended when the user asks."""
+"""The driver's process: start it, watch it, and end it when the user asks."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.5
 ANSWER_S: Final = 2.0
 END_S: Final = 45.0
-"""More than Spark gives a query to stop."""
+"""Longer than Spark's limit for the stop of a query."""
 LOG_TAIL_BYTES: Final = 65_536
 _PORT_LINE: Final = re.compile(r"progress at port (\d+)")
 
 
 def require_spark() -> None:
-    """CliError says what is missing and how to get it."""
+    """Raise CliError that says what is missing and how to get it."""
     if find_spec("pyspark") is None:
         raise CliError("PySpark is not installed", hint="  pip install -e '.[spark]'")
     has_java = shutil.which("java") or (Path(os.environ.get("JAVA_HOME", "/none")) / "bin").is_dir()
@@ -54,10 +54,10 @@ class DriverProcess:
         self._lines = 0
         self._is_writing = False
         self._unwritten: OSError | None = None
-        """Why what the job prints goes nowhere: its reader is gone, or a disk full."""
+        """Why the job's output is dropped: its reader is gone, or a disk is full."""
 
     def prepare(self) -> None:
-        """Write what the driver is told, and begin its log; CliError if they cannot be written."""
+        """Write the driver's document and begin its log; CliError if they cannot be written."""
         try:
             self._document_file.parent.mkdir(parents=True, exist_ok=True)
             self._document_file.write_text(json.dumps(self._document, indent=1), encoding="utf-8")
@@ -71,9 +71,9 @@ class DriverProcess:
             ) from error
 
     def run(self, *, with_progress: bool) -> int:
-        """Run to the end; give the exit code. Ctrl-C, SIGTERM and SIGHUP end the job, then this.
+        """Run to the end; return the exit code. Ctrl-C, SIGTERM and SIGHUP end the job, then this.
 
-        So does output that cannot be written: OSError, BrokenPipeError where its reader is gone.
+        So does output that cannot be written: OSError, or BrokenPipeError if its reader is gone.
         """
         from fairlead_cli.client.stop_signals import ends_as_interrupts
         from fairlead_cli.spark.job_progress import job_progress
@@ -86,7 +86,7 @@ class DriverProcess:
                 with job_progress(self._document["name"], is_shown=with_progress) as show:
                     self._watch(show)
             except BaseException:
-                # It is in a session of its own, and would go on behind us.
+                # It has its own session, and would go on after this process.
                 self._end()
                 raise
             self._finish_output(pump)
@@ -107,7 +107,7 @@ class DriverProcess:
             text=True,
             errors="replace",
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
-            # A Ctrl-C is ours: the JVM must not end before the queries have.
+            # Only this process handles Ctrl-C: the JVM must not end before the queries have.
             start_new_session=True,
         )
 
@@ -125,14 +125,14 @@ class DriverProcess:
                 try:
                     click.echo(line, nl=False)
                 except OSError as error:
-                    # The rest is read all the same: the job would wait for ever, and not end.
+                    # Read the rest anyway: otherwise the job would block forever.
                     self._unwritten = error
                 self._is_writing = False
 
     def _finish_output(self, pump: threading.Thread) -> None:
-        """Wait until all is written, however slow its reader is; OSError if it cannot be.
+        """Wait until all is written, however slow the reader is; OSError if that fails.
 
-        What the driver has left behind may hold the pipe open, and print nothing more.
+        Processes that the driver leaves behind may keep the pipe open and print nothing more.
         """
         seen = -1
         while pump.is_alive() and (self._is_writing or self._lines != seen):
@@ -162,7 +162,7 @@ class DriverProcess:
             with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
                 return list(json.load(answer)["queries"])
         except OSError:
-            return None  # It is ending.
+            return None  # The driver is ending.
 
     def _end(self) -> None:
         self._process.send_signal(signal.SIGTERM)

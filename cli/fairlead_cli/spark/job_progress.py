@@ -1,4 +1,4 @@
-"""How far a job is, on stderr: a bar that fills as the lag falls."""
+"""The progress of a job on stderr: a bar that fills as the lag falls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def job_progress(name: str, *, is_shown: bool) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """Yield `show(queries)`, which takes what the driver says of its queries."""
+    """Yield `show(queries)`, which takes the driver's reports of its queries."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from fairlead_cli.output import build_console
@@ -25,7 +25,7 @@ def job_progress(name: str, *, is_shown: bool) -> Iterator[Callable[[list[dict[s
         TimeElapsedColumn(),
         console=build_console(stderr=True),
         auto_refresh=False,
-        # A bar that cannot move is no line for a log.
+        # A bar is useless in a log.
         disable=not (is_shown and sys.stderr.isatty()),
     )
     task = progress.add_task(name, total=None, figures="starting")
@@ -49,7 +49,7 @@ def job_progress(name: str, *, is_shown: bool) -> Iterator[Callable[[list[dict[s
 
 
 def describe_figures(queries: list[dict[str, Any]]) -> str:
-    """Return batch, speed and lag of all queries together, in a few words."""
+    """Return batch, rate and lag of all queries together, in a few words."""
     if not queries:
         return "starting"
     batches = [query["batchId"] for query in queries if query.get("batchId") is not None]

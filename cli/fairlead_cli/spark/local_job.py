@@ -1,4 +1,4 @@
-"""A file as a job of this machine: a Python program, or a StreamJob's manifest."""
+"""A job on this machine from a file: a Python program, or a StreamJob's manifest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOCAL_CONF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """A job and where its program lies."""
+    """A job and the place of its program."""
 
     name: str
     spec: StreamJobSpec
@@ -76,7 +76,7 @@ def build_local_document(
     conf: Mapping[str, str],
     client_config: Path | None = None,
 ) -> dict[str, Any]:
-    """Give what the driver is told; settings of the caller stand above those of the job."""
+    """Return the driver's document; the caller's settings take precedence over the job's."""
     return build_job_document(
         job.name,
         job.spec,
@@ -90,14 +90,14 @@ def build_local_document(
 
 
 def choose_checkpoint(job: LocalJob, asked: Path | None, default: Path) -> str:
-    """Return where the job remembers how far it is: as asked for, as its manifest says, or so."""
+    """Return the place of the checkpoint: requested, from the manifest, or the default."""
     if asked is None and job.spec.checkpoint.uri is not None:
         return job.spec.checkpoint.uri
     return str((asked or default).resolve())
 
 
 def checkpoint_folder(place: str) -> Path | None:
-    """Return the folder of this machine that a checkpoint is in; None for storage elsewhere."""
+    """Return the local folder of a checkpoint; None for other storage."""
     address = urlsplit(place)
     if address.scheme not in ("", "file") or address.netloc not in ("", "localhost"):
         return None
@@ -125,7 +125,7 @@ def _read_manifest(file: Path, arguments: tuple[str, ...]) -> LocalJob:
         spec = replace(spec, application=replace(application, arguments=arguments))
     program = None
     if application.file is not None:
-        # Where images keep jobs is no folder of this machine: the same name beside the manifest.
+        # The path in an image does not exist here: use the file of this name next to the manifest.
         beside = file.parent / application.file.rpartition("/")[2]
         program = (file.parent / application.file).resolve()
         if not program.is_file() and beside.is_file():

@@ -104,7 +104,7 @@ def run(
 
 
 def forget_checkpoint(place: str) -> None:
-    """Only what is one: a folder given by mistake stays. CliError if it cannot be forgotten."""
+    """Delete a checkpoint, but no other folder given by mistake. CliError if that fails."""
     import shutil
 
     from fairlead_cli.spark.local_job import checkpoint_folder
@@ -118,7 +118,7 @@ def forget_checkpoint(place: str) -> None:
     try:
         if not folder.exists():
             return
-        # A folder for each query, and nothing beside them.
+        # A checkpoint has only a folder for each query.
         is_checkpoint = all((child / "metadata").is_file() for child in folder.iterdir())
         if is_checkpoint:
             shutil.rmtree(folder)

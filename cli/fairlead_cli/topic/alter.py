@@ -107,7 +107,7 @@ def command(
 
 
 def require_settings(admin: AdminClient, name: str, keys: tuple[str, ...]) -> None:
-    """CliError for what is no setting: brokers delete what is not there without a word."""
+    """Raise CliError for unknown settings: brokers silently ignore their deletion."""
     from fairlead_cli.topic.describe import describe_configs
 
     known = describe_configs(admin, name, all_configs=True) if keys else {}
@@ -122,7 +122,7 @@ def require_settings(admin: AdminClient, name: str, keys: tuple[str, ...]) -> No
 def alter_configs(
     admin: AdminClient, name: str, configs: dict[str, str], removals: tuple[str, ...]
 ) -> None:
-    """One request: all of the changes, or none."""
+    """Change settings with one request: all of them, or none."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
     from fairlead_cli.client.connection import wait_for
@@ -140,7 +140,7 @@ def alter_configs(
 
 
 def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
-    """Grow the topic to this number."""
+    """Increase the topic's partitions to this number."""
     from confluent_kafka.admin import NewPartitions
 
     from fairlead_cli.client.connection import wait_for
@@ -150,7 +150,7 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
 
 
 def change_replication_factor(admin: AdminClient, addresses: str, name: str, factor: int) -> int:
-    """Ask for so many replicas of each partition; return how many partitions that changes."""
+    """Ask for `factor` replicas of each partition; return how many partitions change."""
     from fairlead_cli.client.connection import require_topic
     from fairlead_cli.client.reassignment import alter_reassignments, read_targets
     from fairlead_cli.output import format_count

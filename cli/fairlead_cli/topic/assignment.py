@@ -1,7 +1,7 @@
-"""Which brokers shall hold the replicas of a topic's partitions. Pure.
+"""Assign replicas of a topic's partitions to brokers. Pure.
 
-As in the controller's own placement, other machines come first, then other racks, then the brokers
-with the fewest replicas. What stays keeps its place, so preferred leaders stay where they are.
+As in the controller's own placement, brokers on other machines come first, then in other racks,
+then with the fewest replicas. Remaining replicas keep their order, so preferred leaders stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """A broker, and where it is."""
+    """A broker, and its machine and rack."""
 
     broker_id: int
     host: str
@@ -24,18 +24,18 @@ class Place:
 
 
 class TooFewBrokersError(Exception):
-    """A partition would have more replicas than there are brokers to hold them."""
+    """A partition would have more replicas than there are brokers for them."""
 
 
 @dataclass
 class Assigner:
-    """`places` are the brokers that may hold new replicas; `replicas` counts those of each now."""
+    """`places` are the brokers for new replicas; `replicas` is the present number on each."""
 
     places: dict[int, Place]
     replicas: Counter[int] = field(default_factory=Counter)
 
     def moved(self, before: Sequence[int]) -> list[int]:
-        """Return an assignment on these brokers alone; new replicas take the places of others."""
+        """Return an assignment to these brokers only; new replicas take the places of others."""
         after = list(before)
         for position, each in enumerate(before):
             if each not in self.places:
@@ -46,10 +46,10 @@ class Assigner:
         return after
 
     def resized(self, before: Sequence[int], factor: int, in_sync: Collection[int]) -> list[int]:
-        """Return an assignment of so many replicas. The first one stays, and so the leader does."""
+        """Return an assignment with `factor` replicas. The first one stays, so the leader does."""
         after = list(before)
         while len(after) > factor:
-            # The last of those that miss records, or else the one whose broker has most.
+            # Drop the last replica that is not in sync, or else that of the fullest broker.
             leaving = max(after[1:], key=lambda each: (each not in in_sync, self.replicas[each]))
             after.remove(leaving)
             self.replicas[leaving] -= 1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-# Metadata reaches every broker within milliseconds; this bounds the wait for a slow machine.
+# Metadata reaches every broker within milliseconds; this is the limit for a slow machine.
 VISIBLE_TIMEOUT_S = 5.0
 VISIBLE_POLL_S = 0.02
 
@@ -76,7 +76,7 @@ def command(
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
 
-    # -1 leaves the choice to the cluster.
+    # -1 lets the cluster choose.
     request = NewTopic(
         name,
         num_partitions=partitions or -1,
@@ -96,7 +96,7 @@ def command(
 
 
 def wait_until_visible(admin: AdminClient, name: str) -> int:
-    """Until every partition has a leader, so that the next command can use the topic at once."""
+    """Wait until every partition has a leader, so that the next command can use the topic."""
     from fairlead_cli.client.connection import fetch_metadata
 
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S

@@ -65,7 +65,7 @@ def command(
         except KafkaException as exception:
             error = exception.args[0]
             if error.name() == "POLICY_VIOLATION":
-                # The request that librdkafka sends has no room for the broker's own words.
+                # The version of librdkafka's request has no field for the broker's message.
                 what = f"cannot delete topic '{name}': a manifest declares it (POLICY_VIOLATION)"
                 errors.append(CliError(what, hint=DECLARED))
             elif error.name() not in UNKNOWN_TOPIC_NAMES:
@@ -77,7 +77,7 @@ def command(
 
 
 def ask(partitions: Mapping[str, int]) -> None:
-    """Ask whoever sits at the terminal, topic by topic in one question; CliError for a no."""
+    """Ask the user for all topics in one question; CliError if the answer is no."""
     from fairlead_cli.errors import CliError
     from fairlead_cli.output import format_count
 

@@ -50,9 +50,9 @@ def command(
 
 
 def describe_topic(admin: AdminClient, name: str, *, all_configs: bool) -> dict[str, Any]:
-    """Return everything about one topic, as the JSON output has it.
+    """Return everything about one topic for the JSON output.
 
-    Its settings are None where the user of this command may not read them.
+    Its settings are None if the command's user may not read them.
     """
     from fairlead_cli.client.connection import require_topic
     from fairlead_cli.client.offsets import read_ends
@@ -83,7 +83,7 @@ def describe_topic(admin: AdminClient, name: str, *, all_configs: bool) -> dict[
 
 
 def health_of(partition: Any) -> str:
-    """In one word, as `topic list` counts them."""
+    """Return the state of a partition in one word, as `topic list` counts it."""
     if partition.leader < 0:
         return "offline"
     return "under-replicated" if len(partition.isrs) < len(partition.replicas) else "ok"
@@ -107,7 +107,7 @@ def describe_configs(admin: AdminClient, name: str, *, all_configs: bool) -> dic
 
 
 def print_topic(document: dict[str, Any]) -> None:
-    """Two tables: partitions, and settings where there are any."""
+    """Print two tables: partitions, and settings if there are any."""
     from fairlead_cli.output import print_table
 
     def shown(value: object) -> str:

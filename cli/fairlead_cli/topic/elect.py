@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-# What an election that changed nothing answers: the partition is as it was asked to be.
+# The error for an election that changes nothing: the partition is already as requested.
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
 
 EPILOG = """\b
@@ -94,7 +94,7 @@ def elect(
 
     kind = ElectionType.UNCLEAN if is_unclean else ElectionType.PREFERRED
     asked = [TopicPartition(topic, partition) for partition in partitions]
-    # Without options: confluent-kafka 2.16 fails on every one that it documents.
+    # Without options: confluent-kafka 2.16 fails with every documented option.
     future = admin.elect_leaders(kind, asked)
     errors = wait_for(future, f"cannot elect leaders of topic '{topic}'")
     elected = {at.partition for at in asked if errors.get(at) is None}
@@ -118,7 +118,7 @@ def elect(
 def read_leaders(
     admin: AdminClient, topic: str, elected: set[int], *, is_unclean: bool
 ) -> dict[int, int]:
-    """Return the leader of each partition, once the broker knows of the elections."""
+    """Return the leader of each partition, once the broker knows the results of the elections."""
     from fairlead_cli.client.connection import require_topic
 
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
@@ -136,7 +136,7 @@ def read_leaders(
 
 
 def print_outcomes(rows: list[dict[str, Any]]) -> None:
-    """As a table."""
+    """Print the outcomes as a table."""
     from fairlead_cli.output import print_table
 
     def outcome(row: dict[str, Any]) -> str:

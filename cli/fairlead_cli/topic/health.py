@@ -1,4 +1,4 @@
-"""One row a topic: how many partitions it has, and how many of them are unwell."""
+"""One row for each topic: its partitions, and how many of them have problems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class TopicHealth(TypedDict):
-    """The row of `status` and `topic list`, in their JSON too."""
+    """The row of `status` and `topic list`, also in their JSON."""
 
     name: str
     partitions: int
@@ -16,7 +16,7 @@ class TopicHealth(TypedDict):
 
 
 def summarize_topics(metadata: Any) -> list[TopicHealth]:
-    """From librdkafka's cluster metadata, by name."""
+    """Return the rows from librdkafka's cluster metadata, by name."""
     rows = []
     for name, topic in sorted(metadata.topics.items()):
         partitions = list(topic.partitions.values())
@@ -33,7 +33,7 @@ def summarize_topics(metadata: Any) -> list[TopicHealth]:
 
 
 def print_topics(rows: list[TopicHealth]) -> None:
-    """As a table."""
+    """Print the topics as a table."""
     from fairlead_cli.output import print_table
 
     columns = ("topic", "partitions", "replicas", "under-replicated", "offline")

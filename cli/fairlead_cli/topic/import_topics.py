@@ -61,7 +61,7 @@ def command(*, ensemble: ZooKeeperAccess, output: str) -> int:
 
 
 def read_tree(ensemble: ZooKeeperAccess) -> dict[str, Any]:
-    """Return the znodes that topics are read from."""
+    """Return the znodes with the topics."""
     from fairlead_cli.zookeeper.session import open_session
     from fairlead_zookeeper.znodes import BROKER_TOPICS, CONFIG_TOPICS, DELETE_TOPICS
 
@@ -75,7 +75,7 @@ def read_tree(ensemble: ZooKeeperAccess) -> dict[str, Any]:
 
 
 def print_manifests(specs: list[TopicSpec]) -> None:
-    """One YAML document a topic."""
+    """Print a YAML document for each topic."""
     import yaml
 
     from fairlead_model.resources.topic_manifest import build_topic_manifest
@@ -111,7 +111,7 @@ def print_document(found: OldTopics, specs: list[TopicSpec], skipped: list[Skipp
 
 
 def print_topics(specs: list[TopicSpec]) -> None:
-    """One row a topic."""
+    """Print a row for each topic."""
     from fairlead_cli.output import print_table
 
     rows = [

@@ -1,4 +1,4 @@
-"""`fairlead topic reassign`: replicas move to other brokers."""
+"""`fairlead topic reassign`: move replicas to other brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 3600.0
 POLL_S: Final = 0.5
-# What a cancellation answers where nothing moves: the partition is as it was asked to be.
+# The error for a cancellation without a reassignment: the partition is already as requested.
 NOT_NEEDED: Final = "NO_REASSIGNMENT_IN_PROGRESS"
 
 EPILOG = """\b
@@ -126,7 +126,7 @@ def command(
 
 
 def advise_moving(name: str) -> str:
-    """Return what to do about moves that go on by themselves."""
+    """Return what to do about moves that continue without the command."""
     command = f"fairlead topic reassign {shlex.quote(name)}"
     return (
         f"What moves goes on. Look:  {command}{cluster_arguments()}\n"
@@ -137,7 +137,7 @@ def advise_moving(name: str) -> str:
 def plan_move(
     admin: AdminClient, before: Mapping[int, Sequence[int]], brokers: Sequence[int]
 ) -> dict[int, list[int]]:
-    """Return the partitions' replicas on some brokers alone. CliError if there are too few."""
+    """Return the partitions' replicas on these brokers only. CliError if there are too few."""
     assigner = build_assigner(admin)
     unknown = [str(each) for each in brokers if each not in assigner.places]
     if unknown:
@@ -156,7 +156,7 @@ def plan_move(
 
 
 def build_assigner(admin: AdminClient) -> Assigner:
-    """Read which brokers are in service, where they are, and how many replicas each has."""
+    """Read the brokers in service, their places, and the number of replicas on each."""
     from fairlead_cli.client.connection import describe_cluster, fetch_metadata
 
     cluster = describe_cluster(admin)
@@ -172,7 +172,7 @@ def build_assigner(admin: AdminClient) -> Assigner:
 
 
 def leave_out_drained(admin: AdminClient, assigner: Assigner) -> None:
-    """Take brokers out of the plan that are being drained: nothing new may come to them."""
+    """Remove brokers that are being drained from the plan: they may get no new replicas."""
     from fairlead_cli.client.broker_configs import read_orders_of
     from fairlead_cli.client.survey import find_brokers
 
@@ -188,7 +188,7 @@ def read_rows(
     chosen: Sequence[int],
     refused: Mapping[int, Refusal],
 ) -> list[dict[str, Any]]:
-    """Return a row for each partition: where it is, and what comes and goes."""
+    """Return a row for each partition: its replicas, and those added and removed."""
     from fairlead_cli.client.connection import require_topic
     from fairlead_cli.client.reassignment import list_reassignments
 
@@ -212,12 +212,12 @@ def read_rows(
 
 
 def is_moving(row: Mapping[str, Any]) -> bool:
-    """Tell whether replicas come or go."""
+    """Tell whether replicas are added or removed."""
     return bool(row["adding"] or row["removing"])
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    """As a table."""
+    """Print the rows as a table."""
     from fairlead_cli.output import print_table
 
     def listed(brokers: Sequence[int]) -> str:

@@ -68,7 +68,7 @@ def command(
 
 
 def abort_by_id(admin: AdminClient, ids: tuple[str, ...]) -> int:
-    """Abort what each id has open; an id that is not known is not made."""
+    """Abort the open transaction of each id; an unknown id is not created."""
     from fairlead_cli.client.transactions import describe_transaction, fence
     from fairlead_cli.several_names import find_each, report_missing
 
@@ -83,7 +83,7 @@ def abort_by_id(admin: AdminClient, ids: tuple[str, ...]) -> int:
 
 
 def abort_by_place(admin: AdminClient, topic: str, start_offset: int) -> None:
-    """End what began at an offset of one partition; CliError if nothing open did."""
+    """End the transaction that began at an offset of a partition; CliError if none is open."""
     from fairlead_cli.client.transactions import abort_hanging, find_open_transactions
     from fairlead_cli.txn.hanging import select_places
 

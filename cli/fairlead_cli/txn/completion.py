@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 def complete_transactional_ids(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return transactional ids that begin like this."""
+    """Return transactional ids with this prefix."""
     return [each for each in ask_cluster(ctx, read_ids) if each.startswith(incomplete)]
 
 
 def read_ids(admin: AdminClient) -> list[str]:
-    """Return those of the brokers that answer."""
+    """Return the ids from the brokers that answer."""
     from fairlead_cli.client.transactions import TransactionFilter, list_transactions
 
     listings, _ = list_transactions(admin, TransactionFilter())

@@ -74,7 +74,7 @@ def build_document(found: TransactionDescription, now_ms: int) -> dict[str, Any]
 
 
 def print_description(found: TransactionDescription, now_ms: int) -> None:
-    """Print a line a fact."""
+    """Print a line for each fact."""
     from fairlead_cli.client.places import format_places
     from fairlead_cli.txn.durations import format_duration
 
@@ -88,5 +88,5 @@ def print_description(found: TransactionDescription, now_ms: int) -> None:
 
 
 def age_ms(found: TransactionDescription, now_ms: int) -> int | None:
-    """How long the transaction has been open; None while there is none."""
+    """Return how long the transaction has been open; None if there is none."""
     return max(0, now_ms - found.start_ms) if found.state in OPEN_STATES else None

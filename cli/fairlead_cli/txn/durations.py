@@ -1,4 +1,4 @@
-"""Lengths of time on the command line and in tables."""
+"""Durations on the command line and in tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Duration(click.ParamType["int"]):
 
 
 def format_duration(duration_ms: int) -> str:
-    """`0.4 s`, `12 s`, `3 m 20 s`, `2 h 5 m`, `4 d 1 h`."""
+    """Return `0.4 s`, `12 s`, `3 m 20 s`, `2 h 5 m`, `4 d 1 h`."""
     seconds = duration_ms / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"

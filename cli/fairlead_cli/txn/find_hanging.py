@@ -15,7 +15,7 @@ from fairlead_cli.txn.durations import Duration
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Kafka's transaction.max.timeout.ms: no transaction that somebody minds gets older.
+# Default of Kafka's transaction.max.timeout.ms: a transaction with a coordinator is not older.
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60_000
 EPILOG = """\b
 Examples:

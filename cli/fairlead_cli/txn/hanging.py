@@ -1,4 +1,4 @@
-"""Transactions that a partition holds open and no coordinator will end (KIP-664)."""
+"""Transactions that are open in a partition and that no coordinator will end (KIP-664)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def select_places(admin: AdminClient, topics: tuple[str, ...]) -> list[Place]:
-    """Return the partitions that are named, or all of the cluster. CliError if one is not there."""
+    """Return the named partitions, or all of the cluster. CliError if one does not exist."""
     if not topics:
         found = fetch_metadata(admin).topics
         return [Place(name, index) for name, topic in found.items() for index in topic.partitions]
@@ -43,9 +43,9 @@ def select_places(admin: AdminClient, topics: tuple[str, ...]) -> list[Place]:
 def find_hanging(
     admin: AdminClient, places: Collection[Place], *, now_ms: int, longer_than_ms: int
 ) -> tuple[list[OpenTransaction], list[str]]:
-    """Return those that nobody will end, and who could not be asked, in words.
+    """Return the transactions that nobody will end, and the brokers without an answer, in words.
 
-    One whose coordinator could not be asked is not called hanging.
+    A transaction whose coordinator did not answer is not reported as hanging.
     """
     opened, untold = find_open_transactions(admin, places)
     old = [each for each in opened if now_ms - each.last_ms > longer_than_ms]
@@ -72,7 +72,7 @@ def find_hanging(
 
 
 def abort_command(hanging: OpenTransaction) -> str:
-    """Return the command line that ends one."""
+    """Return the command line that ends a transaction."""
     place = shlex.quote(f"{hanging.place.topic}:{hanging.place.partition}")
     return (
         f"fairlead txn abort --topic {place} --start-offset {hanging.start_offset}"

@@ -35,7 +35,7 @@ Exits with 1 if a broker did not answer, because ids may then be missing.
 def check_pattern(
     _ctx: click.Context, _parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Refuse what no broker takes: their answer has no room for the reason."""
+    """Refuse patterns that every broker refuses: their answer has no field for the reason."""
     if value is not None:
         from fairlead_broker.limits import (
             TRANSACTION_PATTERN_BYTES_MAX,

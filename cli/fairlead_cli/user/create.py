@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 
 
 def check_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> str:
-    """Refuse a name that is not one of files, too (an argument's callback)."""
+    """Refuse a name that cannot be a file's name, too (an argument's callback)."""
     if not _NAME.fullmatch(value):
         raise click.BadParameter(
             "files are named after the user: letters, digits and . _ @ - only, 128 at most"
@@ -94,7 +94,7 @@ def command(
     if rules:
         create_rules(admin, rules)
     set_password(admin, name, password)
-    # Before anything else can fail: nobody but these files knows the password.
+    # Before anything else can fail: the password is only in these files.
     try:
         paths = write_client_files(Layout(data).clients_directory, access)
     except OSError as error:
@@ -113,7 +113,7 @@ def command(
 
 
 def _access(addresses: str, name: str, password: str) -> ClientAccess:
-    """Return how the new user reaches the cluster: as this command does, under another name."""
+    """Return how the new user connects: as this command does, with another name."""
     from fairlead_cli.client.access import client_settings, is_tls
     from fairlead_cli.errors import CliError
     from fairlead_cli.local.client_files import ClientAccess

@@ -1,1 +1,1 @@
-"""`fairlead whatif`: what the loss of brokers would do, before it happens."""
+"""`fairlead whatif`: the effects of losing brokers, before it happens."""

@@ -33,7 +33,7 @@ keeps a leader, its min.insync.replicas and a replica elsewhere, if it has these
 
 
 def complete_target(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete kinds, and ids by the brokers of the local cluster."""
+    """Complete kinds, and ids of the local cluster's brokers."""
     kind, separator, name = incomplete.partition("/")
     if not separator:
         return [each for each in ("broker/", "rack/") if each.startswith(kind)]
@@ -98,7 +98,7 @@ def command(
 def foretell_loss(
     reading: ClusterReading, target: str, data: Path, *, is_local: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the forecast as JSON, and who did not tell its groups."""
+    """Return the forecast as JSON, and the brokers that did not list their groups."""
     from fairlead_cli.local.cluster_file import read_cluster_file
     from fairlead_cli.local.layout import Layout
     from fairlead_cli.whatif.group_row import OFFSETS_TOPIC

@@ -1,4 +1,4 @@
-"""What a loss does to one consumer group. Pure."""
+"""The effect of a loss on one consumer group. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def build_row(
     affected: dict[tuple[str, int], PartitionForecast],
     offsets_partitions: int,
 ) -> dict[str, Any] | None:
-    """Return what happens to a group; None if it does not notice."""
+    """Return the effect on a group; None if there is none."""
     mine = [affected[at] for at in sorted(reads) if at in affected]
     moving = [each for each in mine if each.changes_leader]
     coordinator = None

@@ -1,4 +1,4 @@
-"""Which consumer groups feel it: those whose partitions or coordinators change leaders."""
+"""The affected consumer groups: their partitions or coordinators change leaders."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def read_groups_behind(
     admin: AdminClient, forecast: Forecast, offsets_partitions: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return a row for each group that stands behind a partition, and who did not tell its groups.
+    """Return a row for each affected group, and the brokers that did not list their groups.
 
-    A group reads what it has committed offsets for, and what its members have.
+    A group reads the partitions with its committed offsets, and those of its members.
     """
     listings, untold = list_groups(admin)
     names = [each.group for each in listings]

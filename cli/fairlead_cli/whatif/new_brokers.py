@@ -1,4 +1,4 @@
-"""The cluster as it would be with more brokers, once a plan has filled them. Pure."""
+"""The cluster with more brokers, after a plan has filled them. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def imagine_brokers(brokers: Sequence[BalancedBroker], count: int) -> list[BalancedBroker]:
-    """Return so many empty brokers, the racks with the fewest first.
+    """Return `count` empty brokers, in the racks with the fewest first.
 
-    Each is a machine of its own, unless all that there are share one.
+    Each is on its own machine, unless all existing brokers share one.
     """
     next_id = max((each.broker_id for each in brokers), default=-1) + 1
     racks = Counter(each.rack for each in brokers)
@@ -39,7 +39,7 @@ def imagine_brokers(brokers: Sequence[BalancedBroker], count: int) -> list[Balan
 def after_plan(
     state: ControllerState, added: Sequence[BalancedBroker], plan: BalancePlan
 ) -> ControllerState:
-    """Return the state with more brokers once everything has moved and preferred leaders lead."""
+    """Return the state with more brokers after all moves, with preferred leaders."""
     changed = state.apply(
         [
             BrokerChanged(
@@ -55,7 +55,7 @@ def after_plan(
         topic = changed.image.topic(move.topic)
         if topic is None:
             continue
-        # A plan moves only what is whole, so all of it is in sync in the end.
+        # A plan moves only partitions with all replicas in sync, so all are in sync in the end.
         record = replace(
             topic.partitions[move.index],
             replicas=move.after,

@@ -1,4 +1,4 @@
-"""How long it takes until partitions are led again: what was measured, and where."""
+"""How long it takes until partitions have leaders again: measured values and their source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairlead_model.host_address import join_address
 if TYPE_CHECKING:
     from fairlead_cli.local.cluster_file import ClusterFile
 
-# The limits of docs/failover.md, which drills hold in 99 of 100 runs.
+# The limits in docs/failover.md, which drills keep in 99 of 100 runs.
 CRASH_MS = 250
 SILENCE_MS = 2000
 OWN_SAMPLES_MIN = 5
@@ -23,7 +23,7 @@ BUCKET = re.compile(
 
 
 def forecast_recovery(cluster: ClusterFile | None) -> dict[str, Any]:
-    """Return how long a crash and a silent broker take, and what this cluster's elections took."""
+    """Return the times for a crash, for a silent broker, and of this cluster's elections."""
     recovery: dict[str, Any] = {
         "crashMs": CRASH_MS,
         "silenceMs": SILENCE_MS,
@@ -37,7 +37,7 @@ def forecast_recovery(cluster: ClusterFile | None) -> dict[str, Any]:
 
 
 def read_controller_page(cluster: ClusterFile) -> str | None:
-    """Return the metrics of a local controller; None where it does not answer."""
+    """Return the metrics of a local controller; None if it does not answer."""
     entry = cluster.controller
     if not entry.is_alive:
         return None
@@ -50,9 +50,9 @@ def read_controller_page(cluster: ClusterFile) -> str | None:
 
 
 def summarize_elections(page: str) -> dict[str, Any] | None:
-    """Return their number, and what half and 99 % of them took at most.
+    """Return the number of elections, and the upper bounds of their median and 99th percentile.
 
-    None if there are too few to tell, or too many above all bounds.
+    None if there are too few, or too many above all bounds.
     """
     buckets = [
         (float(bound), float(count))

@@ -1,4 +1,4 @@
-"""What `whatif` says, as JSON and for people."""
+"""The output of `whatif`, as JSON and for people."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def build_document(forecast: Forecast) -> dict[str, Any]:
 
 
 def print_document(document: dict[str, Any]) -> None:
-    """Say the verdict first, then what it rests on, the worst first."""
+    """Print the verdict first, then its reasons, the worst first."""
     from fairlead_cli.output import format_count, print_table
 
     names = ", ".join(map(str, document["brokers"]))
@@ -118,7 +118,7 @@ def print_document(document: dict[str, Any]) -> None:
 
 
 def print_growth(added: dict[str, Any]) -> None:
-    """Say what more brokers would take over."""
+    """Print what more brokers would take over."""
     from fairlead_cli.rebalance.report import print_amounts, print_tables
 
     names = ", ".join(map(str, added["brokers"]))
@@ -128,14 +128,14 @@ def print_growth(added: dict[str, Any]) -> None:
 
 
 def coordinator_text(coordinator: dict[str, Any] | None) -> str:
-    """Return who takes a group over."""
+    """Return which broker becomes a group's coordinator."""
     if coordinator is None:
         return "stays"
     return "none" if coordinator["to"] is None else f"moves to broker {coordinator['to']}"
 
 
 def recovery_text(recovery: dict[str, Any]) -> str:
-    """Return how long it takes, and by which measurement."""
+    """Return how long the recovery takes, and the source of that value."""
     text = (
         f"Led again within {recovery['crashMs']} ms of a crash, {recovery['silenceMs'] / 1000:g} s "
         f"of silence ({recovery['source']})."
@@ -150,6 +150,6 @@ def recovery_text(recovery: dict[str, Any]) -> str:
 
 
 def listed(places: Sequence[str]) -> str:
-    """Return the first ones, and how many more there are."""
+    """Return the first places, and the number of the others."""
     more = len(places) - SHOWN
     return ", ".join(places[:SHOWN]) + (f" and {more} more" if more > 0 else "")

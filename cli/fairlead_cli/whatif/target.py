@@ -1,4 +1,4 @@
-"""Which brokers a target means: ids of brokers, or a rack."""
+"""The brokers of a target: ids of brokers, or a rack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMS = "broker/ID[,ID…] or rack/NAME"
 
 
 def split_target(target: str, forms: str = FORMS) -> tuple[str, str]:
-    """Return kind and name of a target; InputError where it has none."""
+    """Return kind and name of a target; InputError if it is malformed."""
     kind, separator, name = target.partition("/")
     if not separator or not name:
         raise InputError(f"'{target}' names no target", hint=f"Write {forms}.")
@@ -31,7 +31,7 @@ def parse_ids(name: str) -> list[int]:
 
 
 def check_form(target: str) -> None:
-    """Refuse what no cluster could have; InputError."""
+    """Refuse targets that no cluster could have; InputError."""
     kind, name = split_target(target)
     if kind == "broker":
         parse_ids(name)
@@ -40,7 +40,7 @@ def check_form(target: str) -> None:
 
 
 def find_brokers(state: ControllerState, target: str) -> list[int]:
-    """Return the brokers that a target of good form means; InputError where there are none."""
+    """Return the brokers of a well-formed target; InputError if there are none."""
     kind, name = split_target(target)
     brokers = state.image.brokers
     if kind == "broker":
@@ -56,7 +56,7 @@ def find_brokers(state: ControllerState, target: str) -> list[int]:
 
 
 def require_known(ids: Iterable[int], brokers: Iterable[int], state: ControllerState) -> None:
-    """InputError for a broker of which nothing is known; one that is down holds replicas still."""
+    """Raise InputError for an unknown broker; a broker that is down is known by its replicas."""
     known = set(brokers)
     unknown = [each for each in ids if each not in known and not any(state.image.replicas_of(each))]
     if unknown:

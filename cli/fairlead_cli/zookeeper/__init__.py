@@ -1,1 +1,1 @@
-"""What a Kafka that kept its metadata in ZooKeeper left there, read and, for positions, written."""
+"""The data of a Kafka with metadata in ZooKeeper: read here and, for positions, written."""

@@ -1,4 +1,4 @@
-"""`--zookeeper HOST:PORT[,…][/CHROOT]`: the ensemble of the cluster that is left or returned to."""
+"""`--zookeeper HOST:PORT[,…][/CHROOT]`: the ensemble of a cluster to migrate from or back to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_option(_ctx: click.Context, _parameter: click.Parameter, text: str) -> 
 
 
 def zookeeper_option(command: Command) -> Command:
-    """Add `--zookeeper`, spelled as Kafka's `zookeeper.connect`."""
+    """Add `--zookeeper`, in the format of Kafka's `zookeeper.connect`."""
     return click.option(
         "--zookeeper",
         "ensemble",

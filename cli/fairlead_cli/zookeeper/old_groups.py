@@ -1,4 +1,4 @@
-"""The old consumers' groups, Kafka 0.8 to 2.x, from the bytes of their znodes. Pure.
+"""The groups of old consumers, Kafka 0.8 to 2.x, from the content of their znodes. Pure.
 
 Below /consumers/<group>:
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONSUMERS = "/consumers"
-# Kafka 0.7 numbered partitions broker by broker.
+# Kafka 0.7 numbered partitions for each broker.
 PARTITION_0_7 = re.compile(r"[0-9]+-[0-9]+")
 GENERATED_ID = re.compile(r"(?P<host>.+)-(?P<ms>[0-9]+)-(?P<uuid>[0-9a-f]{8})")
 
 
 @dataclass(frozen=True, slots=True)
 class OldConsumer:
-    """A process of the group that is connected, or was a session ago.
+    """A process of the group that is connected, or whose session has not ended yet.
 
-    `topics` are the names, or the one pattern, that it reads; empty if its znode is damaged.
+    `topics` are the topics that it reads, or the one pattern; empty if its znode is damaged.
     """
 
     consumer_id: str
@@ -57,34 +57,34 @@ class OldConsumer:
 
 @dataclass(frozen=True, slots=True)
 class OldGroup:
-    """A group: who is in it, who holds which partition, and where each partition is read on."""
+    """A group: its members, the owners of partitions, and the position of each partition."""
 
     name: str
     consumers: tuple[OldConsumer, ...]
     owners: Mapping[Place, str]
     positions: Mapping[Place, int]
     versions: Mapping[Place, int]
-    """Of each position's znode, damaged ones too."""
+    """Version of each position's znode, including damaged ones."""
     skipped: tuple[Skipped, ...]
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody may commit at any moment."""
+        """Whether a member may commit at any moment."""
         return bool(self.consumers or self.owners)
 
 
 def group_path(name: str) -> str:
-    """Return where a group's znodes lie."""
+    """Return the path of a group's znodes."""
     return f"{CONSUMERS}/{name}"
 
 
 def position_path(group: str, place: Place) -> str:
-    """Return where a group keeps the position of a partition."""
+    """Return the path of a group's position in a partition."""
     return f"{CONSUMERS}/{group}/offsets/{place.topic}/{place.partition}"
 
 
 def read_group(tree: Tree, name: str) -> OldGroup:
-    """Read one group; what cannot be understood is listed by its path."""
+    """Read one group; invalid znodes are listed by their paths."""
     root = group_path(name)
     skipped = [each for each in find_unreadable(tree) if each.path.startswith(f"{root}/")]
     consumers = []
@@ -112,7 +112,7 @@ def read_group(tree: Tree, name: str) -> OldGroup:
 
 
 def read_consumer(tree: Tree, group: str, consumer_id: str) -> tuple[OldConsumer, Skipped | None]:
-    """Read who a consumer is. A damaged znode still means that it is there."""
+    """Read a consumer. A damaged znode still means that it is there."""
     path = f"{CONSUMERS}/{group}/ids/{consumer_id}"
     generated = GENERATED_ID.fullmatch(consumer_id.removeprefix(f"{group}_"))
     host = None if generated is None else generated["host"]
@@ -138,7 +138,7 @@ def find_places(tree: Tree, root: str, skipped: list[Skipped]) -> list[tuple[Pla
         for name in children_of(tree, path):
             at = f"{path}/{name}"
             if at not in tree or tree[at].unreadable is not None:
-                continue  # gone meanwhile, or listed as unreadable
+                continue  # Deleted meanwhile, or listed as unreadable.
             try:
                 places.append((Place(topic, as_partition(name)), at))
             except MalformedError as error:

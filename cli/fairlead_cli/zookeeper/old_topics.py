@@ -1,4 +1,4 @@
-"""The topics of a Kafka on ZooKeeper, 0.8 to 3.x, from the bytes of its znodes. Pure.
+"""The topics of a Kafka on ZooKeeper, 0.8 to 3.x, from the content of its znodes. Pure.
 
     /brokers/topics/<topic>       {"version":1,"partitions":{"0":[1,2]}}; since 2.4
                                   adding_replicas and removing_replicas, since 2.8 topic_id
@@ -41,27 +41,27 @@ class OldTopic:
     name: str
     topic_id: str | None
     replicas: tuple[tuple[int, ...], ...]
-    """Broker ids by partition, the preferred leader first; once a move in progress has ended."""
+    """Broker ids by partition, preferred leader first, after a running reassignment has ended."""
     configs: Mapping[str, str]
 
     @property
     def replication_factor(self) -> int:
-        """The most replicas that a partition has; moves may have left them different."""
+        """The most replicas that a partition has; reassignments may have made them differ."""
         return max(len(replicas) for replicas in self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class OldTopics:
-    """What was found, sorted by name, and what was not taken."""
+    """The topics, sorted by name, and what was skipped."""
 
     topics: tuple[OldTopic, ...]
     skipped: tuple[Skipped, ...]
     is_version_0_7: bool
-    """Nothing but topics in the form of Kafka 0.7."""
+    """Whether all topics have the format of Kafka 0.7."""
 
 
 def read_topics(tree: Tree) -> OldTopics:
-    """Read all topics of a tree that holds assignments, settings and pending deletions."""
+    """Read all topics of a tree with assignments, settings and pending deletions."""
     skipped = find_unreadable(tree)
     unreadable = {each.path for each in skipped}
     deleting = frozenset(children_of(tree, DELETE_TOPICS))
@@ -69,7 +69,7 @@ def read_topics(tree: Tree) -> OldTopics:
     for name in children_of(tree, BROKER_TOPICS):
         path = f"{BROKER_TOPICS}/{name}"
         if path in unreadable or path not in tree:
-            continue  # listed above, or deleted while the tree was read
+            continue  # Listed above, or deleted while the tree was read.
         is_old.append(is_in_form_0_7(tree, path))
         reason = find_reason_to_skip(tree, name, deleting)
         if reason is not None:
@@ -104,7 +104,7 @@ def is_in_form_0_7(tree: Tree, path: str) -> bool:
 
 
 def find_reason_to_skip(tree: Tree, name: str, deleting: frozenset[str]) -> Skipped | None:
-    """Return why a topic is not taken, whatever its assignment is; None if it may be."""
+    """Return why a topic is skipped, whatever its assignment is; None if it is not."""
     path = f"{BROKER_TOPICS}/{name}"
     if is_in_form_0_7(tree, path):
         return Skipped(path, VERSION_0_7)
@@ -125,7 +125,7 @@ def read_assignment(data: bytes) -> tuple[str | None, tuple[tuple[int, ...], ...
     }
     if not assignment:
         raise MalformedError("it has no partitions")
-    # Kafka never leaves a gap; a topic with one would be made with too few partitions.
+    # Kafka never leaves a gap; a topic with a gap would be created with too few partitions.
     missing = next((n for n in range(len(assignment)) if n not in assignment), None)
     if missing is not None:
         raise MalformedError(f"partition {missing} is missing, {max(assignment)} is there")
@@ -147,7 +147,7 @@ def read_assignment(data: bytes) -> tuple[str | None, tuple[tuple[int, ...], ...
 
 
 def read_configs(tree: Tree, path: str) -> dict[str, str]:
-    """Return a topic's settings; none where there is no znode, as in Kafka 0.8.0."""
+    """Return a topic's settings; none if there is no znode, as in Kafka 0.8.0."""
     znode = tree.get(path)
     if znode is None or not (znode.data or znode.unreadable):
         return {}
@@ -163,7 +163,7 @@ def read_configs(tree: Tree, path: str) -> dict[str, str]:
 
 
 def read_partition_counts(tree: Tree) -> dict[str, int]:
-    """Return the number of partitions of each topic that can be read, brokers' own ones too."""
+    """Return the number of partitions of each readable topic, including internal ones."""
     counts = {}
     for name in children_of(tree, BROKER_TOPICS):
         znode = tree.get(f"{BROKER_TOPICS}/{name}")

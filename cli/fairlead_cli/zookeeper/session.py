@@ -1,9 +1,9 @@
-"""A session with the old cluster's ZooKeeper: the shell around kazoo.
+"""A session with the old cluster's ZooKeeper, on top of kazoo.
 
-Requests are pipelined, some hundreds at a time: one by one, a group of 10,000 partitions would take
-a minute. kazoo queues what is asked for while the connection is lost, without a limit of time, so
-nothing is written unless the session is connected, and only under a znode's version: a write that
-lands late then fails instead of undoing what came after it.
+Some hundreds of requests are sent at a time: one by one, a group of 10,000 partitions would take a
+minute. Without a connection, kazoo queues requests, without a time limit. So this module writes
+only while connected, and only if a znode has the expected version: a late write then fails instead
+of undoing a later one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 10.0
 ASKED_AT_ONCE = 400
-# A multi counts as one request, of which a server takes 1 MiB.
+# A multi counts as one request, and a server accepts at most 1 MiB.
 OPERATIONS_AT_ONCE = 1_000
 RETRIES = {"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 0.5, "max_jitter": 0.4}
 NAMED_MAX = 8
 
 
 class Write(NamedTuple):
-    """A znode to set, if its version is this one, or to create (None)."""
+    """A znode to set, if it has this version, or to create (None)."""
 
     path: str
     data: bytes
@@ -39,7 +39,7 @@ class Write(NamedTuple):
 
 @contextmanager
 def open_session(ensemble: ZooKeeperAccess) -> Iterator[Session]:
-    """Connect, and end the session with the block; CliError says what is wrong with the address."""
+    """Connect, and end the session after the block; CliError says what is wrong."""
     import logging
 
     from kazoo.client import KazooClient
@@ -72,15 +72,15 @@ def open_session(ensemble: ZooKeeperAccess) -> Iterator[Session]:
 
 
 class Session:
-    """Reads subtrees and writes znodes under their versions."""
+    """Reads subtrees, and writes znodes if they have the expected versions."""
 
     def __init__(self, client: KazooClient, ensemble: ZooKeeperAccess) -> None:
         self._client = client
         self._ensemble = ensemble
 
     def require_chroot(self) -> None:
-        """Refuse a chroot that is not there: below it everything would seem to be empty."""
-        # What was written before by others has to be seen: reads are of one server.
+        """Refuse a chroot that does not exist: everything below it would seem to be empty."""
+        # Reads are from one server, which must have all earlier writes of others.
         self._ask(self._client.sync_async("/"))
         if self._ask(self._client.exists_async("/")) is None:
             raise CliError(
@@ -89,7 +89,7 @@ class Session:
             )
 
     def require_kafka(self, *paths: str) -> None:
-        """Refuse a place where no Kafka keeps anything: none of these znodes is there."""
+        """Refuse a place without a Kafka: none of these znodes exists."""
         if any(self._ask(self._client.exists_async(path)) is not None for path in paths):
             return
         there = self.read("/", depth=0)["/"].children
@@ -102,9 +102,9 @@ class Session:
         )
 
     def read(self, root: str, *, depth: int) -> dict[str, Znode]:
-        """Return a znode and what lies below it, down to `depth`; empty where it is not there.
+        """Return a znode and everything below it, down to `depth`; empty if it does not exist.
 
-        The lowest level comes with its children's names, too.
+        The lowest level also has the names of its children.
         """
         tree: dict[str, Znode] = {}
         level = [root]
@@ -121,7 +121,7 @@ class Session:
         return tree
 
     def _read_level(self, paths: Sequence[str]) -> dict[str, Znode]:
-        """Read data and children of each; a znode that has gone meanwhile is left out."""
+        """Read data and children of each; a znode that was deleted meanwhile is left out."""
         from kazoo.exceptions import NoAuthError, NoNodeError
 
         found: dict[str, Znode] = {}
@@ -152,9 +152,9 @@ class Session:
         return found
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Write these znodes, a thousand at a time: all of these or, where one has changed, none.
+        """Write these znodes, a thousand at a time: all of these or, if one has changed, none.
 
-        Parents are made as they are needed. CliError says what stands in the way.
+        Missing parents are created. CliError gives the reason of a failure.
         """
         for part in split(writes, OPERATIONS_AT_ONCE):
             self._create_parents(write.path for write in part if write.version is None)
@@ -167,7 +167,7 @@ class Session:
             self._commit(transaction, part)
 
     def _commit(self, transaction: Any, writes: Sequence[Write]) -> None:
-        """Look at each result: a transaction that failed does not raise."""
+        """Check each result: a transaction that failed does not raise."""
         from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency
 
         if not self._client.connected:
@@ -175,7 +175,7 @@ class Session:
         results = self._ask(transaction.commit_async())
         for write, result in zip(writes, results, strict=True):
             if isinstance(result, RolledBackError | RuntimeInconsistency):
-                continue  # the consequence of another one's failure
+                continue  # Another operation's failure caused it.
             if isinstance(result, KazooException):
                 raise CliError(
                     f"{write.path} and those with it were not written: "
@@ -185,7 +185,7 @@ class Session:
                 )
 
     def _create_parents(self, paths: Iterable[str]) -> None:
-        """Create what is missing above these paths; others may create it, too."""
+        """Create the missing parents of these paths; others may create them, too."""
         from kazoo.exceptions import NoAuthError, NodeExistsError
 
         missing = sorted(
@@ -204,7 +204,7 @@ class Session:
                 raise CliError(f"the ACL of {path}'s parent does not let us create it") from None
 
     def _ask(self, answer: Any) -> Any:
-        """Wait for one answer; connection trouble becomes a CliError."""
+        """Wait for one answer; errors of the connection become a CliError."""
         from kazoo.exceptions import (
             ConnectionClosedError,
             ConnectionLoss,
@@ -225,6 +225,6 @@ class Session:
 
 
 def split(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Cut into parts of at most `size`."""
+    """Split into parts of at most `size`."""
     for begin in range(0, len(items), size):
         yield items[begin : begin + size]

@@ -1,4 +1,4 @@
-"""What an old topic becomes here: a Topic with the settings that mean something still. Pure."""
+"""Convert an old topic to a Topic with the settings that Fairlead has. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RESOURCE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 SLUG_LENGTH_MAX = 60
 
-# KIP-937: one limit became two.
+# KIP-937 replaced one limit by two.
 SUCCESSORS = {
     "message.timestamp.difference.max.ms": (
         "message.timestamp.before.max.ms",
@@ -29,7 +29,7 @@ SUCCESSORS = {
     )
 }
 OTHER_BROKERS = "it names brokers of the old cluster"
-# Nobody misses these.
+# Settings without a meaning any more, which are dropped without a message.
 WITHOUT_MEANING = {
     "message.format.version": "records are always of the newest format",
     "message.downconversion.enable": "old formats are never made for old consumers",
@@ -39,7 +39,7 @@ WITHOUT_MEANING = {
 
 
 def build_topic_specs(topics: Iterable[OldTopic]) -> tuple[list[TopicSpec], list[Skipped]]:
-    """Return the topics that can be made here, and each setting or topic that cannot."""
+    """Return the topics that can be created, and each setting or topic that cannot."""
     specs: list[TopicSpec] = []
     skipped: list[Skipped] = []
     names: dict[str, str] = {}
@@ -72,7 +72,7 @@ def build_topic_specs(topics: Iterable[OldTopic]) -> tuple[list[TopicSpec], list
 
 
 def choose_configs(topic: OldTopic) -> tuple[dict[str, str], list[Skipped]]:
-    """Return the settings that hold here, and why each of the others is left out."""
+    """Return the settings that can be used, and why each of the others is left out."""
     path = f"{CONFIG_TOPICS}/{topic.name}"
     configs: dict[str, str] = {}
     skipped = []
@@ -87,13 +87,13 @@ def choose_configs(topic: OldTopic) -> tuple[dict[str, str], list[Skipped]]:
             except ConfigError as error:
                 skipped.append(Skipped(path, f"{name}={text}: {error.message}"))
             else:
-                # What stands in the znode under its own name is stronger than a predecessor.
+                # If the znode also has the new name, its value takes precedence.
                 configs[successor] = topic.configs.get(successor, text)
     return dict(sorted(configs.items())), skipped
 
 
 def build_resource_name(topic: str) -> str:
-    """Return the topic's own name where Kubernetes takes it, else a readable one with a hash."""
+    """Return the topic's own name if Kubernetes accepts it, else a readable one with a hash."""
     if RESOURCE_NAME.fullmatch(topic):
         return topic
     slug = re.sub(r"[^a-z0-9]+", "-", topic.lower()).strip("-")[:SLUG_LENGTH_MAX].strip("-")

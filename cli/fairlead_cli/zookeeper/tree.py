@@ -1,4 +1,4 @@
-"""Znodes as they were read, for the readers, which know nothing of ZooKeeper's client."""
+"""Znodes that were read, for code that does not use a ZooKeeper client."""
 
 from __future__ import annotations
 
