@@ -1,5 +1,5 @@
-"""What runs as process 1 of a container: it starts the real processes and looks after them.
+"""Process 1 of a container: it starts the real processes and restarts them.
 
-Standard library only, and little of it: these processes live as long as the pod and would
-otherwise cost more memory than what they look after. Nothing here imports the broker.
+It uses little more than the standard library: these processes live as long as the pod and would
+otherwise need more memory than their children. Nothing here imports the broker.
 """

@@ -1,9 +1,9 @@
 """`python -m fairlead_pod.broker --config FILE [ARGUMENT]...`: process 1 of a broker pod.
 
-Placeholders in FILE (`placeholders`) are filled once, when the container starts; the result lies in
-the temporary folder, where it can be looked at. A broker that is started again gets the same
-settings, however FILE may have changed meanwhile: new ones are rolled out pod by pod. Further
-arguments go to the broker as they are.
+Placeholders in FILE (`placeholders`) are replaced once, when the container starts. The result is in
+the temporary folder, where a person can read it. A broker that is restarted gets the same settings,
+however FILE may have changed meanwhile: new settings are rolled out pod by pod. Further arguments
+are passed to the broker unchanged.
 """
 
 import os
@@ -26,7 +26,7 @@ USAGE = "usage: python -m fairlead_pod.broker --config FILE [ARGUMENT]..."
 
 
 def main(arguments: list[str]) -> int:
-    """Run a broker for as long as the container lives; its exit code."""
+    """Run a broker for the life of the container; return its exit code."""
     if len(arguments) < 2 or arguments[0] != "--config":
         say(USAGE, level="ERROR")
         return EXIT_USAGE
@@ -51,9 +51,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _expanded(path: str, environment: dict[str, str]) -> str:
-    """FILE with its placeholders filled; `broker-ID.properties` beside it comes on top.
+    """Return FILE with its placeholders replaced, and `broker-ID.properties` appended.
 
-    There stand addresses that only Kubernetes knows, such as that of a broker's load balancer.
+    That file has addresses that only Kubernetes knows, such as a broker's load balancer.
     """
     values = pod_values(environment)
     with open(path, encoding="utf-8") as file:  # noqa: PTH123 (pathlib costs memory for good)

@@ -1,18 +1,18 @@
-"""One supervised process: starting it in a group of its own, signals, faults, its messages.
+"""One supervised process: its start in its own process group, signals, faults, its messages.
 
-A child gets the number of a pipe in `FAIRLEAD_SUPERVISOR_FD` and may write lines to it:
+A child gets the number of a pipe in `FAIRLEAD_SUPERVISOR_FD` and may write these lines to it:
 
 | line | meaning |
 |---|---|
-| `kill` | SIGKILL to the child's group; that death counts as no failure |
-| `pause MS` | SIGSTOP to the group, SIGCONT so many milliseconds later, whatever happens |
-| `resume` | SIGCONT now, and no ballast any more |
-| `slow MS STALL RUN` | SIGSTOP and SIGCONT in turns of so many milliseconds, for MS in all |
-| `fill MS DIRECTORY` | a ballast fills the disk of a directory, and goes so much later |
+| `kill` | SIGKILL to the child's group; this death does not count as a failure |
+| `pause MS` | SIGSTOP to the group, and SIGCONT after this time, in any case |
+| `resume` | SIGCONT now, and remove any ballast |
+| `slow MS STALL RUN` | SIGSTOP and SIGCONT in turns of STALL and RUN milliseconds, for MS |
+| `fill MS DIRECTORY` | fill a directory's disk with ballast, and remove it after this time |
 | `fatal TEXT` | why it is about to exit; becomes the container's termination message |
 
-Faults are obeyed only where the container was started with drills enabled. Signals go to the whole
-group: processes that the child started must not live on, or hold its files, once it is gone.
+Faults are only done if the container was started with drills enabled. Signals go to the whole
+group: processes that the child has started must not outlive it, or keep its files open.
 """
 
 import os
@@ -26,7 +26,7 @@ SUPERVISOR_FD = "FAIRLEAD_SUPERVISOR_FD"
 PAUSE_MAX_MS = 600_000
 _LINE_MAX = 4096
 _LASTING = ("pause", "slow", "fill")
-"""Faults that take their time: they would outlast what a stopping child is given to end in."""
+"""Faults with a duration: they would outlast the time that a stopping child has."""
 _SIGNALS_RESET = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -36,7 +36,7 @@ _SIGNALS_RESET = (
 
 
 class Child:
-    """`pid` is 0 while it does not run; then `start_at_s` says when it is started, None never."""
+    """`pid` is 0 while it does not run; then `start_at_s` is its next start, or None."""
 
     def __init__(
         self,
@@ -48,9 +48,10 @@ class Child:
         stop_grace_s: float | None = None,
         is_vital: bool = True,
     ) -> None:
-        """One that is not vital is started again for ever: an exit code matters less than that.
+        """Restart a child forever, whatever its exit code is, if it is not vital.
 
-        After `stop_grace_s` without obeying SIGTERM it is killed; None leaves that to the kubelet.
+        If it still runs `stop_grace_s` after SIGTERM, it is killed; None leaves that to the
+        kubelet.
         """
         self.name = name
         self.is_vital = is_vital
@@ -62,7 +63,7 @@ class Child:
         self.resume_at_s: float | None = None
         self.stalls: StallCycle | None = None
         self.empty_at_s: float | None = None
-        """When the ballasts in `_filled` go."""
+        """When the ballasts in `_filled` are removed."""
         self.failures = FailureHistory()
         self.was_killed_on_request = False
         self.fatal_message = ""
@@ -76,7 +77,7 @@ class Child:
         self._filled: list[str] = []
 
     def start(self, now_s: float) -> None:
-        """Start the process; OSError if that is impossible."""
+        """Start the process; OSError if that fails."""
         self.started_at_s = now_s
         self.start_at_s = self.kill_at_s = self.resume_at_s = self.stalls = None
         self.is_stopping = self.was_killed_on_request = False
@@ -103,7 +104,7 @@ class Child:
         self.is_pipe_open = True
 
     def ended(self) -> None:
-        """End the processes that the reaped one has left behind, and forget it."""
+        """Kill the processes that the reaped child has left behind, and forget it."""
         self.signal_group(signal.SIGKILL)
         self.read_lines()
         os.close(self.pipe)
@@ -113,7 +114,7 @@ class Child:
         self.empty_disks()
 
     def stop(self, number: int, now_s: float) -> None:
-        """Ask it to end. A paused process is continued first, or it would never hear of it."""
+        """Ask it to end. A paused process is continued first, because it must handle the signal."""
         self.resume()
         self.empty_disks()
         self.is_stopping = True
@@ -122,13 +123,13 @@ class Child:
         self._signal(number)
 
     def resume(self) -> None:
-        """End a pause or stalls, if there are any; the ballasts go with another call."""
+        """End a pause or stalls, if there are any; `empty_disks` removes the ballasts."""
         if self.resume_at_s is not None or self.stalls is not None:
             self.resume_at_s = self.stalls = None
             self.signal_group(signal.SIGCONT)
 
     def empty_disks(self) -> list[str]:
-        """Remove the ballasts of a drill; return what could not be, which the next start does."""
+        """Remove the ballasts of a drill; return failures, which the next start removes."""
         self.empty_at_s = None
         filled, self._filled = self._filled, []
         problems = []
@@ -140,14 +141,14 @@ class Child:
         return problems
 
     def timers(self) -> list[float]:
-        """Return the moments at which something is due."""
+        """Return the times of the next actions."""
         stalls = None if self.stalls is None else self.stalls.turn_at_s
         start = None if self.pid else self.start_at_s
         timers = (self.kill_at_s, self.resume_at_s, self.empty_at_s, stalls, start)
         return [timer for timer in timers if timer is not None]
 
     def take_turn(self, now_s: float) -> bool:
-        """Stall or run as a drill asks for; tell whether the stalls have just ended."""
+        """Stop or continue the process for a drill; tell whether its stalls have just ended."""
         if self.stalls is None:
             return False
         if self.stalls.turn(now_s):
@@ -158,12 +159,12 @@ class Child:
         return False
 
     def signal_group(self, number: int) -> None:
-        """Signal the process and all that it started; nothing if they are gone."""
+        """Signal the process and all that it started; do nothing if they are gone."""
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
             return
-        except PermissionError:  # Only zombies are left, which some kernels report like this.
+        except PermissionError:  # Some kernels raise this if only zombies are left.
             return
 
     def _signal(self, number: int) -> None:
@@ -173,7 +174,7 @@ class Child:
             return
 
     def read_lines(self) -> list[str]:
-        """Take what the child has written to its pipe; `fatal` lines are kept."""
+        """Read the lines that the child has written to its pipe; store `fatal` lines."""
         try:
             data = os.read(self.pipe, _LINE_MAX)
         except BlockingIOError:
@@ -188,7 +189,7 @@ class Child:
         return [text for text in texts if text and not text.startswith("fatal ")]
 
     def obey(self, line: str, now_s: float) -> str:
-        """Carry out a fault; what was done, or why not, for the log."""
+        """Do a fault; return what was done, or why not, for the log."""
         if not self._allows_faults:
             return f"{line[:40]!r} ignored: drills are not enabled"
         command, _, argument = line.partition(" ")
@@ -203,7 +204,7 @@ class Child:
             self.empty_disks()
             return "resumed"
         if command == "pause" and argument.isdecimal() and 0 < int(argument) <= PAUSE_MAX_MS:
-            # The timer first: nothing may come between that leaves the child stopped.
+            # Set the timer first, so that nothing can leave the child stopped.
             self.stalls = None
             self.resume_at_s = now_s + int(argument) / 1000
             self.signal_group(signal.SIGSTOP)
@@ -220,11 +221,11 @@ class Child:
         return f"{line[:40]!r} ignored: no such fault"
 
     def _fill(self, argument: str, now_s: float) -> str:
-        """Fill the disk of a directory, which its owner has found fit for that."""
+        """Fill the disk of a directory, which the child has checked for that."""
         text, _, directory = argument.partition(" ")
         if not (text.isdecimal() and 0 < int(text) <= PAUSE_MAX_MS and directory.startswith("/")):
             return f"{argument[:40]!r} ignored: no such disk to fill"
-        # Noted first: whatever happens while it fills, the ballast goes.
+        # Noted first, so that the ballast is removed whatever happens while it grows.
         self._filled.append(directory)
         self.empty_at_s = now_s + int(text) / 1000
         try:

@@ -1,7 +1,7 @@
 """`python -m fairlead_pod.controller`: process 1 of an operator pod's first container.
 
-It looks after the controller candidate, which elects leaders, and does to it what a drill asks for
-where the operator's chart allows that.
+It runs the controller candidate, which elects leaders, and does the faults of drills if the
+operator's chart allows that.
 """
 
 import os
@@ -14,7 +14,7 @@ DRILLS_VARIABLE = "FAIRLEAD_CONTROLLER_DRILLS"
 
 
 def main() -> int:
-    """Run the candidate for as long as the container lives."""
+    """Run the candidate for the life of the container."""
     environment = dict(os.environ)
     candidate = Child(
         "controller",

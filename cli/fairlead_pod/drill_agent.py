@@ -3,13 +3,13 @@
 GET  /healthz            answers
 GET  /state              everything (`AgentDrill.as_json`)
 POST /runs/N             {"brokerIds", "memo"}: the fault comes next
-POST /runs/N/injected    it was done
-POST /runs/N/end         the next one may come
-POST /runs/N/forget      it cannot be relied on
+POST /runs/N/injected    the fault was done
+POST /runs/N/end         the next run may begin
+POST /runs/N/forget      the run cannot be used
 POST /verify             stop writing and read everything back
 
-All but /healthz ask for the token of the drill. It needs no credentials, of Kubernetes or others.
-It ends by SIGTERM, or when nobody has asked anything for ten minutes; its topic goes with it.
+All but /healthz require the token of the drill. The pod needs no credentials, of Kubernetes or
+others. It ends on SIGTERM, or after ten minutes without a request, and deletes its topic then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WATCH_INTERVAL_S = 1.0
 
 
 class AgentServer:
-    """The HTTP side; `asked_at` is when somebody last asked."""
+    """The HTTP server; `asked_at` is the time of the last request."""
 
     def __init__(self, drill: AgentDrill, token: str) -> None:
         self.drill = drill
@@ -51,7 +51,7 @@ class AgentServer:
         self._token = token
 
     def build_app(self) -> web.Application:
-        """Routes and the check of the token."""
+        """Build the routes and the check of the token."""
 
         @web.middleware
         async def guard(
@@ -129,7 +129,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def build_drill(options: argparse.Namespace) -> AgentDrill:
-    """Not started yet."""
+    """Return a drill that is not started yet."""
     if options.client_config is not None:
         note_client_file(Path(options.client_config))
     addresses = [split_address(address) for address in options.bootstrap.split(",")]
@@ -147,7 +147,7 @@ def build_drill(options: argparse.Namespace) -> AgentDrill:
 
 
 async def serve(options: argparse.Namespace, token: str) -> int:
-    """Until SIGTERM or too long a silence."""
+    """Serve until SIGTERM or too long a time without requests."""
     drill = build_drill(options)
     server = AgentServer(drill, token)
     ending = asyncio.Event()
@@ -174,7 +174,7 @@ async def serve(options: argparse.Namespace, token: str) -> int:
 async def wait_for_end(
     server: AgentServer, ending: asyncio.Event, working: asyncio.Task[None]
 ) -> None:
-    """Return when it is time to go; an error of ours ends the process with its traceback."""
+    """Return when the process has to end; its own error ends it with a traceback."""
     while not ending.is_set():
         if working.done() and working.exception() is not None:
             await working
@@ -189,7 +189,7 @@ async def wait_for_end(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0 when it was asked to end."""
+    """Return exit code 0 if it was asked to end."""
     token = os.environ.get(TOKEN_VARIABLE, "")
     if not token:
         print(f"{TOKEN_VARIABLE} is not set", file=sys.stderr)

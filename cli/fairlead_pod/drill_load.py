@@ -1,7 +1,7 @@
-"""The load of a drill in a cluster, and what it has seen of each fault.
+"""The load of a drill in a cluster, and its observations of each fault.
 
-Somebody else breaks things and says so: `begin` right before, `note_injected` right after. What was
-done is kept here, so that an operator that starts anew in the middle can ask for it.
+The operator causes faults and reports them: `begin` right before, `note_injected` right after. The
+faults are stored here, so that an operator that restarts in between can read them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AgentPhase(StrEnum):
-    """How far it is."""
+    """The phase of a drill."""
 
     PREPARING = "preparing"
     SETTLING = "settling"
@@ -37,12 +37,12 @@ class AgentPhase(StrEnum):
 
 @dataclass
 class ObservedRun:
-    """One fault as this side sees it."""
+    """The observations of one fault."""
 
     number: int
     observation: Observation
     memo: dict[str, Any]
-    """What the operator wants to find again."""
+    """Data of the operator, which it reads back."""
     is_injected: bool = False
     ended_at: float | None = None
     was_broken: bool = False
@@ -50,11 +50,11 @@ class ObservedRun:
 
     @property
     def now(self) -> float:
-        """The end, once there is one."""
+        """The present time, or that of the end."""
         return time.monotonic() if self.ended_at is None else self.ended_at
 
     def look(self, *, is_well: bool) -> None:
-        """Note what is there for the first time."""
+        """Note the effects that are seen for the first time."""
         self.observation.look()
         if not is_well:
             self.was_broken, self.whole_at = True, None
@@ -96,7 +96,7 @@ class ObservedRun:
 
 @dataclass
 class AgentDrill:
-    """`run` until cancelled; the other methods come over HTTP meanwhile."""
+    """Runs until cancelled; meanwhile the other methods are called over HTTP."""
 
     load: DrillLoad
     phase: AgentPhase = AgentPhase.PREPARING
@@ -108,7 +108,7 @@ class AgentDrill:
     _verify: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Prepare, keep the load going, and judge when asked to."""
+        """Prepare, keep the load going, and judge on request."""
         try:
             await self._work()
         except CliError as error:
@@ -119,11 +119,11 @@ class AgentDrill:
             await self.load.watch.stop()
 
     async def clean_up(self) -> None:
-        """Leave nothing behind, unless something is wrong with it."""
+        """Delete the topic, unless records are wrong."""
         self.is_topic_gone = await asyncio.to_thread(self.load.delete_topic)
 
     def begin(self, number: int, broker_ids: set[int], memo: dict[str, Any]) -> None:
-        """Whatever comes next happens to these brokers; asked again, it begins again."""
+        """Begin a run, before the fault of these brokers; a repeated call begins it again."""
         if self.phase not in (AgentPhase.STEADY, AgentPhase.OBSERVING):
             raise CliError(f"no fault can be measured while {self.phase}")
         observation = self.load.begin(RunTimings([]), broker_ids)
@@ -131,11 +131,11 @@ class AgentDrill:
         self._enter(AgentPhase.OBSERVING)
 
     def note_injected(self, number: int) -> None:
-        """Note that the fault was really injected."""
+        """Note that the fault was injected."""
         self._require(number).is_injected = True
 
     def end(self, number: int) -> None:
-        """End the run, and make ready for the next fault."""
+        """End the run, and prepare for the next fault."""
         run = self._require(number)
         if run.ended_at is None:
             run.ended_at = time.monotonic()
@@ -144,17 +144,17 @@ class AgentDrill:
             self._enter(AgentPhase.SETTLING)
 
     def forget(self, number: int) -> None:
-        """Nothing that can be relied on was measured: make ready for the same fault again."""
+        """Drop the run's measurements, and prepare for the same fault again."""
         if self.current is not None and self.current.number == number:
             self.current = None
             self._enter(AgentPhase.SETTLING)
 
     def verify(self) -> None:
-        """No more faults: read everything back."""
+        """Read everything back: there are no more faults."""
         self._verify.set()
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything that an operator has to know."""
+        """Return everything that the operator needs to know."""
         views = self.load.watch.partitions
         return {
             "phase": self.phase.value,

@@ -1,9 +1,9 @@
 """`python -m fairlead_pod.operator`: process 1 of an operator pod's second container.
 
-It looks after the kopf process, which runs apart from the controller: whoever times others must
-share neither an interpreter lock nor a limit of memory with bursts of kopf's work. That process
-ends by itself when the controller of its pod no longer reigns, and is started again to wait for the
-next reign. It never ends the container: one that cannot run shows in its probes.
+It runs the kopf process, which is separate from the controller: the controller measures brokers'
+silence, so it must share neither an interpreter lock nor a memory limit with bursts of kopf's work.
+The kopf process ends when the controller of its pod is not active any more, and is restarted to
+wait until it is active again. It never ends the container: if it cannot run, its probes show that.
 """
 
 import os
@@ -13,11 +13,11 @@ from fairlead_pod.child import Child
 from fairlead_pod.supervision import Supervisor
 
 KOPF_GRACE_S = 3.0
-"""How long a stopping kopf process may finish what it does; the Lease is held meanwhile."""
+"""How long a stopping kopf process may finish its work; the Lease is held meanwhile."""
 
 
 def main() -> int:
-    """Run the kopf process for as long as the container lives."""
+    """Run the kopf process for the life of the container."""
     operator = Child(
         "operator",
         [sys.executable, "-m", "fairlead_operator"],

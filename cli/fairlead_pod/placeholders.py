@@ -1,9 +1,9 @@
-"""Placeholders in a `server.properties` that all pods of a pool share, and what a pod puts there.
+"""Placeholders in a `server.properties` that all pods of a pool share, and their values.
 
-`${POD_IP}`, `${HOST_IP}`, `${POD_NAME}`, `${NODE_NAME}` come from the environment, `${ORDINAL}` is
-the number at the end of the pod's name, `${BROKER_ID}` that number above the pool's first id, and
-`${BROKER_ID+N}` a sum (ports of outside listeners). IPv6 addresses are put in brackets, because
-they stand before ports. Values only: names of settings have no placeholders. Pure.
+`${POD_IP}`, `${HOST_IP}`, `${POD_NAME}`, `${NODE_NAME}` come from the environment. `${ORDINAL}` is
+the number at the end of the pod's name, `${BROKER_ID}` is that number plus the pool's first id, and
+`${BROKER_ID+N}` a sum (ports of outside listeners). IPv6 addresses get brackets, because ports
+follow them. Placeholders are only for values, not for names of settings. Pure.
 """
 
 from fairlead_model.host_address import bracketed
@@ -14,7 +14,7 @@ _NUMBERS = ("ORDINAL", "BROKER_ID")
 
 
 class PlaceholderError(ValueError):
-    """A placeholder that this pod cannot fill; the text names it and what is missing."""
+    """A placeholder has no value in this pod; the text names it and what is missing."""
 
 
 def pod_values(environment: "dict[str, str]") -> dict[str, str]:
@@ -34,7 +34,7 @@ def pod_values(environment: "dict[str, str]") -> dict[str, str]:
 
 
 def expand_properties(text: str, values: dict[str, str]) -> str:
-    """Fill in each placeholder outside comments; PlaceholderError names the line."""
+    """Replace each placeholder outside comments; PlaceholderError names the line."""
     lines = []
     for number, line in enumerate(text.splitlines(), start=1):
         name, separator, value = line.partition("=")
@@ -49,7 +49,7 @@ def expand_properties(text: str, values: dict[str, str]) -> str:
 
 
 def read_property(text: str, wanted: str) -> str:
-    """Return the last value of a setting in an expanded text; empty if it is not there."""
+    """Return the last value of a setting in an expanded text; empty if it has none."""
     found = ""
     for line in text.splitlines():
         name, _, value = line.partition("=")

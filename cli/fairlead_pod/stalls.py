@@ -1,14 +1,14 @@
-"""A process made slow: it stands still and runs in turns, by SIGSTOP and SIGCONT. Pure.
+"""A process made slow: SIGSTOP and SIGCONT stop and continue it in turn. Pure.
 
-It models a machine that gives the process too little of its processor, or a disk whose writes block
-it: a broker appends in its only event loop, so that a write that blocks holds up all that it does.
+It models a machine that gives the process too little processor time, or a disk whose writes block
+it: a broker appends in its only event loop, so a blocked write delays everything.
 """
 
 STALL_MAX_MS = 10_000
 
 
 class StallCycle:
-    """Turns until `until_s`; `is_still` is what the process is told to be now."""
+    """Turns until `until_s`; `is_still` is whether the process should be stopped now."""
 
     def __init__(self, now_s: float, duration_ms: int, stall_ms: int, run_ms: int) -> None:
         self.until_s = now_s + duration_ms / 1000
@@ -28,12 +28,12 @@ class StallCycle:
         return self.is_still != was_still
 
     def is_over(self, now_s: float) -> bool:
-        """Tell whether the process runs undisturbed from now on."""
+        """Tell whether the process runs without stalls from now on."""
         return not self.is_still and now_s >= self.until_s
 
 
 def read_stalls(argument: str) -> tuple[int, int, int] | None:
-    """Return duration, stall and run of a line's argument; None for anything else."""
+    """Return duration, stall and run from a line's argument; None if it is invalid."""
     texts = argument.split()
     if len(texts) != 3 or not all(text.isdecimal() for text in texts):
         return None

@@ -1,10 +1,10 @@
-"""Process 1 of a container: starts children, forwards signals, reaps, restarts within a back-off.
+"""Process 1 of a container: starts children, forwards signals, reaps, restarts with a back-off.
 
-One loop over `poll`: a signal, a line from a child, or a timer wakes it. It ends when it was told
-to and all children are gone, or when a child cannot be brought to run (`restarts`); its exit code
+One loop with `poll`: a signal, a line from a child, or a timer wakes it. It ends when it was told
+to end and all children are gone, or when a child cannot be kept running (`restarts`); its exit code
 is then that of the child.
 
-Children stop in the opposite order of their start, each only when the one before is gone.
+Children stop in the reverse order of their start, each when the one before is gone.
 """
 
 import os
@@ -34,7 +34,7 @@ class Supervisor:
         self._poll = select.poll()
 
     def run(self) -> int:
-        """Until a signal or a hopeless child ends it."""
+        """Run until a signal or a child that cannot be kept running ends it."""
         self._listen_to_signals()
         while True:
             now_s = time.monotonic()
@@ -80,7 +80,7 @@ class Supervisor:
             self._stop_next(again=True)
 
     def _stop_next(self, *, again: bool = False) -> None:
-        """Stop the last child that runs; the one before it when that is gone."""
+        """Stop the last running child; the one before it follows when that is gone."""
         for child in reversed(self._children):
             if child.pid:
                 if again or not child.is_stopping:
@@ -93,7 +93,7 @@ class Supervisor:
                 continue
             try:
                 child.start(now_s)
-            except OSError as error:  # No process or memory to spare: it counts as a failed run.
+            except OSError as error:  # No process or memory is free: it counts as a failed run.
                 self._on_failure(child, _EXIT_FAILED, f"cannot be started: {error.strerror}")
                 continue
             self._poll.register(child.pipe, select.POLLIN)
@@ -107,11 +107,11 @@ class Supervisor:
     def _read_pipe(self, child: Child) -> None:
         for line in child.read_lines():
             say(f"{child.name} {child.obey(line, time.monotonic())}")
-        if not child.is_pipe_open:  # Or every poll would return at once.
+        if not child.is_pipe_open:  # Otherwise every poll would return at once.
             self._poll.unregister(child.pipe)
 
     def _reap(self) -> None:
-        """Take every ended process, orphans that became ours included."""
+        """Reap every ended process, including orphans that process 1 has inherited."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -142,7 +142,7 @@ class Supervisor:
         self._on_failure(child, exit_code, describe(code))
 
     def _on_failure(self, child: Child, exit_code: int, what: str) -> None:
-        """Start a child again that ended by itself, or was not even started; or give up."""
+        """Restart a child that ended by itself, or could not be started; or give up."""
         now_s = time.monotonic()
         child.failures = child.failures.after_run(child.started_at_s, now_s)
         if child.is_vital and child.failures.gives_up(exit_code, now_s):
@@ -196,12 +196,12 @@ def say(text: str, *, level: str = "INFO") -> None:
     line = f"{stamp},{int(now_s * 1000) % 1000:03d} supervisor {level}: {text}\n"
     try:
         os.write(sys.stderr.fileno(), line.encode())
-    except OSError:  # Nobody reads the log any more: no reason to end what runs.
+    except OSError:  # Nobody reads the log any more; the children go on.
         return
 
 
 def write_termination_message(text: str, path: str = TERMINATION_LOG) -> None:
-    """Leave the reason where the kubelet looks for it; outside containers nothing is there."""
+    """Write the reason where the kubelet reads it; do nothing outside containers."""
     if not os.path.exists(path):  # noqa: PTH110 (pathlib would double this process's imports)
         return
     try:
