@@ -1,9 +1,9 @@
 """How connections are encrypted and who logs in: settings of a file, under librdkafka's names.
 
-A User's Secret holds such a file (`librdkafka.config`), and `fairlead up --secure` writes them. It
-is read for each connection, on whichever machine makes it, so a password or certificate that
-changes is taken up, and none stands among the options that Spark shows. With a secret of OAuth it
-is `token_endpoint.py` that fetches what logs in.
+A User's Secret has such a file (`librdkafka.config`), and `fairlead up --secure` writes them. It is
+read for each connection, on the machine that connects. So a new password or certificate is used at
+once, and no secret is among the options that Spark shows. With OAuth, `token_endpoint.py` fetches
+the token with which the client logs in.
 """
 
 import re
@@ -93,7 +93,7 @@ def read_client_file(path: str) -> dict[str, str]:
 
 
 def read_security(path: str | None) -> ClientSecurity:
-    """Return what a file says of encryption and login; OptionError if it can't be done."""
+    """Return a file's settings of encryption and login; OptionError for unsupported ones."""
     if path is None:
         return ClientSecurity()
     settings = read_client_file(path)

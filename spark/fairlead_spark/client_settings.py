@@ -1,4 +1,4 @@
-"""`kafka.*`: settings of Kafka clients, those that a source or sink may have.
+"""`kafka.*`: the settings of Kafka clients that a source or sink may have.
 
 A source implements the protocol itself. It uses the settings of the Java consumer that apply to it,
 ignores those that only tune the Java consumer, and refuses those that would change what the query
@@ -43,7 +43,7 @@ WRITTEN: Final = (
     "max.request.size",
     "transaction.timeout.ms",
 )
-# They tune Java's client and change nothing that a query sees.
+# They only tune Java's client, and change no result of a query.
 WITHOUT_EFFECT: Final = (
     "allow.auto.create.topics",
     "client.dns.lookup",
@@ -80,7 +80,7 @@ PROTECTED: Final = {
 }
 _WHOLE: Final = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 NUMBER_MAX: Final = 2**31 - 1
-"""Of Kafka's settings that are an int."""
+"""Of those of Kafka's settings that are an int."""
 COUNT_MAX: Final = 2**63 - 1
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
@@ -94,7 +94,7 @@ class ClientSettings:
 
     bootstrap_servers: str
     config_file: str | None = None
-    """The file that says how connections are encrypted and who logs in."""
+    """The file with the settings of encryption and login."""
     client_id: str = "fairlead-spark"
     group_id: str | None = None
     is_read_committed: bool = False
@@ -116,7 +116,7 @@ def read_client_settings(
 ) -> ClientSettings:
     """Return the settings among `options`; OptionError for an unknown or reserved one.
 
-    Addresses may be in the file.
+    The addresses may be in the file.
     """
     values = {
         name.lower().removeprefix(PREFIX): value
@@ -189,14 +189,14 @@ def _producer_settings(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]
 
 
 def _fetch_bytes(values: Mapping[str, str]) -> int | None:
-    """Return the smaller of the two bounds, because one fetch asks for one partition."""
+    """Return the smaller of the two limits, because a fetch asks for only one partition."""
     bounds = [_number(values, name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes")]
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _receive_buffer(values: Mapping[str, str]) -> int | None:
     if values.get("receive.buffer.bytes", "").strip() == "-1":
-        return 0  # The system's own.
+        return 0  # The system's default.
     return _number(values, "receive.buffer.bytes")
 
 
@@ -224,9 +224,9 @@ def _number(values: Mapping[str, str], name: str, *, least: int = 0) -> int | No
 
 
 def read_whole(name: str, text: str, *, least: int, most: int = NUMBER_MAX) -> int:
-    """Return the number that an option is; OptionError for anything else.
+    """Return the number in an option; OptionError for anything else.
 
-    Digits alone: Python takes more for a number than Spark and Java do.
+    Only digits are accepted: Python accepts more forms of numbers than Spark and Java do.
     """
     if _WHOLE.fullmatch(text) is None:
         raise OptionError(f"{name} is '{text}', which is no whole number")

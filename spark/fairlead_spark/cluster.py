@@ -1,7 +1,7 @@
-"""A cluster as a reader sees it: topics, leaders, offsets, over one connection a broker.
+"""A cluster for a reader: topics, leaders, offsets, with one connection to each broker.
 
-Errors that pass (a leader that moved, a broker that restarts) are retried here until a deadline;
-what comes out is an answer or a SourceError that says who said what.
+Passing errors (a leader that moved, a broker that restarts) are retried here until a deadline. The
+result is an answer, or a SourceError with the reason and the broker.
 """
 
 import logging
@@ -34,14 +34,14 @@ _Result = TypeVar("_Result")
 
 METADATA_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 8
-"""Since 8 with EARLIEST_LOCAL; a broker without it has all of its log on its disks."""
+"""Since version 8, with EARLIEST_LOCAL; an older broker has all of its log on its disks."""
 # Errors of a broken connection.
 CONNECTION_ERRORS: Final = (OSError, EOFError, RemoteProtocolError)
 _MISSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class PassingError(Exception):
-    """Worth another try: the text says what went wrong this time."""
+    """A retry may succeed; the text has the reason of this failure."""
 
 
 class MissingTopicError(PassingError):
@@ -50,7 +50,7 @@ class MissingTopicError(PassingError):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic that exists. A leader is None while there is none."""
+    """A topic that exists. A leader is None if the partition has none."""
 
     name: str
     topic_id: bytes
@@ -59,7 +59,7 @@ class Topic:
 
 
 class Cluster:
-    """Keeps connections open between tasks and batches: not for more than one thread."""
+    """Keeps connections open between tasks and batches. For one thread."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -71,10 +71,10 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
 
     def find_topics(self, subscription: Subscription) -> dict[str, Topic]:
-        """Return topics of a subscription that exist now, internal ones left out of a pattern.
+        """Return the existing topics of a subscription; a pattern matches no internal topics.
 
-        A named topic that was just created may be unknown to the broker that answers, so it is
-        asked for again.
+        The broker that answers may not know a topic that was just created, so a named topic is
+        looked up again.
         """
         if subscription.pattern:
             # Java's Matcher.matches: the whole name.
@@ -95,9 +95,9 @@ class Cluster:
         *,
         may_create: bool = False,
     ) -> dict[str, Topic]:
-        """Return present topics by name, without those that don't exist. `names` None: all.
+        """Return existing topics by name. `names` None: all.
 
-        `may_create`: a broker that makes topics by itself (`auto.create.topics.enable`) does so.
+        `may_create`: a broker with `auto.create.topics.enable` creates missing ones.
         """
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
@@ -119,7 +119,7 @@ class Cluster:
         return topics
 
     def read_node_ids(self) -> list[int]:
-        """Return the ids of all brokers, fresh from one of them."""
+        """Return the ids of all brokers, from a new request."""
         self.read_topics([])
         return list(self._nodes)
 
@@ -128,7 +128,7 @@ class Cluster:
         self._topics.clear()
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, Topic]:
-        """Node id of the leader; PassingError while there is none."""
+        """Return the leader's node id; PassingError if there is none."""
         known = self._topics.get(topic)
         if known is None:
             self.read_topics([topic])
@@ -145,7 +145,7 @@ class Cluster:
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Offsets for EARLIEST, LATEST or times in milliseconds; -1: no record is that young.
+        """Return offsets for EARLIEST, LATEST or times in milliseconds; -1: no record is so new.
 
         `is_committed`: the end is the last stable offset, as a read_committed reader sees it.
         """
@@ -172,7 +172,7 @@ class Cluster:
         return self._connect(self._address(node_id), self._connections)
 
     def produce_connection(self, node_id: int) -> Connection:
-        """Return another connection, whose replies may wait while the cluster is asked."""
+        """Return another connection, on which replies may wait while the cluster is asked."""
         return self._connect(self._address(node_id), self._produce_connections)
 
     def drop(self, connection: Connection) -> None:
@@ -190,7 +190,7 @@ class Cluster:
         return self._call_at((host, port), message, version, timeout_s=timeout_s)
 
     def call_any(self, message: Any, version: int) -> Any:
-        """Send one request to whichever broker answers; PassingError if none does."""
+        """Send one request to any broker that answers; PassingError if none does."""
         return self._call_any(message, version)
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class Cluster:
 
     def _call_any(self, message: Any, version: int) -> Any:
         known = list(self._nodes.values())
-        # An open connection first, then brokers heard of, then the addresses that were given.
+        # An open connection first, then known brokers, then the configured addresses.
         addresses = dict.fromkeys((*self._connections, *known, *self._bootstrap))
         reason: Exception = PassingError("no address")
         for address in addresses:
@@ -267,7 +267,7 @@ class Cluster:
             except CONNECTION_ERRORS as error:
                 reason = error
         if isinstance(reason, ssl.SSLCertVerificationError):
-            # It stays so, and has nothing to do with leaders.
+            # This is permanent, and has nothing to do with leaders.
             raise SourceError(
                 f"{self.settings.bootstrap_servers}: the certificate of a broker is not trusted: "
                 f"{reason}. Check ssl.ca.location in the file that clientConfig names, and that "
@@ -291,7 +291,7 @@ class Cluster:
             raise
 
     def _address(self, node_id: int) -> tuple[str, int]:
-        """Of a broker; OSError for one that died between a look-up of leaders and the next."""
+        """Return a broker's address; OSError if the broker left after the leaders were read."""
         if node_id not in self._nodes:
             raise ConnectionError(f"broker {node_id} is no longer in the cluster")
         return self._nodes[node_id]
@@ -316,9 +316,9 @@ _kept: dict[tuple[int, ClientSettings, bool], Cluster] = {}
 
 
 def keep_cluster(settings: ClientSettings, *, is_sink: bool = False) -> Cluster:
-    """Return the cluster of this process: Spark uses Python workers again, and connections live on.
+    """Return this process's cluster: Spark reuses Python workers, and connections stay open.
 
-    A sink has its own: where a task reads while it writes, each must find its own replies.
+    A sink has its own: if a task reads while it writes, each must get its own replies.
     """
     key = (os.getpid(), settings, is_sink)
     if key not in _kept:

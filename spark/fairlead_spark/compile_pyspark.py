@@ -1,11 +1,11 @@
-"""`python -m fairlead_spark.compile_pyspark`: Python processes of Spark start much sooner.
+"""`python -m fairlead_spark.compile_pyspark`: makes Spark's Python processes start much sooner.
 
-Spark starts a Python process for each kind of work: to look for data sources, to make one, to plan
-a read, to run tasks. They import PySpark from `pyspark.zip`, which holds source only, and Python
-keeps nothing that it compiles from a zip: each process compiles PySpark again, which takes one CPU
-second. This module adds the compiled files beside the source. Run it once after each install of
-PySpark, as a user that may write there: in an image, or on a laptop. Another version of Python goes
-on with the source.
+Spark starts a Python process for each kind of work: to find data sources, to create one, to plan a
+read, to run tasks. They import PySpark from `pyspark.zip`, which has only source. Python cannot
+store compiled modules in a zip, so each process compiles PySpark again, which takes one CPU second.
+This module adds the compiled files to the zip. Run it once after each installation of PySpark, as a
+user with write access: in an image, or on a laptop. Another version of Python still uses the
+source.
 """
 
 import os
@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 
 def main() -> int:
-    """Compile the zips of the PySpark that is used here; give the exit code."""
+    """Compile the zips of the PySpark that this process uses; return the exit code."""
     archives = sorted((_spark_home() / "python" / "lib").glob("*.zip"))
     if not archives:
         print(f"there is no PySpark in {_spark_home()}: correct SPARK_HOME", file=sys.stderr)
@@ -35,8 +35,8 @@ def main() -> int:
 def add_compiled(archive: Path) -> int:
     """Add the compiled form of the modules that have none; return their number.
 
-    Existing entries keep their place in the file, which is replaced in one step: a running Spark
-    goes on, a starting one reads the old file or the new one. OSError if that fails.
+    Existing entries keep their place in the file, which is replaced atomically: a running Spark
+    continues, a starting one reads either the old file or the new one. OSError if that fails.
     """
     with (
         ZipFile(archive) as old,
@@ -56,7 +56,7 @@ def add_compiled(archive: Path) -> int:
 
 
 def _is_loaded(name: str) -> bool:
-    """Tell whether it is a module that a job may load: PySpark brings its tests along."""
+    """Tell whether a job may load the module: PySpark's zip also has its tests."""
     return name.endswith(".py") and "/tests/" not in name
 
 
@@ -69,7 +69,7 @@ def _compile(source: bytes, name: Path, folder: Path) -> bytes:
         str(compiled),
         dfile=str(name),
         doraise=True,
-        # Nothing to compare with when it is loaded: a zip keeps times to two seconds.
+        # No check at import: a zip stores times with a precision of two seconds only.
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
     return compiled.read_bytes()

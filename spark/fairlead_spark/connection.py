@@ -1,9 +1,9 @@
-"""One blocking connection to a broker. Requests may be sent ahead of the replies before them.
+"""One blocking connection to a broker. Several requests may be sent before their replies.
 
 A reply is in a buffer that the next reply overwrites: copy bytes that you keep.
 
-A login may last for a time only, as brokers say (KIP-368), or as its token does: then the
-connection logs in again by itself, before a request.
+A login may have a lifetime, from the broker (KIP-368) or from the token. Then the connection logs
+in again by itself, before a request.
 """
 
 import math
@@ -25,7 +25,7 @@ from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 from fairlead_wire.sasl_login import LoginRefusedError, log_in, log_in_by_token
 
 _LENGTH: Final = struct.Struct(">i")
-# Version 0 is answered by every broker there is, and tells all that is needed.
+# Every broker supports version 0, and it has all that is needed.
 _API_VERSIONS_VERSION: Final = 0
 _SASL_HANDSHAKE_VERSION: Final = 1
 _SASL_AUTHENTICATE_VERSION: Final = 2
@@ -33,7 +33,7 @@ _LOGIN_BUFFER_BYTES: Final = 4096
 
 
 class Connection:
-    """Open from the start; after any error it is of no more use and must be closed."""
+    """Open from the start; after an error it cannot be used any more and must be closed."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Connection:
         timeout_s: float,
         security: ClientSecurity,
     ) -> None:
-        """Connect, ask for the versions that the broker serves, and log in.
+        """Connect, ask for the versions that the broker supports, and log in.
 
-        OSError if it can't, SourceError if the broker does not let us in.
+        OSError if that fails, SourceError if the broker refuses the login.
         """
         self.address = _shown(host, port)
         self._client_id = client_id
@@ -58,7 +58,7 @@ class Connection:
         self._login = security.login
         self._waiting = 0
         self._due = math.inf
-        # Fetched before the broker waits for it.
+        # Fetched first, so that the broker does not wait for it.
         token = _read_token(security.login)
         self._socket = _open_socket(
             host, port, receive_buffer_bytes, min(timeout_s, limits.CONNECT_TIMEOUT_S)
@@ -87,17 +87,17 @@ class Connection:
         return version
 
     def call(self, message: Any, wanted_version: int, *, timeout_s: float | None = None) -> Any:
-        """Send a request and waits for its reply. OSError covers time-outs and closed sockets.
+        """Send a request and wait for its reply. OSError includes time-outs and closed sockets.
 
-        `timeout_s`: for a reply that the broker keeps back; else as for all of this connection.
+        `timeout_s`: for a reply that the broker delays; default: the connection's time-out.
         """
         version = self.version_of(message.API_KEY, wanted_version)
         return self._call_in(message, version, timeout_s=timeout_s)
 
     def send(self, message: Any, version: int) -> int:
-        """Send a request; return its id, which `receive` asks for.
+        """Send a request; return its id for `receive`.
 
-        ConnectionError, too, if the broker does not let us in again.
+        ConnectionError also if the broker refuses to renew the login.
         """
         if not self._waiting and time.monotonic() >= self._due:
             self._log_in_again()
@@ -111,7 +111,7 @@ class Connection:
         return self._correlation_id
 
     def receive(self, api_key: int, version: int, sent: int, *, timeout_s: float) -> Any:
-        """Return the reply to request `sent`, which must be the oldest that has none yet."""
+        """Return the reply to request `sent`, which must be the oldest without a reply."""
         deadline = time.monotonic() + timeout_s
         self._receive_into(memoryview(self._buffer)[: _LENGTH.size], deadline)
         (size,) = _LENGTH.unpack_from(self._buffer)
@@ -128,20 +128,20 @@ class Connection:
         return reply
 
     def close(self) -> None:
-        """Drop it, with whatever is on its way."""
+        """Close the connection, without waiting for outstanding replies."""
         self._socket.close()
 
     def fileno(self) -> int:
-        """For waiting until a reply comes."""
+        """Return the socket's descriptor, to wait for a reply."""
         return self._socket.fileno()
 
     @property
     def frame(self) -> bytearray:
-        """Where the last reply lies."""
+        """The buffer with the last reply."""
         return self._buffer
 
     def _log_in_again(self) -> None:
-        """Log in before the time is over. The last reply stays where it lies."""
+        """Log in before the lifetime ends. The last reply stays in its buffer."""
         login = self._login
         if login is None:
             return
@@ -152,14 +152,14 @@ class Connection:
             self._buffer = bytearray(_LOGIN_BUFFER_BYTES)
             self._log_in(login, token)
         except SourceError as refused:
-            # The password may have changed since. A new connection reads the file again, and shows
+            # The password may have changed. A new connection reads the file again, and shows
             # whether that was the reason.
             raise ConnectionError(str(refused)) from refused
         finally:
             self._buffer = kept
 
     def _log_in(self, login: Login, bearer: str) -> None:
-        """Log in; SourceError if the broker refuses, because no further try would help."""
+        """Log in; SourceError if the broker refuses, because a retry would not help."""
         lifetime_ms = 0
 
         def send(token: bytes) -> bytes:
@@ -191,7 +191,7 @@ class Connection:
                 "clientConfig names"
             ) from refused
         if lifetime_ms > 0:
-            # Not all at once where many connections began together.
+            # Random, because many connections may have begun at the same time.
             share = random.uniform(*limits.REAUTHENTICATION_SHARES)  # noqa: S311
             wait_s = lifetime_ms / 1000 * share
             self._due = began + max(wait_s, limits.REAUTHENTICATION_S_MIN)
@@ -225,13 +225,13 @@ def _shown(host: str, port: int) -> str:
 def _open_socket(
     host: str, port: int, receive_buffer_bytes: int, timeout_s: float
 ) -> socket.socket:
-    """Connect to the first address of the name that accepts; OSError of the last otherwise."""
+    """Connect to the first of the name's addresses that accepts; else OSError of the last."""
     reason = OSError(f"{host} has no address")
     for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         opened = socket.socket(family, kind)
         try:
             if receive_buffer_bytes:
-                # Before connecting: the window is agreed on then.
+                # Before connecting, because the window is negotiated then.
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             opened.settimeout(timeout_s)

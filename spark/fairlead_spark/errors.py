@@ -18,31 +18,31 @@ FENCED_IN_PRODUCE: Final = (*FENCED, ErrorCode.TRANSACTION_ABORTABLE)
 
 
 class OptionError(ValueError):
-    """An option, or a combination of options, that cannot mean anything."""
+    """An option, or a combination of options, is invalid."""
 
 
 class SourceError(RuntimeError):
-    """Reading failed, and trying again would not have helped."""
+    """Reading failed, and a retry would not have helped."""
 
 
 class DataLossError(SourceError):
-    """Records that the query counted on are gone; `failOnDataLoss` decides that this fails it."""
+    """Records that the query needs are gone; `failOnDataLoss` decides whether it fails."""
 
 
 class FencedError(SourceError):
-    """Another driver has taken this one's place: it must not go on."""
+    """Another driver has replaced this one, which must not go on."""
 
 
 class SinkError(RuntimeError):
-    """Rows that cannot be written, or that no broker has acknowledged."""
+    """Rows cannot be written, or no broker has acknowledged them."""
 
 
 class LostTransactionError(SinkError):
-    """A batch was decided, and brokers had aborted a part of it."""
+    """A batch was decided, but brokers had aborted a part of it."""
 
 
 class TakenOverError(Exception):
-    """Somebody else has taken a transactional id; what became of the last write is to be read."""
+    """Another producer has taken a transactional id; the outcome of the last write must be read."""
 
 
 def error_of(code: int) -> ErrorCode:

@@ -1,9 +1,9 @@
-"""Positions in topics: the JSON of options and checkpoints, and what makes one valid.
+"""Positions in topics: the JSON in options and checkpoints, and its validity.
 
 The JSON is that of Spark's Kafka source, `{"orders": {"0": 23, "1": -2}}`. A stream's offset has
 one more entry, `"@topicIds": {"orders": "…"}` (no topic can have that name), so that a topic that
-was deleted and made again is told from the one that was read. The end of a query's first batch has
-`"@begun": {"orders": {"0": 20}}`, too: Spark keeps the ends of batches, and not where the first one
+was deleted and created again can be distinguished. The end of a query's first batch also has
+`"@begun": {"orders": {"0": 20}}`: Spark stores the ends of batches, but not where the first one
 began.
 """
 
@@ -18,11 +18,11 @@ from fairlead_spark.errors import OptionError, SourceError
 EARLIEST: Final = -2
 LATEST: Final = -1
 EARLIEST_LOCAL: Final = -4
-"""Where what a broker has on its own disks begins; before lies remote storage (KIP-405)."""
+"""The first offset on the broker's own disks; earlier ones are in remote storage (KIP-405)."""
 TOPIC_IDS: Final = "@topicIds"
 BEGUN: Final = "@begun"
 _MOST: Final = 2**63 - 1
-"""Of offsets and times in Kafka's requests."""
+"""Largest offset or time in Kafka's requests."""
 NO_TOPIC_ID: Final = bytes(16)
 
 
@@ -41,9 +41,9 @@ PartitionValues = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Where a stream stands: the next offset of each partition, and the id of each topic.
+    """The position of a stream: the next offset of each partition, and the id of each topic.
 
-    `begun`: where the query began, if its first batch ends here, else None. It is empty where the
+    `begun`: where the query began, if its first batch ends here, else None. It is empty if the
     query found no partition then.
     """
 
@@ -52,7 +52,7 @@ class StreamOffset:
     begun: PartitionValues | None = None
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """As Spark stores it; equal offsets give equal text."""
+        """Return the form that Spark stores; equal offsets give equal text."""
         nested: dict[str, dict[str, Any]] = _nest(self.positions)
         known = {topic: self.topic_ids.get(topic, NO_TOPIC_ID) for topic in nested}
         ids = {topic: _id_text(each) for topic, each in known.items() if each != NO_TOPIC_ID}
@@ -77,7 +77,7 @@ class StreamOffset:
         return cls(positions, ids, begun)
 
     def is_at(self, other: "StreamOffset") -> bool:
-        """Tell whether there is nothing between the two, wherever they began."""
+        """Tell whether both are at the same position, wherever they began."""
         return replace(self, begun=None).to_json() == replace(other, begun=None).to_json()
 
 
@@ -112,7 +112,7 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
 def check_same_partitions(
     wanted: PartitionValues, existing: set[TopicPartition], *, option: str
 ) -> None:
-    """Spark's rule: such an option names every partition that is read and no other."""
+    """Check Spark's rule: the option names every partition that is read and no other."""
     missing = sorted(existing - wanted.keys())
     if missing:
         raise OptionError(
@@ -179,7 +179,7 @@ def _listing(partitions: list[TopicPartition]) -> str:
 
 
 def _id_text(topic_id: bytes) -> str:
-    """As Kafka's tools write an id."""
+    """Return an id in the form of Kafka's tools."""
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 

@@ -1,7 +1,7 @@
-"""The options of `format("fairlead")`: those of Spark's Kafka source and sink, by the same names.
+"""The options of `format("fairlead")`, with the names of Spark's Kafka source and sink.
 
-Names are case-insensitive, values are text. An unknown name fails and the nearest valid one is
-named: a misspelt `failOnDataLoss` must not go unnoticed.
+Names are case-insensitive, values are text. An unknown name is an error that names the most similar
+valid one: a misspelt `failOnDataLoss` must not go unnoticed.
 """
 
 import re
@@ -62,11 +62,11 @@ SINK_OPTIONS: Final = (
     "txnVersion",
     "clientConfig",
 )
-# Spark puts these among the options of a source or sink by itself.
+# Spark itself adds these to the options of a source or sink.
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName", "outputMode", "truncate", "numRows")
 
 _DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
-# Spark's units of time, and the words that people write; a number alone is milliseconds.
+# Spark's units of time, and other common words; a number alone is milliseconds.
 _MILLISECONDS: Final = {
     unit: milliseconds
     for units, milliseconds in (
@@ -90,7 +90,7 @@ class Subscription:
 
     @property
     def text(self) -> str:
-        """As the user wrote it, for messages."""
+        """The user's text, for messages."""
         if self.pattern:
             return f"subscribePattern '{self.pattern}'"
         if self.assigned:
@@ -102,8 +102,8 @@ class Subscription:
 class Boundary:
     """Where reading begins or ends: one of these.
 
-    `everywhere` is EARLIEST or LATEST; `offsets` gives an offset (or one of the two) for each
-    partition; `timestamp_ms` holds for all partitions, `timestamps_ms` for those it names.
+    `everywhere` is EARLIEST or LATEST; `offsets` has an offset (or one of the two) for each
+    partition; `timestamp_ms` applies to all partitions, `timestamps_ms` to the named ones.
     """
 
     everywhere: int | None = None
@@ -115,7 +115,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """A source, as its options describe it. A count is None where it bounds nothing."""
+    """The options of a source. A count is None if there is no limit."""
 
     client: ClientSettings
     subscription: Subscription
@@ -137,7 +137,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """A sink: `topic` wins over a topic column.
+    """The options of a sink: `topic` takes precedence over a topic column.
 
     `txn_app_id` and `txn_version` name a batch write that may be run again.
     """
@@ -193,7 +193,7 @@ def _trigger_delay_ms(given: "_Given") -> int:
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
     """Read the options of a write; OptionError names what is wrong."""
     given = _Given(options, SINK_OPTIONS)
-    given.flag("includeHeaders", False)  # Headers are written wherever there is such a column.
+    given.flag("includeHeaders", False)  # Headers are written if there is a column for them.
     is_exactly_once = given.flag("exactlyOnce", False)
     name, version = given.text("txnAppId"), given.count("txnVersion", least=0)
     if (name is None) != (version is None):
@@ -247,7 +247,7 @@ def _subscription(given: "_Given") -> Subscription:
 
 
 def _boundary(given: "_Given", side: str, default: int) -> Boundary:
-    """Return a boundary; as in Spark a time for all wins over times for each, and over offsets."""
+    """Return a boundary; as in Spark a time for all precedes times for each, and offsets."""
     one_time = given.count(f"{side}Timestamp", least=0)
     if one_time is not None:
         return Boundary(timestamp_ms=one_time, option=f"{side}Timestamp")
@@ -272,7 +272,7 @@ def _boundary(given: "_Given", side: str, default: int) -> Boundary:
 
 
 class _Given:
-    """Options of one read or write, by lower-case name, all of them known."""
+    """The options of one read or write, by lower-case name, all of them known."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}

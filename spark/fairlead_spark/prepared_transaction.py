@@ -1,9 +1,9 @@
-"""A transaction that may end elsewhere than where it began: what has to be known of it."""
+"""A transaction that another process may end: the data that this needs."""
 
 from typing import Final, NamedTuple
 
 PREFIX: Final = "fairlead-spark"
-"""With which all transactional ids begin."""
+"""Prefix of all transactional ids."""
 
 
 class PreparedTransaction(NamedTuple):

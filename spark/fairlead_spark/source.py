@@ -1,6 +1,6 @@
-"""The data source that Spark finds (`pyspark_fairlead`) or `spark.dataSource.register` takes.
+"""The data source that Spark finds (`pyspark_fairlead`) or that `spark.dataSource.register` takes.
 
-Spark imports it in a new process for each thing that it asks: a method imports what it needs.
+Spark imports it in a new process for each question, so each method imports only what it needs.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ class FairleadDataSource(DataSource):
         return "fairlead"
 
     def schema(self) -> str:
-        """Return columns of a read: those of Spark's Kafka source."""
+        """Return the columns of a read: those of Spark's Kafka source."""
         from fairlead_spark.reading.source_schema import spark_schema
 
         include_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"

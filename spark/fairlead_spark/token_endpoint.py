@@ -1,8 +1,8 @@
-"""Tokens of a client that logs in by OAUTHBEARER: fetched by its id and secret (RFC 6749, 4.4).
+"""Tokens for clients that log in by OAUTHBEARER, fetched with id and secret (RFC 6749, 4.4).
 
-As librdkafka does with `sasl.oauthbearer.method=oidc`. The process keeps a token until four fifths
-of its lifetime are over, and then fetches a new one; while that fails it uses the old one to its
-end. No error text contains a secret or a token.
+As librdkafka does with `sasl.oauthbearer.method=oidc`. The process keeps a token for four fifths of
+its lifetime, and then fetches a new one. If that fails, it uses the old one until it expires. No
+error text contains a secret or a token.
 """
 
 import base64
@@ -36,7 +36,7 @@ _kept: dict["TokenEndpoint", "_Token"] = {}
 
 @dataclass(frozen=True)
 class TokenEndpoint:
-    """Where tokens are fetched, and by whom."""
+    """The address of the tokens, and the client's credentials."""
 
     url: str
     client_id: str
@@ -46,7 +46,7 @@ class TokenEndpoint:
 
 
 class _Token(NamedTuple):
-    """A token of this process, and when it is fetched anew and ends, by the monotonic clock."""
+    """A token of this process, with the times of its renewal and its end (monotonic clock)."""
 
     token: str
     fetch_at: float
@@ -54,16 +54,16 @@ class _Token(NamedTuple):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The secret goes nowhere else."""
+    """Sends the secret to no other address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none: the answer is an error then."""
+        """Follow no redirect: the answer is then an error."""
 
 
 def read_token(endpoint: TokenEndpoint) -> str:
-    """Return a token that lives on for a while.
+    """Return a token that is valid for a while.
 
-    ConnectionError where another try may help, SourceError where none does.
+    ConnectionError if a retry may help, SourceError if not.
     """
     with _lock:
         now = time.monotonic()
@@ -87,16 +87,16 @@ def _renew(endpoint: TokenEndpoint, kept: _Token | None, now: float) -> _Token:
             raise
         logger.warning("the token of before is used on: %s", error)
         return kept._replace(fetch_at=now + limits.TOKEN_RETRY_S)
-    # By when it was asked for: it lives since then, or later.
+    # Counted from the request: the token is valid from then on, or from later.
     return _Token(token, now + life_s * LIFE_SHARE, now + life_s)
 
 
 def _fetch(endpoint: TokenEndpoint) -> tuple[str, float]:
-    """Return a token, and for how many seconds it is good."""
+    """Return a token, and for how many seconds it is valid."""
     fields = {"grant_type": "client_credentials"}
     if endpoint.scope:
         fields["scope"] = endpoint.scope
-    # As they are: librdkafka and Java encode neither, unlike RFC 6749, 2.3.1.
+    # Unencoded: librdkafka and Java do not encode them, unlike RFC 6749, 2.3.1.
     pair = f"{endpoint.client_id}:{endpoint.client_secret}"
     request = urllib.request.Request(  # noqa: S310  # The settings allow https alone.
         endpoint.url,
@@ -165,7 +165,7 @@ def _parse(endpoint: TokenEndpoint, data: bytes) -> tuple[str, float]:
 
 
 def _life_by_claim(token: str) -> float:
-    """Return for how long a JWT is good by its own words; 0 if it does not say."""
+    """Return the lifetime of a JWT from its claims; 0 if they have none."""
     parts = token.split(".")
     try:
         claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
@@ -175,7 +175,7 @@ def _life_by_claim(token: str) -> float:
 
 
 def _seconds(said: Any) -> float:
-    """Return a finite number of seconds; ValueError, TypeError. JSON can hold NaN here."""
+    """Return a finite number of seconds; ValueError, TypeError. JSON may contain NaN here."""
     try:
         seconds = float(said)
     except OverflowError:

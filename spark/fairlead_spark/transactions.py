@@ -1,8 +1,8 @@
-"""Kafka's transactions, request by request, so that one may end elsewhere than where it began.
+"""Kafka's transactions, request by request, so that another process may end a transaction.
 
-The messages are those of version 1 of the protocol (KIP-98): with it an EndTxn that is sent again,
-with the same producer epoch and outcome, is answered as the first one was. Which error means what
-is that of Java's TransactionManager; an error that passes is tried again here.
+The messages are those of version 1 of the protocol (KIP-98): a repeated EndTxn, with the same
+producer epoch and outcome, gets the same answer as the first one. Errors have the same meaning as
+in Java's TransactionManager; an error that passes is retried here.
 """
 
 import logging
@@ -32,11 +32,11 @@ logger = logging.getLogger(__name__)
 FIND_COORDINATOR_VERSION: Final = 4
 INIT_PRODUCER_ID_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
-"""The last one that clients send."""
+"""The last version that clients send."""
 ADD_OFFSETS_VERSION: Final = 3
 """Before version 4, whose clients know TRANSACTION_ABORTABLE."""
 END_TXN_VERSION: Final = 3
-"""Before version 5, which makes the epoch another one."""
+"""Before version 5, which changes the epoch."""
 DESCRIBE_TRANSACTIONS_VERSION: Final = 0
 LIST_TRANSACTIONS_VERSION: Final = 0
 _TRANSACTIONAL_ID: Final = 1
@@ -48,7 +48,7 @@ _MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 class TransactionClient:
     """Asks the coordinators of transactional ids. For one thread.
 
-    One that is not patient asks once: an error that passes is a PassingError then.
+    A client that is not patient sends each request once: a passing error is then a PassingError.
     """
 
     def __init__(self, cluster: Cluster, *, is_patient: bool = True) -> None:
@@ -62,9 +62,10 @@ class TransactionClient:
         timeout_s: float,
         resumed: PreparedTransaction | None = None,
     ) -> PreparedTransaction:
-        """Take an id: its open transaction is aborted, and the producer that had it is fenced.
+        """Take an id: its open transaction is aborted, and its previous producer is fenced.
 
-        `resumed`: take it only if nobody has since this was begun; TakenOverError if so (KIP-360).
+        `resumed`: take it only if no producer has since this was begun; else TakenOverError
+        (KIP-360).
         """
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=round(timeout_s * 1000)
@@ -89,7 +90,7 @@ class TransactionClient:
     def add_partitions(
         self, transaction: PreparedTransaction, partitions: Iterable[TopicPartition]
     ) -> None:
-        """Add partitions, asked once: PassingError where it is worth another try."""
+        """Add partitions with one request: PassingError if a retry may help."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for each in partitions:
             topic = topics.setdefault(each.topic, AddPartitionsToTxnTopic(each.topic))
@@ -106,13 +107,13 @@ class TransactionClient:
             for topic in reply.results_by_topic_v3_and_below
             for part in topic.results_by_partition
         ]
-        # One that is refused keeps the others out, too (OPERATION_NOT_ATTEMPTED).
+        # A refused partition keeps the others out, too (OPERATION_NOT_ATTEMPTED).
         codes.sort(key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED)
         for code in codes:
             self._check(transaction.transactional_id, code)
 
     def add_group(self, transaction: PreparedTransaction, group: str) -> None:
-        """Add the partition that holds a group's offsets, asked once."""
+        """Add the partition with a group's offsets, with one request."""
         request = AddOffsetsToTxnRequest(
             transactional_id=transaction.transactional_id,
             producer_id=transaction.producer_id,
@@ -127,13 +128,13 @@ class TransactionClient:
     ) -> list[PreparedTransaction]:
         """Commit or abort each; return those that others have ended, or whose id others have taken.
 
-        It returns when that is decided and durable; markers, and with them what readers see,
-        follow.
+        It returns when the outcome is decided and durable; markers, which make it visible to
+        readers, follow.
         """
         return [each for each in transactions if not self._end(each, is_commit=is_commit)]
 
     def find_lost(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction]:
-        """Return those that are not open any more."""
+        """Return the transactions that are not open any more."""
         waiting = {each.transactional_id: each for each in transactions}
         lost: list[PreparedTransaction] = []
 
@@ -159,7 +160,7 @@ class TransactionClient:
         return lost
 
     def abort_open(self, may_abort: Callable[[str], bool]) -> None:
-        """Abort the open transactions whose ids are to be aborted, on whichever coordinator."""
+        """Abort the open transactions whose ids `may_abort` accepts, on all coordinators."""
         names = [each for each in self._list_open() if may_abort(each)]
         for name in names:
             logger.info("transaction %s was left open by a task: it is aborted", name)
@@ -170,7 +171,7 @@ class TransactionClient:
 
             def ask(name: str = name, request: InitProducerIdRequest = request) -> None:
                 code = self._ask(name, request, INIT_PRODUCER_ID_VERSION).error_code
-                # The abort has begun; there is no need to wait for its end.
+                # The abort has begun; its end need not be awaited.
                 if code != ErrorCode.CONCURRENT_TRANSACTIONS:
                     self._check(name, code)
 
@@ -231,7 +232,7 @@ class TransactionClient:
             self._coordinators[each.key] = (each.host, each.port)
 
     def _check(self, transactional_id: str, code: int) -> None:
-        """Raise PassingError, TakenOverError, or SinkError where nothing helps."""
+        """Raise PassingError, TakenOverError, or SinkError if no retry helps."""
         if code == ErrorCode.NONE:
             return
         error = error_of(code)

@@ -1,4 +1,4 @@
-"""Lets Spark find `format("fairlead")` by itself: no line registers it.
+"""Lets Spark find `format("fairlead")` by itself, without a registration.
 
 Spark 4 imports the installed top-level packages named `pyspark_…` when a session first asks for a
 Python data source, and takes the class `DefaultSource` of each.

@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 class BatchCommit:
     """The driver, for one batch.
 
-    `replay` is what a task has read of the log already. `is_remembered`: it stays in the log that
-    the batch is done.
+    `replay` is what a task has already read of the log. `is_remembered`: the log keeps that the
+    batch is done.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class BatchCommit:
                 answer = self._carry_out(step)
             except TakenOverError as error:
                 failure = error
-                # Two that take over from each other must not do so in step.
+                # Two drivers that take over from each other must not do so in lockstep.
                 time.sleep(secrets.randbelow(100) / 100 * limits.RETRY_BACKOFF_S_MAX)
 
     def _carry_out(self, step: Step) -> Any:
@@ -119,11 +119,11 @@ class BatchCommit:
 
 
 def abort_leftovers(cluster: Cluster, write: WriteName) -> None:
-    """Abort what any task of a batch write that failed has open.
+    """Abort the open transactions of all tasks of a batch write that failed.
 
-    Spark tells its driver of tasks that have ended before it gave the write up, and of no others.
-    It runs these on for a while: one whose transaction begins when this has looked finds the note.
-    For a write of which no task was heard: what is decided must not be aborted.
+    Spark tells the driver only of tasks that ended before Spark gave the write up. It lets the
+    others run for a while: a task whose transaction begins after this check finds the note. Only
+    for a write of which no task has reported: what is decided must not be aborted.
     """
     DecisionLog(cluster, DecisionReplay(write.name)).note_given_up(write.run)
     _abort_open(TransactionClient(cluster), write.name, lambda name: is_of_write(name, write.run))
@@ -132,7 +132,7 @@ def abort_leftovers(cluster: Cluster, write: WriteName) -> None:
 def _abort_open(client: TransactionClient, name: str, is_meant: Callable[[str], bool]) -> None:
     """Abort open transactions: readers would wait for them until they time out.
 
-    Nothing else is wrong with them, so a failure is only logged.
+    That is their only harm, so a failure is only logged.
     """
     try:
         client.abort_open(is_meant)

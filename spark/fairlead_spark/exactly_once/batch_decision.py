@@ -11,12 +11,12 @@ refuse a decision of another driver that is still in flight; then it reads the l
 drivers the one whose application began later stays: the older one finds a decision of the newer one
 and ends.
 
-A task that stood still may wake up when its batch is over. It looks at the log right before it
-takes its transactional id, and again when its transaction has begun; and ids go by turns, so that
-no batch has an id of the one before it (`TURNS`).
+A task that was suspended may continue when its batch is over. It reads the log right before it
+takes its transactional id, and again when its transaction has begun. Ids also alternate, so no
+batch has an id of the batch before it (`TURNS`).
 
-A generator yields steps and is sent what came of each (`batch_commit.py` carries them out; tests
-do so with brokers of their own, and stop it anywhere).
+A generator yields steps and is sent the result of each. `batch_commit.py` carries them out; tests
+do so with their own brokers, and stop it anywhere.
 """
 
 import re
@@ -31,22 +31,22 @@ from fairlead_spark.prepared_transaction import PREFIX, PreparedTransaction
 NO_BATCH: Final = -1
 """Batch of a record without a decision, if there was no decision before."""
 TAKE_OVERS_MAX: Final = 5
-"""Other drivers, each of which took over while this one was about to decide."""
+"""Most drivers that may take over, one after the other, while this one is about to decide."""
 TURNS: Final = 11
-"""Batches until first attempts have the same transactional ids again.
+"""Number of batches until first attempts have the same transactional ids again.
 
-A task that has looked at the log, and then stands still before brokers have its request for an id,
-harms nobody for so many batches: of ten seconds each, longer than executors are believed to live
-(`spark.network.timeout`, 120 s).
+A task may read the log, and then be suspended before brokers have its request for an id. For this
+number of batches it does no harm: with ten seconds each, that is longer than Spark believes an
+executor to be alive (`spark.network.timeout`, 120 s).
 """
 DRAWS: Final = 9
-"""Ids of a partition in a turn. Spark counts attempts from 0 again where it runs a stage again: of
-two such tasks one in so many pairs has one id. Brokers keep TURNS times DRAWS ids a partition for
-`transactional.id.expiration.ms` (7 days), however many batches there are."""
+"""Ids of a partition in a turn. Spark counts attempts from 0 again if it runs a stage again: one of
+this number of pairs of such tasks has the same id. Brokers keep TURNS times DRAWS ids for each
+partition for `transactional.id.expiration.ms` (7 days), however many batches there are."""
 _TASK_ID: Final = re.compile(rf"{re.escape(PREFIX)}\.(.+)\.(\d+)-([^.]+)\.\d+\.(?:r?\d+|\d+-\d+)")
-"""With those of a first attempt as they were before there were turns: `0`."""
+"""Includes ids of first attempts in the format before there were turns: `0`."""
 REPLACED_MAX: Final = 100
-"""Runs of one application that are remembered: those whose processes may still be there."""
+"""Runs of one application that are remembered, because their processes may still exist."""
 _NAMES_SHOWN: Final = 3
 
 
@@ -69,20 +69,20 @@ class BatchWriter(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return under which key of the log it stands that this was given up."""
+        """The log's key under which it is noted that this batch was given up."""
         return self.write or self.run
 
     @property
     def transactional_id(self) -> str:
-        """Return the id of the driver's own transactions."""
+        """The id of the driver's own transactions."""
         return f"{PREFIX}.{self.name}.driver"
 
     def task_transactional_id(self, partition: int, attempt: str) -> str:
-        """Return a task's id: that of another run, or of another `name_attempt`, is another one."""
+        """Return a task's id: it differs for another run, or another `name_attempt`."""
         return f"{PREFIX}.{self.name}.{self.since_ms}-{self.run}.{partition}.{attempt}"
 
     def may_abort(self, transactional_id: str, replaced: Collection[str]) -> bool:
-        """Tell whether a task's id is of this run, or of one that can decide nothing any more."""
+        """Tell whether a task's id is of this run, or of a run that cannot decide any more."""
         match = _TASK_ID.fullmatch(transactional_id)
         if match is None or match[1] != self.name:
             return False
@@ -92,15 +92,15 @@ class BatchWriter(NamedTuple):
 
 
 def name_attempt(last: "Decision | None", attempt_id: int, *, is_first: bool) -> str:
-    """Return what tells a task's id from those of its partition's other attempts.
+    """Return the part of a task's id that differs between attempts for the same partition.
 
-    `last` is the last decision, and `attempt_id` is counted by the application. Ids of those who
-    are not first are never used again: there are few.
+    `last` is the last decision, and `attempt_id` is counted by the application. Ids of later
+    attempts are never used again, because there are few.
     """
     if not is_first:
         return f"r{attempt_id}"
     turn = 0 if last is None else last.turn
-    # Not the remainder: stages have as many tasks each time.
+    # Not the remainder: a stage has the same number of tasks each time.
     return f"{turn % TURNS}-{zlib.crc32(str(attempt_id).encode()) % DRAWS}"
 
 
@@ -115,7 +115,7 @@ def is_of_write(transactional_id: str, run: str) -> bool:
 
 @dataclass(frozen=True)
 class Decision:
-    """The last batch that is decided, and by whom. `transactions` are to be committed.
+    """The last decided batch, and its driver. `transactions` are to be committed.
 
     `replaced` are earlier runs of the same application: the process that commits for a query may
     outlive it, and find the next run at work. `turn` counts decisions, and batches given up.
@@ -133,24 +133,24 @@ class Decision:
 
 @dataclass(frozen=True)
 class ReadDecision:
-    """Read the last decision of the query: sent a Decision or None."""
+    """Read the last decision of the query; the generator is sent a Decision or None."""
 
 
 @dataclass(frozen=True)
 class TakeOver:
-    """Take over the query's transactional id: what others write under it is refused from now on."""
+    """Take over the query's transactional id: brokers then refuse writes of its old owner."""
 
 
 @dataclass(frozen=True)
 class FindLost:
-    """Look which of these transactions are not open any more: sent a list of them."""
+    """Find which of these transactions are not open any more; the generator is sent a list."""
 
     transactions: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True)
 class WriteDecision:
-    """Write this durably, in a transaction of the query's id, if the last one is `behind`.
+    """Write this durably, in a transaction of the query's id, if the last decision is `behind`.
 
     TakenOverError if it is not, or if another driver has taken over.
     """
@@ -161,7 +161,7 @@ class WriteDecision:
 
 @dataclass(frozen=True)
 class EndTransactions:
-    """Commit or abort: sent a list of those that have ended otherwise."""
+    """Commit or abort; the generator is sent a list of transactions with another outcome."""
 
     transactions: tuple[PreparedTransaction, ...]
     is_commit: bool
@@ -169,14 +169,14 @@ class EndTransactions:
 
 @dataclass(frozen=True)
 class NoteGivenUp:
-    """Note durably that this writer's batch was given up, for tasks that Spark still runs."""
+    """Note durably that this writer's batch was given up, for tasks that still run."""
 
 
 @dataclass(frozen=True)
 class AbortLeftovers:
-    """Abort what tasks have left open: attempts that failed or lost, and runs that are gone.
+    """Abort transactions that tasks have left open, of failed attempts and of replaced runs.
 
-    Only behind a decision of this driver: then no older one, nor one of the `replaced` runs, can
+    Only after a decision of this driver: then no older driver, nor one of the `replaced` runs, can
     decide to commit them.
     """
 
@@ -206,13 +206,13 @@ Steps = Generator[Step, Any, None]
 def must_write(
     writer: BatchWriter, decision: Decision | None, given_up: Collection[str] = ()
 ) -> bool:
-    """Tell whether a task has anything to write: not if its batch is decided.
+    """Tell whether a task has anything to write: it has not if its batch is decided.
 
-    A task asks three times. First before it computes anything. Then right before it takes its
-    transactional id, which aborts a transaction of that id: its batch may be long over. And when
-    its own has begun: a driver that gave the batch up notes that, and then aborts what is open, so
-    that of a task and its driver one sees the other.
-    FencedError: the task is of a driver that was replaced. SinkError: its batch was given up.
+    A task asks three times. First, before it computes anything. Second, right before it takes its
+    transactional id, which aborts that id's open transaction: its batch may be long over. Third,
+    after its own transaction has begun: a driver that gives a batch up notes that, and then aborts
+    open transactions, so the task or its driver sees the other.
+    FencedError: the task's driver was replaced. SinkError: its batch was given up.
     """
     _check_order(writer, decision)
     if writer.key in given_up:
@@ -230,12 +230,12 @@ def commit_batch(
     is_decided: bool = False,
     fail_on_data_loss: bool = True,
 ) -> Steps:
-    """Decide that a batch is written, and end its transactions; again and again if need be.
+    """Decide that a batch is written, and end its transactions, repeatedly if necessary.
 
     `is_decided`: a task found a decision, and wrote nothing.
 
-    FencedError: a newer driver is there. SinkError: it may be run again. LostTransactionError: the
-    batch was decided, and a part of it is lost.
+    FencedError: there is a newer driver. SinkError: the batch may be run again.
+    LostTransactionError: the batch was decided, and a part of it is lost.
     """
     own = tuple(prepared)
 
@@ -266,8 +266,8 @@ def commit_batch(
 def abort_batch(writer: BatchWriter, prepared: Sequence[PreparedTransaction]) -> Steps:
     """Abort what tasks of a failed batch have prepared, unless it was decided after all.
 
-    Spark calls this after a commit that failed, too, and that may be behind its decision. So it
-    aborts only behind a record of its own, which shows that there is no such decision.
+    Spark calls this also after a commit that failed, maybe after its decision. So it aborts only
+    after its own record in the log, which shows that there is no such decision.
     """
 
     def abort(decided: Decision | None) -> Generator[Step, Any, Decision | None]:
@@ -292,7 +292,7 @@ def _as_owner(
 
     `act` returns this driver's own decision, None if there is none.
     """
-    # Without a look before, an old driver that wakes up would fence the one that replaced it.
+    # Without this check, an old driver that resumes would fence the driver that replaced it.
     _check_order(writer, (yield ReadDecision()))
     for _ in range(TAKE_OVERS_MAX):
         yield TakeOver()
@@ -339,7 +339,7 @@ def _decide(
 def _finish(
     writer: BatchWriter, decided: Decision, *, fail_on_data_loss: bool
 ) -> Generator[Step, Any, Decision]:
-    """End what was decided, and note it."""
+    """End the decided transactions, and note that they have ended."""
     if decided.is_ended:
         return decided
     lost = yield EndTransactions(decided.transactions, is_commit=True)
@@ -350,7 +350,7 @@ def _finish(
             "these tasks are lost, those of its other tasks are written. The driver was away for "
             "longer than kafka.transaction.timeout.ms, or somebody aborted them"
         )
-        # The decision may be an old one, of a leader that was replaced: its ids have moved on then.
+        # The decision may be an old one of a replaced leader; then its ids have changed.
         yield WriteDecision(decided, decided)
         if fail_on_data_loss:
             raise LostTransactionError(
@@ -387,7 +387,7 @@ def _next_turn(last: Decision | None) -> int:
 
 
 def _replaced_by(writer: BatchWriter, last: Decision | None) -> tuple[str, ...]:
-    """Return the runs of this application that it takes the place of."""
+    """Return the runs of this application that this run replaces."""
     if last is None or last.since_ms != writer.since_ms:
         return ()
     if last.run == writer.run:

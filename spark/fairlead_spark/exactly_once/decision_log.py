@@ -1,4 +1,4 @@
-"""The topic that holds the decisions of exactly-once writes: read to its end, and written to.
+"""The topic with the decisions of exactly-once writes: reads it to its end, and writes to it.
 
 It has one partition and is compacted, so that it stays short however long queries run. A reader
 that has read it before goes on from there.
@@ -52,14 +52,14 @@ _CLEANUP_POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _CONFIG: Final = {
     _CLEANUP_POLICY: _COMPACT,
-    # A reader that begins reads all of it: small segments, cleaned soon, keep that little.
+    # A new reader reads the whole topic: small segments that are cleaned soon keep it short.
     "segment.bytes": str(4 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
 
 
 class DecisionLog:
-    """The decisions of the query that `replay` names."""
+    """The decisions of the query in `replay`."""
 
     def __init__(self, cluster: Cluster, replay: DecisionReplay) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class DecisionLog:
             self._cluster.retry(self._check_is_kept, f"topic {DECISIONS_TOPIC}")
         end = self._cluster.list_offsets({_WHERE: LATEST})[_WHERE]
         if self.replay.topic_id != topic_id or self.replay.next_offset > end:
-            # The topic was made again: its offsets mean other records.
+            # The topic was created again: its offsets belong to other records.
             self.replay = DecisionReplay(self.replay.name, topic_id=topic_id)
         self._read_until(end)
         return self.replay.decision
@@ -91,10 +91,10 @@ class DecisionLog:
     ) -> None:
         """Write a decision in its own transaction, if the last one is `behind`.
 
-        None is a tombstone: nothing is to be known of the query any more.
-        TakenOverError if it is not, or if another driver came. What it had read may be old: a
-        leader that was replaced and does not know it yet answers, too. So it reads again, up to its
-        own record, before it commits that.
+        None is a tombstone: nothing of the query needs to be known any more.
+        TakenOverError if the last decision is not `behind`, or if another driver has taken over.
+        What this driver read may be old, because a replaced leader that does not know it yet
+        answers, too. So it reads again, up to its own record, before it commits that record.
         """
         now_ms = time.time_ns() // 1_000_000
         value = None if decision is None else encode_decision(decision)
@@ -119,7 +119,7 @@ class DecisionLog:
             raise TakenOverError(f"{owner.transactional_id}: another driver has taken over")
 
     def note_given_up(self, key: str) -> None:
-        """Write a tombstone, which stays for `delete.retention.ms` behind the next compaction."""
+        """Write a tombstone, which stays for `delete.retention.ms` after the next compaction."""
         self._ensure_topic()
         record = Record(0, time.time_ns() // 1_000_000, key.encode(), None)
         batch = encode_batch([record], codec=Codec.GZIP)
@@ -212,9 +212,9 @@ class DecisionLog:
         raise PassingError(text) if error.retriable else SinkError(text)
 
     def _check_is_kept(self) -> None:
-        """Check that no decision goes before a later one of its query is there.
+        """Check that brokers keep a decision until the query has a later one.
 
-        A user that may not read the topic's configs gets none, and goes on.
+        If the user may not read the topic's configs, this check is skipped.
         """
         resource = DescribeConfigsResource(_TOPIC_RESOURCE, DECISIONS_TOPIC, [_CLEANUP_POLICY])
         request = DescribeConfigsRequest(resources=[resource])
@@ -231,7 +231,7 @@ class DecisionLog:
                 )
 
     def _ensure_topic(self) -> bytes:
-        """Return the topic's id; make the topic if it does not exist."""
+        """Return the topic's id; create the topic if it does not exist."""
         found = self._cluster.read_topics([DECISIONS_TOPIC]).get(DECISIONS_TOPIC)
         if found is not None:
             return found.topic_id

@@ -1,10 +1,10 @@
-"""Decisions as records of a compacted topic, and what a query's records add up to. Pure.
+"""Decisions as records of a compacted topic, and the state that a query's records give. Pure.
 
-The key is the query's name, the value JSON, so that any consumer can show who decided what. A
-tombstone ends it: nothing is to be known of the name any more; and under the key of a batch that
-was given up there is nothing else. A record counts once the marker that commits it is there: this
-reads all batches, not only those below the last stable offset, because an open transaction of
-another query would hide its own.
+The key is the query's name and the value is JSON, so that any consumer can show who decided what. A
+tombstone means that nothing of the name needs to be known any more. The key of a batch that was
+given up has only tombstones. A record counts once its commit marker is there. The reader reads all
+batches, not only those below the last stable offset, because another query's open transaction would
+hide its own records.
 """
 
 import json
@@ -21,7 +21,7 @@ from fairlead_wire.records import ControlType, Record, decode_end_of_transaction
 
 DECISIONS_TOPIC: Final = "fairlead-spark-decisions"
 ENDED_MAX: Final = 1000
-"""Keys that are remembered: those of batches of which tasks may still be there."""
+"""Keys that are remembered: of batches whose tasks may still run."""
 _VERSION: Final = 1
 
 
@@ -29,9 +29,9 @@ _VERSION: Final = 1
 class DecisionReplay:
     """A query's last decision, as far as the log was read.
 
-    `ended` are the last keys of tombstones, also of others: who reads on may be after another one.
-    `unsettled` are decisions without a marker yet, by their producer ids, each with the offset of
-    the first.
+    `ended` are the last keys of tombstones, also of other names: a later reader may look for
+    another one. `unsettled` are decisions without a marker yet, by their producer ids, each with
+    the offset of the first.
     """
 
     name: str
@@ -42,7 +42,7 @@ class DecisionReplay:
     topic_id: bytes = NO_TOPIC_ID
 
     def apply(self, header: BatchHeader, records: Iterable[Record]) -> "DecisionReplay":
-        """Return what it is behind one more batch of the log."""
+        """Return the state after one more batch of the log."""
         decision, unsettled, ended = self.decision, self.unsettled, self.ended
         if header.is_control:
             if header.producer_id in unsettled and (outcome := _outcome(records)) is not None:
@@ -72,7 +72,7 @@ class DecisionReplay:
         )
 
     def resumable(self) -> "DecisionReplay":
-        """Return from where another process reads on: before the first unsettled record."""
+        """Return the state from which another process continues: before the first unsettled one."""
         first = min((offset for offset, _ in self.unsettled.values()), default=self.next_offset)
         return replace(self, next_offset=first, unsettled={})
 

@@ -1,7 +1,7 @@
 """`exactlyOnce`: a sink whose tasks prepare transactions, and whose driver decides and ends them.
 
-Spark calls `write` in each task, then, in a process of the driver, `commit` or `abort` with what
-the tasks returned. What follows from what is in `batch_decision.py`.
+Spark calls `write` in each task, then, in a process of the driver, `commit` or `abort` with the
+results of the tasks. `batch_decision.py` decides what follows from them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ from fairlead_spark.writing.sink_settings import read_producer_settings
 
 @dataclass
 class TaskPrepared(WriterCommitMessage):
-    """What a task leaves to the driver. `transaction` is None if it had no rows.
+    """A task's result for the driver. `transaction` is None if it had no rows.
 
     `is_decided`: the batch was decided before, and the task wrote nothing.
     """
@@ -70,12 +70,12 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         commit_tasks(self._options, messages, is_remembered=self._options.txn_app_id is not None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Take back the rows of all tasks."""
+        """Abort the rows of all tasks."""
         if _tasks(messages):
             is_remembered = self._options.txn_app_id is not None
             abort_tasks(self._options, messages, is_remembered=is_remembered)
         else:
-            # No task was heard of, so nothing can have been decided.
+            # No task has reported, so nothing can have been decided.
             abort_leftovers(keep_cluster(self._options.client, is_sink=True), self._name)
 
 
@@ -95,7 +95,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         commit_tasks(self._options, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Take back the rows of all tasks."""
+        """Abort the rows of all tasks."""
         abort_tasks(self._options, messages)
 
 
@@ -105,7 +105,7 @@ def prepare_rows(
     batches: Iterable[pa.RecordBatch],
     name: WriteName | None = None,
 ) -> TaskPrepared:
-    """Write a task's rows in a transaction, and leave that open."""
+    """Write a task's rows in a transaction, and leave it open."""
     writer = read_batch_writer(name)
     cluster = keep_cluster(options.client, is_sink=True)
     transaction = TaskTransaction(
@@ -131,7 +131,7 @@ def prepare_rows(
         transaction.prepared if is_needed else None,
         tuple(sorted(transaction.partitions)),
         not is_needed,
-        # Transactions that others have ended do not matter to the driver.
+        # The driver does not need transactions that others have ended.
         replace(transaction.replay, ended=()),
     )
 
@@ -142,9 +142,9 @@ def commit_tasks(
     *,
     is_remembered: bool = True,
 ) -> None:
-    """Decide and end what tasks have prepared.
+    """Decide, and end the tasks' prepared transactions.
 
-    `is_remembered`: the write may be run again, so that it stays known that it is done.
+    `is_remembered`: the write may be run again, so the log must keep that it is done.
     """
     tasks = _tasks(messages)
     prepared = [each.transaction for each in tasks if each.transaction is not None]
@@ -167,7 +167,7 @@ def abort_tasks(
     *,
     is_remembered: bool = True,
 ) -> None:
-    """Abort what tasks have prepared, unless it was decided."""
+    """Abort the tasks' prepared transactions, unless the batch was decided."""
     tasks = _tasks(messages)
     if tasks:
         prepared = [each.transaction for each in tasks if each.transaction is not None]

@@ -1,6 +1,6 @@
-"""A task's part of an exactly-once write: whose batch it writes, and the transaction it does it in.
+"""A task's part of an exactly-once write: the batch that it belongs to, and its transaction.
 
-Spark tells a task, not the driver's side of a sink, which query and batch it works for.
+Spark tells a task, but not the driver's side of a sink, its query and batch.
 """
 
 import logging
@@ -35,11 +35,11 @@ _APPLICATION_START: Final = "spark.app.startTime"
 _EXECUTION_ID: Final = "spark.sql.execution.id"
 
 _replays: dict[tuple[str, str], DecisionReplay] = {}
-"""The decisions that this worker has read: Spark uses it for further tasks, which read on."""
+"""The decisions that this worker has read: Spark reuses it for tasks, which continue from them."""
 
 
 class WriteName(NamedTuple):
-    """What a batch write is called: by `txnAppId`, topic and `txnVersion`, or a name of its own."""
+    """The name of a batch write: `txnAppId`, topic and `txnVersion`, or a unique name."""
 
     name: str
     batch: int
@@ -47,18 +47,18 @@ class WriteName(NamedTuple):
 
 
 def name_write(app_id: str | None, version: int | None, topic: str | None) -> WriteName:
-    """Return the name of a batch write: one without `txnAppId` is never run again by name.
+    """Return the name of a batch write: one without `txnAppId` is never repeated by name.
 
-    Delta counts versions of an application for each table: a batch that goes to two topics is
-    written twice with one `txnAppId` and one `txnVersion`. No topic has a slash or a star in its
-    name; the star stands for a column topic.
+    Delta counts versions of an application for each table: a batch for two topics is written twice
+    with the same `txnAppId` and `txnVersion`. No topic has a slash or a star in its name; the star
+    stands for a column topic.
     """
     run = uuid.uuid4().hex
     return WriteName(run if app_id is None else f"{app_id}/{topic or '*'}", version or 0, run)
 
 
 def read_batch_writer(write: WriteName | None, context: Any = None) -> BatchWriter:
-    """Return whose batch the running task writes; `write` is None in a stream."""
+    """Return the batch of the running task; `write` is None in a stream."""
     context = context or TaskContext.get()
     if context is None:
         raise SinkError("exactlyOnce: this is no task of Spark")
@@ -70,8 +70,8 @@ def read_batch_writer(write: WriteName | None, context: Any = None) -> BatchWrit
         if query_id is None or batch_id is None or run_id is None:
             raise SinkError("exactlyOnce: Spark does not tell the task which batch it writes")
         return BatchWriter(query_id, int(batch_id), run_id, began, execution)
-    # In foreachBatch a query's writes share the ids of its run, or the job group that the program
-    # has set there. Dots part what transactional ids are made of.
+    # In foreachBatch a query's writes share the ids of its run, or the program's own job group.
+    # Dots separate the parts of transactional ids.
     run = write.run if query_id is None or run_id is None else run_id.replace(".", "-")
     return BatchWriter(write.name, write.batch, run, began, execution, write.run)
 
@@ -85,9 +85,9 @@ class Attempt(NamedTuple):
 
 
 def read_attempt(context: Any = None) -> Attempt:
-    """Return which attempt the running task is.
+    """Return the attempt of the running task.
 
-    Spark counts attempts from 0 again where it runs a stage again, and does not tell Python so.
+    If Spark runs a stage again, it counts attempts from 0 again, and does not tell Python.
     """
     context = context or TaskContext.get()
     return Attempt(context.partitionId(), context.taskAttemptId(), context.attemptNumber() == 0)
@@ -115,9 +115,9 @@ class TaskTransaction:
         self.replay = DecisionReplay(writer.name)
 
     def is_needed(self) -> bool:
-        """Tell whether the batch is still to be written: read before anything is begun.
+        """Tell whether the batch still has to be written: read before the task begins.
 
-        To begin would abort what this id has prepared before, and that may be decided.
+        Beginning would abort this id's earlier transaction, which may be decided.
         """
         key = (self._cluster.settings.bootstrap_servers, self._writer.name)
         self.replay = _replays.pop(key, self.replay)
@@ -129,9 +129,9 @@ class TaskTransaction:
             _replays[key] = self.replay
 
     def begin(self) -> PreparedTransaction:
-        """Take the id of this attempt, unless its batch is over: rows may have been long in coming.
+        """Take the id of this attempt, unless its batch is over: the first rows may come late.
 
-        OverError: it was decided. SinkError: it was given up.
+        OverError: the batch was decided. SinkError: it was given up.
         """
         last = self._check_need()
         attempt = name_attempt(last, self._attempt.id, is_first=self._attempt.is_first)
@@ -146,18 +146,18 @@ class TaskTransaction:
         return decision
 
     def _check_need(self) -> Decision | None:
-        """Return the last decision; an error says that the task's batch is over."""
+        """Return the last decision; an error means that the task's batch is over."""
         decision = self._read()
         if not must_write(self._writer, decision, self.replay.ended):
             raise OverError(f"batch {self._writer.batch} of {self._writer.name} was decided")
         return decision
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions before they are written to, asked once.
+        """Add partitions before they are written to, with one request.
 
-        The first make the transaction one that a driver sees. So then the task looks once more:
-        whoever gave its batch up before has not seen it.
-        PassingError where it is worth another try; SinkError if brokers have ended the transaction.
+        Only the first partitions make the transaction visible to a driver. So the task then checks
+        once more: a driver that gave its batch up before has not seen the transaction.
+        PassingError if a retry may help; SinkError if brokers have ended the transaction.
         """
         new = [each for each in partitions if each not in self.partitions]
         if not new or self.prepared is None:
@@ -175,7 +175,7 @@ class TaskTransaction:
         self.partitions.update(new)
 
     def abort(self) -> None:
-        """Abort it, for a task that fails: readers need not wait until it times out."""
+        """Abort it, if the task fails: readers need not wait until it times out."""
         if self.prepared is None:
             return
         try:

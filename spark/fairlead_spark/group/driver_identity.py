@@ -1,8 +1,8 @@
 """The driver that a process belongs to, unique over all machines.
 
-Spark starts a process for each stream that a driver reads, as a child of the driver's JVM. So the
-JVM is what the processes of a driver have in common: its process id and when it began, which differ
-between containers of one machine, and the machine's boot, which differs between machines.
+Spark starts a process for each stream that a driver reads, as a child of the driver's JVM. So all
+processes of a driver have the JVM in common: its process id and start time, which differ between
+containers of one machine, and the machine's boot id, which differs between machines.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# Fields of /proc/PID/stat behind the name, which may hold blanks, from the third on; the start time
-# is the 22nd (proc_pid_stat(5)).
+# Fields of /proc/PID/stat after the name (which may contain blanks), from the third on; the start
+# time is the 22nd (proc_pid_stat(5)).
 _START_TIME: Final = 22 - 3
 _DIGITS: Final = 16
 

@@ -1,10 +1,10 @@
-"""A query as a member of its consumer group: joins, stays, commits, learns that it was replaced.
+"""A query as a member of its consumer group: joins, stays, commits, detects that it was replaced.
 
-Coordinators do the fencing: they accept offsets only from a member that took the query's
+Coordinators do the fencing: they accept offsets only from the member that took the query's
 transactional id last (`group_transaction`). So a driver that another one has removed commits
-nothing any more, however late it wakes up. A driver that has lost its membership finds out why
-(`_enter`). If another driver is there, or was there and committed, or took the id, then this one is
-the older and ends (FencedError). If there was none, this driver was away for longer than its
+nothing any more, however late it resumes. A driver that has lost its membership finds out why
+(`_enter`). If another driver is there, or has committed or taken the id meanwhile, this driver is
+the older one and ends (FencedError). If there was none, this driver was away for longer than its
 session, and joins again.
 
 Everything here blocks, and belongs to one thread.
@@ -70,11 +70,11 @@ _JOIN_AGAIN: Final = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERAT
 
 
 class UnstableCommitError(PassingError):
-    """The end of a commit is decided, and its marker is not there yet."""
+    """The end of a commit is decided, but its marker is not there yet."""
 
 
 class Committed(NamedTuple):
-    """The group's offset of a partition; -1: none. Earlier versions wrote a text beside it."""
+    """The group's offset of a partition; -1: none. Earlier versions stored metadata with it."""
 
     offset: int
     has_text: bool = False
@@ -94,7 +94,7 @@ class GroupMember:
         self._group = settings.group_id or ""
         self._instance = instance
         self._since_ms = since_ms
-        # Separate connections: they give up sooner than those that read.
+        # Separate connections, with a shorter time-out than those for reading.
         self._cluster = Cluster(replace(settings, request_timeout_s=limits.GROUP_TIMEOUT_S))
         self._transaction = GroupTransaction(self._cluster, self._group, subscription)
         self._coordinator: tuple[str, int] | None = None
@@ -103,18 +103,18 @@ class GroupMember:
         self._claim: frozenset[TopicPartition] = frozenset()
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._is_current = False
-        """Joined with this claim, and told of no rebalance since."""
+        """Joined with this claim, and not told of a rebalance since."""
         self._is_newcomer = True
-        """Until it was the only driver in the group once: others are older."""
+        """True until it was once the only driver in the group: others are older."""
         self._is_alone = False
-        """No other driver was there after it had joined."""
+        """No other driver was there after this one had joined."""
         self._seen: dict[TopicPartition, set[int]] = {}
-        """Offsets that the group may hold if nobody else commits: read, written, or in doubt."""
+        """Offsets that the group may have if nobody else commits: read, written, or in doubt."""
         self._written: set[TopicPartition] = set()
         self._has_warned = False
 
     def stay(self) -> None:
-        """Send a sign of life, or join again if the place in the group is gone."""
+        """Send a heartbeat, or join again if the membership is lost."""
         if not self._is_current or not self._is_alone:
             self._join(self._claim)
             return
@@ -134,7 +134,7 @@ class GroupMember:
     ) -> None:
         """Commit ends of batches, as a member that has these partitions.
 
-        Those of `set_back` may lie before what this driver has committed.
+        Those of `set_back` may be lower than what this driver has committed.
         """
         claim = frozenset(positions)
         if claim != self._claim or not self._is_current or not self._is_alone:
@@ -150,7 +150,7 @@ class GroupMember:
             )
         if not own:
             return
-        # Before it reads, so that what another driver has left open is aborted.
+        # Before it reads offsets, so that another driver's open transaction is aborted.
         self._transaction.take()
         stored = self._read(own)
         due = choose_offsets(own, stored, self._written - set_back)
@@ -184,7 +184,7 @@ class GroupMember:
                 JoinGroupRequestProtocol(PROTOCOL_NAME, encode_claim(Claim(claim, self._since_ms)))
             ],
         )
-        # The reply comes when all members have joined, or are given up.
+        # The reply comes when all members have joined, or have timed out.
         joined = self._ask(request, JOIN_GROUP_VERSION, timeout_s=limits.GROUP_JOIN_S)
         self._check(joined.error_code)
         self._member_id, self._generation = joined.member_id, joined.generation_id
@@ -219,7 +219,7 @@ class GroupMember:
         self._assigned = assigned
 
     def _enter(self) -> None:
-        """Make room in a group, or finds out that the place is taken."""
+        """Join the group if there is room; FencedError if another driver has the place."""
         others, gone = self._find_others()
         if self._is_newcomer:
             gone += others
@@ -229,7 +229,7 @@ class GroupMember:
             self._remove(gone)
 
     def _look_again(self) -> None:
-        """After a join: another driver may have joined in the meantime."""
+        """Check after a join: another driver may have joined in the meantime."""
         others, _ = self._find_others()
         if not others:
             self._is_alone, self._is_newcomer = True, False
@@ -253,11 +253,11 @@ class GroupMember:
                 raise self._shared()
             if instance.driver != self._instance.driver:
                 if self._is_newcomer and _read_claim(member.member_metadata).since_ms > since_ms:
-                    # This driver slept before it came here for the first time.
+                    # This driver was suspended before it came here for the first time.
                     raise self._fenced()
                 others.append(identity)
             elif instance == self._instance:
-                # Of an earlier join of this process whose answer never came.
+                # From an earlier join of this process whose answer was lost.
                 if member.member_id != self._member_id:
                     gone.append(identity)
             elif not is_alive(instance.process):
@@ -274,7 +274,7 @@ class GroupMember:
                 self._check(each.error_code)
 
     def _has_foreign_offsets(self) -> bool:
-        """Tell whether anybody else has committed since this member last did."""
+        """Tell whether another member has committed since this one last did."""
         known = {each: self._seen[each] for each in self._assigned & self._seen.keys()}
         stored = self._read_offsets(known)
         return any(each.offset not in (*known[where], _NO_OFFSET) for where, each in stored.items())
@@ -282,14 +282,14 @@ class GroupMember:
     def _read(self, positions: PartitionValues) -> dict[TopicPartition, Committed]:
         stored = self._read_offsets(positions)
         for where, each in stored.items():
-            # What it knows already only its own commits change, as long as it is a member.
+            # While it is a member, only its own commits change offsets that it knows.
             self._seen.setdefault(where, {each.offset})
         return stored
 
     def _read_offsets(
         self, partitions: Mapping[TopicPartition, Any], *, is_stable: bool = False
     ) -> dict[TopicPartition, Committed]:
-        """Return what the group holds.
+        """Return the group's offsets.
 
         `is_stable`: UnstableCommitError while the marker of a commit is missing.
         """
@@ -314,7 +314,7 @@ class GroupMember:
 
     def _write(self, positions: PartitionValues) -> None:
         for each, offset in positions.items():
-            # Written or not, should an answer be lost.
+            # In doubt if the answer is lost.
             self._seen.setdefault(each, set()).add(offset)
         try:
             self._transaction.commit(lambda producer: self._send(positions, producer))
@@ -339,7 +339,7 @@ class GroupMember:
         for each, offset in positions.items():
             topic = topics.setdefault(each.topic, TxnOffsetCommitRequestTopic(name=each.topic))
             topic.partitions.append(
-                # Without a text: clients of librdkafka's Python binding fail at any.
+                # Without metadata: librdkafka's Python binding fails with any.
                 TxnOffsetCommitRequestPartition(
                     partition_index=each.partition, committed_offset=offset, committed_metadata=""
                 )
@@ -444,7 +444,7 @@ def choose_offsets(
 
 
 def _read_claim(metadata: Any) -> Claim:
-    """Of a member that speaks the query's protocol; one that says nonsense gets nothing."""
+    """Return the claim of a member that uses the query's protocol; none if it is malformed."""
     try:
         return decode_claim(bytes(metadata))
     except MalformedError:

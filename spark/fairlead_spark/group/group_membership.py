@@ -1,13 +1,13 @@
-"""What a query sends to its group as a member, and what follows from it. Pure.
+"""The protocol of a query as a member of its group. Pure.
 
 A query is a member like any consumer: protocol type `consumer`, ConsumerProtocolSubscription and
 ConsumerProtocolAssignment of Kafka, so that every tool shows which member reads which partition. It
-asks for the partitions that its checkpoint holds, and the leader of the group gives each member
-what it asks for. The protocol's name is one that no consumer has: consumers cannot join such a
-group.
+claims the partitions in its checkpoint, and the leader of the group assigns each member what it
+claims. No consumer has a protocol of this name, so consumers cannot join such a group.
 
-Members know each other by their instance ids, `fairlead-spark.DRIVER.PROCESS`, which DescribeGroups
-tells in every state of a group. A driver that starts removes members of other drivers.
+Members identify each other by their instance ids, `fairlead-spark.DRIVER.PROCESS`, which
+DescribeGroups returns in every state of a group. A driver that starts removes members of other
+drivers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ _SINCE: Final = Struct(">q")
 
 
 class Instance(NamedTuple):
-    """A process that reads a stream: of which driver, and which one there."""
+    """A process that reads a stream: its driver, and its number in that driver."""
 
     driver: str
     process: int
@@ -48,18 +48,18 @@ def read_instance(text: str | None) -> Instance | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """The partitions that a member asks for; `since_ms` is when its process began."""
+    """The partitions that a member claims; `since_ms` is when its process began."""
 
     partitions: frozenset[TopicPartition]
     since_ms: int
 
 
 class MalformedError(ValueError):
-    """Bytes that are no subscription of a query, or no assignment."""
+    """Bytes are no subscription of a query, or no assignment."""
 
 
 def encode_claim(claim: Claim) -> bytes:
-    """As ConsumerProtocolSubscription."""
+    """Encode a claim as ConsumerProtocolSubscription."""
     topics = sorted({each.topic for each in claim.partitions})
     return b"".join(
         (
@@ -86,7 +86,7 @@ def decode_claim(metadata: bytes) -> Claim:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """As ConsumerProtocolAssignment."""
+    """Encode partitions as ConsumerProtocolAssignment."""
     return _INT16.pack(_ASSIGNMENT_VERSION) + _partitions(partitions) + _INT32.pack(-1)
 
 
@@ -100,9 +100,9 @@ def decode_assignment(assignment: bytes) -> frozenset[TopicPartition]:
 
 
 def assign(claims: Mapping[str, Claim]) -> dict[str, frozenset[TopicPartition]]:
-    """Assign each member all that it asks for; a partition has one member.
+    """Assign each member all partitions that it claims; each partition goes to one member.
 
-    If two queries of one driver ask for the same partition, the one that began last gets it.
+    If two queries of one driver claim the same partition, the one that began last gets it.
     """
     owners: dict[TopicPartition, str] = {}
     for member, claim in sorted(claims.items(), key=lambda each: (each[1].since_ms, each[0])):

@@ -1,8 +1,8 @@
 """A query's progress as offsets of a consumer group, so that every Kafka tool shows its lag.
 
-The truth is Spark's checkpoint, the group is a mirror: a commit that fails is logged and tried
-again later, and never holds up a batch. What does end a query is another driver that has taken its
-place (`group_member`): the older of two must not go on.
+Spark's checkpoint is the truth, and the group only a mirror: a failed commit is logged and retried
+later, and never delays a batch. But a query ends if another driver has replaced it
+(`group_member`): the older of the two must not go on.
 
 The member lives in a thread: it has to answer its coordinator while Spark works on a batch.
 """
@@ -27,7 +27,7 @@ _NOTHING: Final[PartitionValues] = {}
 
 
 class GroupProgress:
-    """Commits what a query has done to group `settings.group_id`, for process `instance`."""
+    """Commits a query's progress to group `settings.group_id`, for process `instance`."""
 
     def __init__(
         self, settings: ClientSettings, instance: Instance, subscription: Subscription
@@ -36,19 +36,19 @@ class GroupProgress:
         since_ms = time.time_ns() // 1_000_000
         self._member = GroupMember(settings, instance, subscription, since_ms=since_ms)
         self._thread: threading.Thread | None = None
-        # What follows is shared with the thread, under this condition.
+        # The thread shares the following fields, under this condition.
         self._changed = threading.Condition()
         self._wanted: PartitionValues = _NOTHING
         self._done: PartitionValues = _NOTHING
         self._truncated: set[TopicPartition] = set()
-        """Their logs end before what was read: the query's next position lies there."""
+        """Their logs end before what was read: the query's next position is there."""
         self._set_back: frozenset[TopicPartition] = frozenset()
         """The wanted offset is lower than before, because the log was truncated."""
         self._has_joined = False
         self._failure: Exception | None = None
         """Why the last try failed."""
         self._refusals = 0
-        """Failed tries that the next one will not better soon."""
+        """Failed tries that a retry will not soon improve."""
         self._end: Exception | None = None
         """The error with which the thread has ended."""
         self._is_closing = False
@@ -56,9 +56,9 @@ class GroupProgress:
         """The thread retries by itself: no batch waits for it."""
 
     def maybe_commit(self, positions: PartitionValues) -> bool:
-        """Commit the ends of a batch that is done; False if there was no need, or it failed.
+        """Commit the ends of a finished batch; False if that is not needed, or if it failed.
 
-        FencedError: another driver has taken the place of this one.
+        FencedError: another driver has replaced this one.
         """
         with self._changed:
             if self._end is not None:
@@ -88,7 +88,7 @@ class GroupProgress:
             return is_done
 
     def note_truncated(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let the query's next positions set the group back: it goes on where these logs end."""
+        """Let the query's next positions lower the group's: the query continues at these ends."""
         with self._changed:
             self._truncated.update(partitions)
 
@@ -105,7 +105,7 @@ class GroupProgress:
             self._thread.join(limits.GROUP_LEAVE_S)
 
     def _wait_for(self, wanted: PartitionValues) -> None:
-        """Until the thread has committed; not for long, and not where it is refused."""
+        """Wait until the thread has committed; not for long, and not if it is refused."""
         begun, refusals = time.monotonic(), self._refusals
 
         def patience_s() -> float:
@@ -141,15 +141,15 @@ class GroupProgress:
                 self._note(error)
                 delay_s, backoff_s = backoff_s, min(2 * backoff_s, limits.RETRY_BACKOFF_S_MAX)
             except (SourceError, OptionError) as error:
-                # An option, too: the file of clientConfig is read for each connection, and may be
-                # about to be replaced.
+                # An OptionError, too: the clientConfig file is read for each connection, and may
+                # soon be replaced.
                 self._note(error, is_refusal=True)
                 delay_s, refused_s = refused_s, min(2 * refused_s, limits.GROUP_BACKOFF_S_MAX)
             else:
                 delay_s = limits.GROUP_HEARTBEAT_S
                 backoff_s = refused_s = limits.RETRY_BACKOFF_S
             with self._changed:
-                # New positions are news only where the last ones were committed.
+                # New positions need no commit at once if the last ones failed.
                 self._changed.wait_for(
                     lambda: self._is_closing or (self._failure is None and self._is_due()), delay_s
                 )

@@ -1,13 +1,13 @@
-"""The transactions in which a query's offsets go to its group, one after the other.
+"""The transactions that commit a query's offsets to its group, one after the other.
 
-A commit is fenced twice: by the group's coordinator, which knows the members, and by that of the
-query's transactional id, which knows who took the id last (KIP-447). The second one finds, too,
-that another driver came and went while this one slept, and committed nothing.
+A commit is fenced twice: by the group's coordinator, which knows the members, and by the
+coordinator of the query's transactional id, which knows its last owner (KIP-447). The second one
+also detects that another driver came and went, and committed nothing, while this one was suspended.
 
-The id is that of the query, and not of a driver: of the group, and of what the source reads, since
-sources of one query may share a group.
+The id belongs to the query, not to a driver: it is derived from the group and from what the source
+reads, because sources of one query may share a group.
 
-Everything here blocks, asks once, and belongs to one thread.
+Everything here blocks, sends each request once, and belongs to one thread.
 """
 
 import hashlib
@@ -32,12 +32,12 @@ def name_transactions(group: str, subscription: Subscription) -> str:
 
 
 class GroupTransaction:
-    """The query's transactional id, and what this driver has of it.
+    """The query's transactional id, and this driver's state of it.
 
-    Of an id that somebody else has taken it matters whether this driver was a member of the group
-    all the time since it took it itself. If so, another driver took it by mistake: it had looked
-    at the group before this one came, slept, and finds out next that it is a member no more. This
-    driver then takes the id back. If not, this driver was the one that slept.
+    If another driver has taken the id, it matters whether this driver has been a member of the
+    group all the time since it took the id. If so, the other driver took it by mistake: it had read
+    the group before this one came, was suspended, and will find that it is not a member any more.
+    This driver then takes the id back. If not, this driver was the one that was suspended.
     """
 
     def __init__(self, cluster: Cluster, group: str, subscription: Subscription) -> None:
@@ -54,17 +54,17 @@ class GroupTransaction:
             self._is_member_since = True
 
     def forget(self) -> None:
-        """Leave the id to another query of this driver, which was given partitions of this one."""
+        """Leave the id to another query of this driver, which got partitions of this one."""
         self._producer = None
 
     def note_lost_place(self) -> None:
-        """Note that this driver is no member of the group any more."""
+        """Note that this driver is not a member of the group any more."""
         self._is_member_since = False
 
     def commit(self, send: Callable[[PreparedTransaction], None]) -> None:
-        """Commit the offsets that `send` writes for a producer; again, if it failed in between.
+        """Commit the offsets that `send` writes for a producer; repeat it after a failed attempt.
 
-        A transaction that an earlier try has left open is ended with this one. TakenOverError:
+        A transaction that an earlier attempt left open is ended with this one. TakenOverError:
         another driver has the id, or brokers have ended the transaction.
         """
         producer = self._producer
@@ -81,10 +81,10 @@ class GroupTransaction:
         self._is_member_since = True
 
     def take_back(self) -> None:
-        """Get back the id; TakenOverError if another driver has it, and is to stay.
+        """Take the id back; TakenOverError if another driver has it, and keeps it.
 
-        Who was away asks with the epoch that it had: brokers then tell another driver from a
-        transaction that only took too long (KIP-360).
+        The request has the driver's old epoch: from it brokers can distinguish another driver from
+        a transaction that only took too long (KIP-360).
         """
         resumed = None if self._is_member_since else self._producer
         self._producer = self._begin(resumed)

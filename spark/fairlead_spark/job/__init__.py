@@ -1,7 +1,7 @@
-"""Runs a job that a document describes: a PySpark program or a query in SQL, and says how it does.
+"""Runs the job in a document (a PySpark program or a SQL query), and reports its progress.
 
-`python -m fairlead_spark.job DOCUMENT` is the driver of a StreamJob in a cluster, and what
-`fairlead spark run` starts on a laptop. A program asks `current_job()` where it runs:
+`python -m fairlead_spark.job DOCUMENT` is the driver of a StreamJob in a cluster;
+`fairlead spark run` starts it on a laptop. A program gets its parameters from `current_job()`:
 
     job = current_job()
     flights = spark.readStream.format("fairlead").options(**job.source_options("flights")).load()

@@ -15,7 +15,7 @@ ARGUMENTS = 2
 
 
 def main() -> int:
-    """Run the job; give the exit code."""
+    """Run the job; return the exit code."""
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,

@@ -3,9 +3,9 @@
 | field | what |
 |---|---|
 | `version` | 1 |
-| `name`, `namespace`, `run` | whose driver this is, and which of its runs |
+| `name`, `namespace`, `run` | the job, and the number of its run |
 | `bootstrap` | addresses of the brokers |
-| `clientConfig` | file that says how to encrypt and log in; absent: neither |
+| `clientConfig` | file with the settings for TLS and login; absent: neither is used |
 | `application` | `{file, arguments}` or `{sql}` |
 | `sources` | `[{topics, view, schema, options}]` |
 | `sink` | `{topic, format, options, outputMode, saveMode}`, for sql; else null |
@@ -14,7 +14,7 @@
 | `isCheckpointShared` | whether every executor reaches it |
 | `groupId` | consumer group that shows the progress |
 | `conf` | settings of Spark; `${NAME}` stands for a variable of the environment |
-| `progressPort` | port of the page that says how the job does; 0: any free one |
+| `progressPort` | port of the page with the job's progress; 0: any free port |
 """
 
 import json
@@ -32,7 +32,7 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class JobDocumentError(Exception):
-    """There is no document, or it cannot be read; the text says what is wrong."""
+    """There is no document, or it is invalid; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the result of a query in SQL goes: a topic, or a format of Spark."""
+    """The target for the result of a SQL query: a topic, or a format of Spark."""
 
     topic: str | None
     format: str | None
@@ -71,16 +71,16 @@ class Job:
     sources: tuple[Source, ...] = ()
     sink: Sink | None = None
     trigger: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `DataStreamWriter.trigger`; empty for no trigger: call it with none then."""
+    """Arguments of `DataStreamWriter.trigger`; empty means no trigger."""
     checkpoint_folder: str = ""
     is_checkpoint_shared: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
     progress_port: int = 0
     client_config: str | None = None
-    """File, on the driver and on all executors, with a client's settings of security."""
+    """File, on the driver and on all executors, with a client's security settings."""
 
     def checkpoint(self, query: str) -> str:
-        """Return the checkpoint of one of the job's queries: each needs its own."""
+        """Return the checkpoint of one of the job's queries; each query needs its own."""
         return f"{self.checkpoint_folder.rstrip('/')}/{query}"
 
     def source_options(self, *topics: str) -> dict[str, str]:
@@ -110,7 +110,7 @@ class Job:
 
 
 def current_job() -> Job:
-    """Return the job that this process is the driver of; JobDocumentError where it is none."""
+    """Return the job of this process; JobDocumentError if it is no driver of a job."""
     path = os.environ.get(DOCUMENT_VARIABLE)
     if not path:
         raise JobDocumentError(
@@ -175,7 +175,7 @@ def _read(document: Mapping[str, Any]) -> Job:
 
 
 def _temporary_folder() -> str:
-    """Return one folder for the process: a job that is read twice has one place."""
+    """Return the process's temporary folder: a job that is read twice has one place."""
     folder = Path(tempfile.gettempdir()) / f"fairlead-checkpoint-{os.getpid()}"
     folder.mkdir(exist_ok=True)
     return str(folder)

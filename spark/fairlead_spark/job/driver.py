@@ -1,4 +1,4 @@
-"""The driver: a session, the program or the query, the page, and an end that keeps checkpoints."""
+"""The driver: its session, its program or query, its page, and an end that keeps checkpoints."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fairlead_spark.job")
 LOOK_S: Final = 0.5
-"""Between two looks at the queries."""
+"""Time between two checks of the queries."""
 AT_ONCE_S: Final = 0.01
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 ERROR_BYTES_MAX: Final = 1024
@@ -30,7 +30,7 @@ TERMINATED: Final = 128 + signal.SIGTERM
 
 
 class StateNotSharedError(Exception):
-    """A query keeps state where executors cannot share it."""
+    """A query keeps state, but executors do not share its place."""
 
 
 class Driver:
@@ -47,7 +47,7 @@ class Driver:
         self._page = ProgressPage(self._describe, port=job.progress_port, host=_page_host())
 
     def run(self) -> int:
-        """Run until the job ends, fails, or is asked to end; give the exit code."""
+        """Run until the job ends, fails, or is asked to end; return the exit code."""
         signal.signal(signal.SIGTERM, self._raise_terminated)
         os.environ[DOCUMENT_VARIABLE] = str(self._document)
         self._page.start()
@@ -62,7 +62,7 @@ class Driver:
             if self._is_asked_to_end:
                 return _end_as_asked()
             if self._problem is not None:
-                # The program ended because its queries were stopped: that was not well.
+                # The program ended because its queries were stopped, so it did not succeed.
                 _leave_word(self._problem)
                 return 1
             return _exit_code(exit)
@@ -94,7 +94,7 @@ class Driver:
         if not Path(file).is_file():
             raise FileNotFoundError(f"there is no program {file}")
         sys.argv = [file, *self._job.arguments]
-        # Modules beside the program are found, as `python FILE` does.
+        # Let the program import modules in its folder, as `python FILE` does.
         sys.path.insert(0, str(Path(file).resolve().parent))
         runpy.run_path(file, run_name="__main__")
 
@@ -109,7 +109,7 @@ class Driver:
         self._raise_failed()
 
     def _look_on(self) -> None:
-        """In a thread: keep the page up to date, and notice what cannot go on."""
+        """Update the page in a thread, and detect what cannot go on."""
         while not self._is_over.wait(LOOK_S):
             try:
                 self._look()
@@ -117,7 +117,7 @@ class Driver:
                 self._problem = error
                 self._stop_queries()
             except Exception:
-                # The session is ending, or busy: the next look tells.
+                # The session is ending, or busy: the next check will tell.
                 _log.debug("the queries could not be looked at", exc_info=True)
 
     def _look(self) -> None:
@@ -154,8 +154,8 @@ class Driver:
         }
 
     def _raise_terminated(self, _number: int, _frame: FrameType | None) -> None:
-        # Py4J, in which programs wait, makes another error of what is raised here, and a program
-        # may catch it. An error that passes Py4J by would leave it an answer to be misread.
+        # Py4J, in which programs wait, replaces an exception that is raised here, and a program may
+        # catch it. An exception that passes Py4J would leave an answer that is later misread.
         self._is_asked_to_end = True
         raise _TerminatedError
 
@@ -169,8 +169,8 @@ class Driver:
         """Raise the error of a query that failed, even if the program did not wait for it."""
         if self._spark is None:
             return
-        # Throws what a query has failed with, at once. Also one that nobody ever saw: it may have
-        # failed between two looks.
+        # Raises the error of a failed query at once, also of one that this loop never saw, because
+        # it failed between two checks.
         self._spark.streams.awaitAnyTermination(AT_ONCE_S)
 
     def _stop_queries(self) -> None:
@@ -195,7 +195,7 @@ class Driver:
 
 
 class _TerminatedError(Exception):
-    """Raised in the main thread by SIGTERM, also out of a call that waits."""
+    """Raised in the main thread by SIGTERM, also out of a blocking call."""
 
 
 def _end_as_asked() -> int:
@@ -214,7 +214,7 @@ def _exit_code(exit: SystemExit) -> int:
 
 
 def _leave_word(error: BaseException) -> None:
-    """Tell Kubernetes why, in the few words that a status has room for."""
+    """Write the reason for Kubernetes, in the few words that a status can have."""
     text = describe_error(error)
     if TERMINATION_LOG.exists():
         TERMINATION_LOG.write_bytes(text.encode()[:ERROR_BYTES_MAX])
@@ -223,7 +223,7 @@ def _leave_word(error: BaseException) -> None:
 def describe_error(error: BaseException) -> str:
     """Return the cause in a line or two.
 
-    Of an error that came through the JVM, it is what the user's side said.
+    For an error that passed through the JVM, it is the message of the user's code.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [
@@ -232,14 +232,14 @@ def describe_error(error: BaseException) -> str:
         if not line.startswith(("at ", "JVM stacktrace", "Traceback", "File ", "..."))
     ]
     head = f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
-    # The last line of a Python traceback within is the error of the program or of the source.
+    # The last line of a Python traceback in it is the error of the program or of the source.
     inner = next((line for line in reversed(told) if "Error: " in line), "")
-    # Kubernetes refuses the driver an executor: whose account may not do what.
+    # Kubernetes refuses to create an executor: the line names the account and the missing right.
     refusal = next((line for line in told if _FORBIDDEN in line), "")
     inner = refusal or inner
     return head if not inner or inner in head else f"{head} … {inner}"
 
 
 def _page_host() -> str:
-    """In a pod every client may ask; on a laptop only the laptop itself."""
+    """Return the page's address: in a pod any client may connect, on a laptop only itself."""
     return os.environ.get("POD_IP") or "127.0.0.1"

@@ -1,4 +1,4 @@
-"""A driver's progress: its queries, their speed and their lag. Pure."""
+"""A driver's progress: its queries, their rates and their lag. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -8,12 +8,12 @@ from fairlead_spark.offsets import BEGUN, TOPIC_IDS
 
 
 def describe_query(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Give one query of the page from Spark's own progress of it."""
+    """Return a query for the page, from Spark's progress of it."""
     rate = progress.get("processedRowsPerSecond")
     lags = [source_lag(source) for source in progress.get("sources") or ()]
     known = [lag for lag in lags if lag is not None]
     return {
-        # PySpark gives a UUID here, and a text for a query that has made no progress yet.
+        # PySpark returns a UUID here, and a text if a query has made no progress yet.
         "id": str(progress.get("id")),
         "name": progress.get("name"),
         "batchId": progress.get("batchId"),
@@ -43,7 +43,7 @@ def total_lag(queries: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _positions(offset: Any) -> dict[tuple[str, str], int] | None:
-    """Return offsets of topics, as our source or Spark's Kafka source writes them; else None."""
+    """Return the offsets of topics if our source or Spark's Kafka source wrote them; else None."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)

@@ -1,4 +1,4 @@
-"""The page at which a driver says how it does: `/progress`, as JSON, and `/healthz`."""
+"""The page with a driver's progress: `/progress`, as JSON, and `/healthz`."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ProgressPage:
-    """Serves what `describe` gives, in threads of its own that end with the process."""
+    """Serves the result of `describe`, in threads that end with the process."""
 
     def __init__(self, describe: Callable[[], dict[str, Any]], *, port: int, host: str) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -30,10 +30,10 @@ class ProgressPage:
                 self.wfile.write(data)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Probes are no news."""
+                """Log nothing, because probes are frequent."""
 
         class Server(ThreadingHTTPServer):
-            # The library's own is IPv4, and a pod may have no such address.
+            # The library's default is IPv4, and a pod may have no IPv4 address.
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
         self._server = Server((host, port), Handler)
@@ -45,6 +45,6 @@ class ProgressPage:
         threading.Thread(target=self._server.serve_forever, name="progress", daemon=True).start()
 
     def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""A query in SQL over topics, as a stream: each source is a view, the result goes to the sink."""
+"""A SQL query over topics, as a stream: each source is a view, the sink gets the result."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS: Final = ("key", "topic", "partition", "offset", "timestamp")
 WITHOUT_STREAMS: Final = frozenset({"jdbc"})
-"""Formats that Spark writes as tables only: each batch is written as one."""
+"""Formats that Spark can write only as tables: each batch is written as a table."""
 
 
 def start_query(spark: "SparkSession", job: Job) -> "StreamingQuery":
@@ -28,7 +28,7 @@ def start_query(spark: "SparkSession", job: Job) -> "StreamingQuery":
 
 
 def build_view(spark: "SparkSession", job: Job, source: Source) -> "DataFrame":
-    """Return the records of a source: fields of the JSON in their values if there is a schema."""
+    """Return the records of a source; with a schema, the fields of the JSON in their values."""
     from pyspark.sql.functions import col, from_json
 
     options = job.source_options(*source.topics) | dict(source.options)
@@ -38,7 +38,7 @@ def build_view(spark: "SparkSession", job: Job, source: Source) -> "DataFrame":
         return text.withColumn("value", col("value").cast("string"))
     parsed = text.withColumn("json", from_json(col("value").cast("string"), source.schema))
     names = set(parsed.select("json.*").columns)
-    # A field of the JSON stands above a column of the record that has the same name.
+    # A field of the JSON replaces a column of the record with the same name.
     kept = [name for name in RECORD_COLUMNS if name not in names]
     return parsed.select("json.*", *kept)
 
@@ -59,7 +59,7 @@ def _writer(job: Job, sink: Sink, result: "DataFrame") -> Any:
 
 
 def _as_records(result: "DataFrame") -> "DataFrame":
-    """Return the rows for a topic: the columns key and value, or all but the key as JSON."""
+    """Return rows for a topic: the columns key and value, or all but the key as JSON."""
     from pyspark.sql.functions import col, struct, to_json
 
     if "value" in result.columns:

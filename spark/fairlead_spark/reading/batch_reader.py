@@ -1,4 +1,4 @@
-"""`spark.read.format("fairlead")`: ranges are settled once, on the driver, before any task runs."""
+"""`spark.read.format("fairlead")`: the driver determines all ranges before any task runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RangePartition(InputPartition):
 
 
 class FairleadBatchReader(DataSourceReader):
-    """Reads what lies between two boundaries."""
+    """Reads the records between two boundaries."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -70,12 +70,12 @@ class FairleadBatchReader(DataSourceReader):
 class FilteringBatchReader(FairleadBatchReader):
     """Reads less if filters allow it.
 
-    It is not for every session: Spark refuses a reader that has `pushFilters`, filters or none,
-    unless its setting for them is on, which a reader cannot see.
+    A session must allow it: Spark refuses a reader that has `pushFilters`, with or without filters,
+    unless Spark's setting for them is on, which a reader cannot see.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name.
-        """Take filters; return those that Spark still has to apply (on the driver, at first)."""
+        """Take filters; return those that Spark still has to apply (called on the driver)."""
         self._narrowing, kept = take_filters(filters)
         return kept
 
@@ -83,14 +83,13 @@ class FilteringBatchReader(FairleadBatchReader):
 def read_partition(
     options: SourceOptions, partition: InputPartition | None
 ) -> "Iterator[pa.RecordBatch]":
-    """Arrow batches of one task, over the connections that this worker keeps.
+    """Yield a task's Arrow batches, over the connections of this worker.
 
-    A read without partitions has one task all the same: Spark gives it None.
+    A read without partitions still has one task, for which Spark passes None.
     """
     if not isinstance(partition, RangePartition):
         return iter(())
-    # The modules that decode records are not needed on the driver, which starts a process for each
-    # plan.
+    # The driver does not need the modules that decode records, and starts a process for each plan.
     from fairlead_spark.reading.range_reader import RangeReader, ReadSettings
 
     settings = ReadSettings(
@@ -104,7 +103,7 @@ def read_partition(
 def begins_earliest(
     boundary: Boundary, partitions: frozenset[TopicPartition]
 ) -> frozenset[TopicPartition]:
-    """Return partitions of which the query wants whatever is there."""
+    """Return the partitions from which the query wants every existing record."""
     if boundary.everywhere is not None:
         return partitions if boundary.everywhere == EARLIEST else frozenset()
     return frozenset(each for each, offset in boundary.offsets.items() if offset == EARLIEST)

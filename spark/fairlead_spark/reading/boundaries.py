@@ -1,4 +1,4 @@
-"""From what an option says (earliest, a time, offsets) to an offset for each partition."""
+"""Convert the value of an option (earliest, a time, offsets) to an offset for each partition."""
 
 from collections.abc import Collection
 
@@ -18,7 +18,7 @@ from fairlead_spark.reading.pushed_filters import Narrowing
 def find_partitions(
     subscription: Subscription, topics: dict[str, Topic]
 ) -> frozenset[TopicPartition]:
-    """Partitions that a query reads now; OptionError for one that is named but doesn't exist."""
+    """Return the partitions that a query reads now; OptionError for a named one that is missing."""
     missing = sorted(set(subscription.topics) - topics.keys())
     if missing:
         raise OptionError(
@@ -56,12 +56,12 @@ def resolve_start(
 
 
 def check_start(options: SourceOptions, latest: PartitionValues) -> None:
-    """Raise OptionError if a new query is told to begin at an offset that its log never had.
+    """Raise OptionError if a new query should begin at an offset that its log never had.
 
-    The topic was made again, or the offset is a slip. Reading nothing would pass for success.
+    The topic was created again, or the offset is wrong. An empty result would look like success.
     """
     asked = options.starting.offsets
-    # Of a partition that isn't read `resolve_start` speaks.
+    # `resolve_start` reports partitions that are not read.
     beyond = sorted(each for each, offset in asked.items() if offset > latest.get(each, offset))
     if beyond and options.fail_on_data_loss:
         where = beyond[0]
@@ -77,14 +77,14 @@ def resolve_end(
     partitions: Collection[TopicPartition],
     latest: PartitionValues,
 ) -> dict[TopicPartition, int]:
-    """Return the offset behind the last one of each partition; the end of the log is `latest`.
+    """Return the offset after the last one of each partition; the end of the log is `latest`.
 
     An offset that does not exist yet is refused, because a task would wait for it.
     """
     if options.ending.everywhere == LATEST:
         return dict(latest)
     found = _resolve(cluster, options, options.ending, partitions)
-    # Only what was asked for may not exist yet: what was looked up may have come since `latest`.
+    # Only offsets in the option: others were looked up, and may be newer than `latest`.
     asked = options.ending.offsets
     beyond = sorted(each for each, offset in asked.items() if offset > latest[each])
     if beyond and options.fail_on_data_loss:
@@ -106,16 +106,16 @@ def narrow(
     start: PartitionValues,
     until: PartitionValues,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the starts and ends that filters leave.
+    """Return the starts and ends after filters.
 
-    The ends must have been looked up before: a record that comes now may be young, and must lie
-    behind them.
+    The ends must have been looked up before: a record that arrives now may match a time, and must
+    be after the ends.
     """
     start, until = narrowing.narrow_start(start), narrowing.narrow_until(until)
     if narrowing.since_ms is None:
         return start, until
     first = _ask(cluster, options, dict.fromkeys(start, narrowing.since_ms))
-    # -1: no record is as young.
+    # -1: no record is so new.
     return {
         each: until[each] if first[each] < 0 else max(offset, first[each])
         for each, offset in start.items()
@@ -125,14 +125,14 @@ def narrow(
 def read_latest(
     cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends for this reader: the last stable offset if read_committed."""
+    """Return each partition's end for this reader: the last stable offset if read_committed."""
     return _sentinel(cluster, options, partitions, LATEST)
 
 
 def read_earliest(
     cluster: Cluster, options: SourceOptions, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where each partition begins."""
+    """Return the first offset of each partition."""
     return _sentinel(cluster, options, partitions, EARLIEST)
 
 

@@ -1,7 +1,7 @@
-"""From the bytes of one fetch to bodies that can be decoded: checked, unpacked, visible ones only.
+"""Turn the bytes of one fetch into visible records: check, decompress and filter batches.
 
 Control batches are never shown. The broker sends a read_committed reader the aborted transactions
-(producer id, first offset); their batches are dropped until the marker that ends each.
+(producer id, first offset). Their batches are dropped until the marker that ends each transaction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,13 @@ from fairlead_wire.record_batch import (
 )
 from fairlead_wire.records import ControlType, decode_batch, decode_end_of_transaction, iter_batches
 
-# Unpacked bodies are joined up to here, then decoded: Arrow counts positions in 32 bits.
+# Decompressed batches are joined up to this size, then decoded: Arrow has positions of 32 bits.
 GROUP_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass
 class BodyGroup:
-    """Bodies that lie in one piece of data."""
+    """Bodies of batches in one contiguous buffer."""
 
     data: bytes | bytearray
     bodies: list[BatchBody] = field(default_factory=list)
@@ -37,7 +37,7 @@ class BodyGroup:
 
 @dataclass
 class FetchedRecords:
-    """What a fetch brought: at least one batch, each with its position behind `position`."""
+    """The result of a fetch: at least one batch, each with its position after `position`."""
 
     where: str
     buffer: bytearray
@@ -48,11 +48,11 @@ class FetchedRecords:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last batch."""
+        """The offset after the last batch."""
         return self.batches[-1][1].next_offset
 
     def groups(self, start: int, until: int) -> Iterator[BodyGroup]:
-        """Bodies of the batches that touch `[start, until)`; SourceError for a damaged batch."""
+        """Yield bodies of the batches that overlap `[start, until)`; SourceError if damaged."""
         packed = BodyGroup(b"")
         plain = BodyGroup(self.buffer)
         pieces: list[bytes] = []
@@ -138,9 +138,9 @@ def find_batches(
     *,
     is_crc_checked: bool,
 ) -> FetchedRecords | None:
-    """Return batches in `records`, a part of `buffer`; a last one that is cut off is left out.
+    """Return the batches in `records`, a part of `buffer`, without an incomplete last one.
 
-    None when there is no whole one.
+    None if there is no complete batch.
     """
     try:
         batches = list(iter_batches(records))
@@ -153,7 +153,7 @@ def find_batches(
 
 
 def _position_in(buffer: bytearray, view: memoryview) -> int:
-    """Where a view of a buffer begins in it: a memoryview doesn't tell, its address does."""
+    """Return where a view of a buffer begins in it, from its address: memoryview has no offset."""
     start = np.frombuffer(buffer, dtype=np.uint8).ctypes.data
     return int(np.frombuffer(view, dtype=np.uint8).ctypes.data) - int(start)
 

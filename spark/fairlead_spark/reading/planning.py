@@ -1,6 +1,6 @@
-"""Which offsets a batch holds, and how they are cut into tasks. Pure.
+"""The offsets of a batch, and their division into tasks. Pure.
 
-Rules are those of Spark's Kafka source, so that a query keeps its batches when its format changes.
+The rules are those of Spark's Kafka source, so a query keeps its batches when its format changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from fairlead_spark.offsets import NO_TOPIC_ID, PartitionValues, TopicPartition
 class OffsetRange:
     """Offsets `[start, until)` of one partition, for one task: a range, not a count of records.
 
-    `is_from_earliest`: the query asked for the earliest record, so that records which retention
-    takes away before the task runs are no loss.
+    `is_from_earliest`: the query wants the earliest record, so records that retention deletes
+    before the task runs are no loss.
     """
 
     topic: str
@@ -60,7 +60,7 @@ def split_ranges(
     min_partitions: int | None,
     max_records: int | None,
 ) -> list[OffsetRange]:
-    """Cuts ranges until none is above `max_records` and there are about `min_partitions`."""
+    """Split ranges until none is above `max_records` and there are about `min_partitions`."""
     parts = [1 if max_records is None else -(-each.size // max_records) for each in ranges]
     if min_partitions is not None and sum(parts) < min_partitions:
         total = sum(each.size for each in ranges)
@@ -78,7 +78,7 @@ def limit_positions(
 ) -> dict[TopicPartition, int]:
     """Return the ends of a batch of about `records_max` offsets, in proportion to the backlog.
 
-    Each partition with a backlog moves by one at least, or a small one might never be read.
+    Each partition with a backlog advances by at least one, or a small one might never be read.
     """
     backlog = {each: max(0, latest[each] - start[each]) for each in latest}
     total = sum(backlog.values())
@@ -98,11 +98,11 @@ def cap_positions(
     start: PartitionValues,
     read: PartitionValues,
 ) -> dict[TopicPartition, int]:
-    """Return `latest`, but nowhere beyond `target`, and without partitions not in `target`.
+    """Return `latest`, but at most `target`, and without partitions not in `target`.
 
     A partition that was `read` before stays where it is: if it were left out, it would be new
-    again, and read twice. The target may come from a leader that was new and knew less than was
-    read already: it does not take the query back behind `start`.
+    again, and read twice. The target may come from a new leader that knew less than was already
+    read: the result is never below `start`.
     """
     held = {each: start[each] for each in latest if each in read and each not in target}
     return held | {
@@ -113,12 +113,12 @@ def cap_positions(
 
 
 def count_new(start: PartitionValues, latest: PartitionValues) -> int:
-    """Return offsets between the two."""
+    """Return the number of offsets between the two."""
     return sum(max(0, latest[each] - start.get(each, latest[each])) for each in latest)
 
 
 def find_regressions(start: PartitionValues, latest: PartitionValues) -> list[TopicPartition]:
-    """Return partitions whose latest offset lies before one that was already reached."""
+    """Return partitions whose latest offset is lower than one that was already reached."""
     return sorted(each for each in latest if each in start and latest[each] < start[each])
 
 
@@ -131,7 +131,7 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
             cuts[index],
             cuts[index + 1],
             whole.topic_id,
-            # A part in the middle of the log misses nothing only if the parts before it don't.
+            # A later part of the log misses nothing only if the parts before it do not.
             whole.is_from_earliest,
         )
         for index in range(parts)

@@ -1,8 +1,7 @@
-"""Filters that Spark hands to a batch read (`pushFilters`, since 4.1), as narrower ranges. Pure.
+"""Filters that Spark passes to a batch read (`pushFilters`, since 4.1), as narrower ranges. Pure.
 
-Partition, topic and offset are where a record lies, so such filters are done with when the ranges
-are. A time is only a place to begin: records behind it may be older, and Spark looks at each.
-Every other filter stays with Spark.
+Ranges can express filters of partition, topic and offset completely. A filter of time only gives a
+start: later records may be older, so Spark still checks each. Spark applies every other filter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,25 +27,25 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What filters leave of a topic.
+    """The part of a topic that filters leave.
 
-    `places` are the values that the columns topic and partition may have; a column that is missing
-    may have any. Offsets are `[least_offset, until_offset)`.
+    `places` are the allowed values of the columns topic and partition; a column that is missing
+    allows all. Offsets are `[least_offset, until_offset)`.
     """
 
     places: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     least_offset: int = 0
     until_offset: int | None = None
     since_ms: int | None = None
-    """No record before the first one that is as young is wanted: milliseconds since 1970."""
+    """Records before the first one at or after this time (ms since 1970) are not wanted."""
 
     def is_wanted(self, where: TopicPartition) -> bool:
-        """Tell whether a partition may hold a record that is wanted."""
+        """Tell whether a partition may have a wanted record."""
         columns = {"topic": where.topic, "partition": where.partition}
         return all(columns[name] in values for name, values in self.places.items())
 
     def narrow_start(self, start: PartitionValues) -> dict[TopicPartition, int]:
-        """Return the starts of the partitions that are wanted."""
+        """Return the starts of the wanted partitions."""
         return {
             each: max(offset, self.least_offset)
             for each, offset in start.items()
@@ -54,7 +53,7 @@ class Narrowing:
         }
 
     def narrow_until(self, until: PartitionValues) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions that are wanted."""
+        """Return the ends of the wanted partitions."""
         most = self.until_offset
         return {
             each: offset if most is None else min(offset, most)
@@ -64,7 +63,7 @@ class Narrowing:
 
 
 def take_filters(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """Return what the filters leave together, and those that Spark still has to apply."""
+    """Return what all filters leave, and the filters that Spark still has to apply."""
     narrowing = Narrowing()
     kept = []
     for each in filters:
@@ -90,7 +89,7 @@ def _take(narrowing: Narrowing, given: Filter) -> Narrowing | None:
 
 def _take_place(narrowing: Narrowing, column: str, given: Any) -> Narrowing | None:
     values = frozenset(given.value if isinstance(given, In) else (given.value,))
-    # A null equals nothing, in a way that is Spark's to know.
+    # Comparisons with null have rules that only Spark implements.
     if None in values:
         return None
     before = narrowing.places.get(column, values)
@@ -122,5 +121,5 @@ def _take_time(narrowing: Narrowing, value: Any) -> Narrowing | None:
 
 
 def _column(given: Any) -> str:
-    """Return the column that a filter compares; empty for a field within one."""
+    """Return the column of a filter; empty for a field inside a column."""
     return given.attribute[0] if len(getattr(given, "attribute", ())) == 1 else ""

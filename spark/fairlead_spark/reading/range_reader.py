@@ -1,4 +1,4 @@
-"""Reads one range of one partition: the next fetch is on its way while the last one is decoded."""
+"""Reads one range of a partition; the next fetch is sent before the last one is decoded."""
 
 import logging
 import time
@@ -32,11 +32,11 @@ FETCH_VERSION: Final = 13
 """Since version 13 a topic is named by its id, so a new topic of the same name is not mistaken for
 the old one."""
 _WHOLE_LOG_SEEN: Final = 2
-"""Replies without a batch, though the log goes on, until that is believed."""
+"""Replies without a batch, while the log is longer, after which the reader believes them."""
 
 
 class _OtherTopicError(MissingTopicError):
-    """Another topic has the name of the one that is wanted."""
+    """Another topic now has the name of the wanted one."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class RangeReader:
         self._leader = "none known"
         self._empty_replies = 0
         self._missing_since: float | None = None
-        """When the topic was said to be missing, or another one, and nothing has shown it since."""
+        """When the topic was first reported missing, or replaced, without a success since."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the range. SourceError, DataLossError when they cannot be had."""
+        """Yield Arrow batches of the range. SourceError, DataLossError if that fails."""
         deadline = time.monotonic() + self._settings.poll_timeout_s
         pending: _Request | None = None
         try:
@@ -100,11 +100,11 @@ class RangeReader:
                     raise self._timed_out(PassingError("the broker sends no records"))
         finally:
             if pending is not None:
-                # Its reply will never be read: no other user of the connection may get it.
+                # Its reply will not be read, so no other user of the connection may get it.
                 self._cluster.drop(pending.connection)
 
     def _ask(self) -> _Request:
-        """Send a fetch to the leader. PassingError, or what a bad connection raises."""
+        """Send a fetch to the leader. PassingError, or the error of a broken connection."""
         leader, topic = self._find_leader()
         connection = self._cluster.connection(leader)
         self._leader = f"{leader} at {connection.address}"
@@ -113,14 +113,14 @@ class RangeReader:
         try:
             return _Request(connection, version, connection.send(request, version), request)
         except CONNECTION_ERRORS:
-            # A reader of the cluster may never use it again, and so never find out.
+            # A later user of the cluster might never use it, and so not notice the error.
             self._cluster.drop(connection)
             raise
 
     def _ask_ahead(self, asked: _Request, offset: int) -> _Request | None:
         """Fetch the next records from the same leader; None at the end of the range or on failure.
 
-        It looks nothing up: the last reply still lies in the connection's buffer.
+        It makes no other request: the last reply is still in the connection's buffer.
         """
         if offset >= self._wanted.until:
             return None
@@ -141,7 +141,7 @@ class RangeReader:
             fetch_offset=self._position,
             partition_max_bytes=settings.fetch_bytes,
         )
-        # An offset from a checkpoint of Spark's Kafka source says nothing of the topic's id.
+        # An offset from a checkpoint of Spark's Kafka source has no topic id.
         topic_id = topic.topic_id if wanted.topic_id == NO_TOPIC_ID else wanted.topic_id
         return FetchRequest(
             max_wait_ms=settings.fetch_wait_ms,
@@ -190,7 +190,7 @@ class RangeReader:
     def _wait_for_quota(self, throttle_ms: int) -> None:
         """Wait if a broker throttles this client.
 
-        It then answers at once, without records (KIP-219), which is no end of the log.
+        The broker then replies at once, without records (KIP-219); that is no end of the log.
         """
         logger.info("%s: %s throttles for %d ms", self._where, self._leader, throttle_ms)
         time.sleep(min(max(throttle_ms / 1000, limits.RETRY_BACKOFF_S), limits.THROTTLE_S_MAX))
@@ -205,9 +205,9 @@ class RangeReader:
                 raise fetched.damaged(group.bodies[0].base_offset, str(error)) from error
 
     def _notice_end(self, partition: Any) -> None:
-        """Notice that everything is read if the log ends in offsets without records.
+        """Note that everything is read if the log ends with offsets without records.
 
-        They were aborted or compacted.
+        These records were aborted or compacted.
         """
         is_committed = self._cluster.settings.is_read_committed
         end = partition.last_stable_offset if is_committed else partition.high_watermark
@@ -219,15 +219,15 @@ class RangeReader:
             self._position = self._wanted.until
 
     def _is_elsewhere(self) -> bool:
-        """Tell whether what comes next is in remote storage (KIP-405).
+        """Tell whether the next records are in remote storage (KIP-405).
 
-        A broker that waits for that in vain answers without records, too, as often as it does.
+        A broker that waits in vain for that storage also replies without records, repeatedly.
         """
         found = self._cluster.list_offsets({self._where: EARLIEST_LOCAL})
         return self._position < found[self._where]
 
     def _leave_gap(self) -> None:
-        """Go on where the log begins if it does not have the wanted offset, or fail."""
+        """Continue at the start of the log if the wanted offset is gone, or fail."""
         both = {
             sentinel: self._cluster.list_offsets({self._where: sentinel})[self._where]
             for sentinel in (EARLIEST, LATEST)
@@ -260,7 +260,7 @@ class RangeReader:
         logger.warning("%s; going on, because failOnDataLoss is false", what)
 
     def _find_leader(self) -> tuple[int, Topic]:
-        """Node id of the leader; PassingError while there is none."""
+        """Return the leader's node id; PassingError if there is none."""
         wanted = self._wanted
         leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
         if not self._is_wanted(topic):
@@ -268,7 +268,7 @@ class RangeReader:
             self._cluster.forget_leaders()
             leader, topic = self._cluster.leader_of(wanted.topic, wanted.partition)
         if not self._is_wanted(topic):
-            # A broker may not have heard yet of the one that is wanted, which is the newer one.
+            # The broker may not know the wanted topic yet, if that is the newer one.
             raise _OtherTopicError(
                 f"topic {topic.name} was deleted and made again while {wanted} was read"
             )
@@ -293,10 +293,10 @@ class RangeReader:
         raise SourceError(f"{self._where} at offset {self._position}: {text}")
 
     def _recover(self, error: Exception, deadline: float) -> None:
-        """Look for the leader again after a moment; fail when the time for that is over."""
+        """Look for the leader again after a moment; fail after the deadline."""
         now = time.monotonic()
-        # A topic that is gone is no time-out, however short that is, and however long a machine
-        # has stood still meanwhile.
+        # A missing topic is not reported as a time-out, however short that is, and however long
+        # the machine was suspended meanwhile.
         patience_s = min(limits.MISSING_TOPIC_S, self._settings.poll_timeout_s / 2)
         if not isinstance(error, MissingTopicError):
             self._missing_since = None

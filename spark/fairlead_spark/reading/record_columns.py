@@ -1,8 +1,8 @@
 """Records of many batches at once, as Arrow columns, without a Python object a record.
 
-A loop finds where each record begins (a record says how long it is, so that nothing but the one
-before tells where the next begins). The fields are then read column by column with numpy, over
-all records of a fetch, and keys and values are copied into Arrow arrays by Arrow itself.
+A loop finds where each record begins. (A record has its own length, so only the record before it
+shows where the next one begins.) Then numpy reads the fields column by column, over all records of
+a fetch, and Arrow copies keys and values into its arrays.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from fairlead_wire.errors import RemoteProtocolError
 
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
-# Below, an array of numpy costs more than a step of the loop.
+# For shorter runs, a numpy array costs more than a step of the loop.
 _RUN_MIN: Final = 16
 _STEPS_MIN: Final = 64
 
 
 class BatchBody(NamedTuple):
-    """The records of one batch inside the data, and what its header says of all of them.
+    """The records of one batch inside the data, and common values from its header.
 
-    `append_timestamp` is None where each record has a timestamp of its own.
+    `append_timestamp` is None if each record has its own timestamp.
     """
 
     start: int
@@ -39,8 +39,8 @@ class BatchBody(NamedTuple):
 class RecordColumns:
     """Columns of the records of some batches, in the order of their offsets.
 
-    Spans are positions in `data`, which stays as it is only until the next fetch. A key or value
-    that is null has an empty span, and its mask is True.
+    Spans are positions in `data`, which is valid only until the next fetch. A key or value that is
+    null has an empty span, and its mask is True.
     """
 
     data: bytes | bytearray
@@ -80,18 +80,18 @@ class RecordColumns:
 
 
 def decode_records(data: bytes | bytearray, bodies: Sequence[BatchBody]) -> RecordColumns:
-    """Columns of the records in `bodies`; RemoteProtocolError where a batch contradicts itself."""
+    """Return columns of the records in `bodies`; RemoteProtocolError if a batch is inconsistent."""
     octets = np.frombuffer(data, dtype=np.uint8)
     starts = _find_records(data, octets, bodies)
     lengths, at = _read_varints(octets, starts, VARINT_BYTES_MAX)
     ends = at + lengths
-    at += 1  # Attributes: no bit of a record's own has a meaning.
+    at += 1  # Skip attributes: no bit of a record's own attributes has a meaning.
     counts = np.fromiter((each.records_count for each in bodies), dtype=np.int64)
     deltas, at = _read_varints(octets, at, VARLONG_BYTES_MAX)
     offset_deltas, at = _read_varints(octets, at, VARINT_BYTES_MAX)
     key_starts, key_ends, key_nulls = _read_spans(octets, at)
     value_starts, value_ends, value_nulls = _read_spans(octets, key_ends)
-    # The count of headers is still to come.
+    # The count of headers follows.
     if len(ends) and not (value_ends < ends).all():
         raise RemoteProtocolError("a record is longer than it says")
     base_offsets = np.fromiter((each.base_offset for each in bodies), dtype=np.int64)
@@ -127,7 +127,7 @@ def _timestamps(bodies: Sequence[BatchBody], counts: Any, deltas: Any) -> tuple[
 
 
 def _find_records(data: bytes | bytearray, octets: Any, bodies: Sequence[BatchBody]) -> Any:
-    """Where each record begins; RemoteProtocolError unless a body is full of them to its end."""
+    """Return where each record begins; RemoteProtocolError unless they fill each body exactly."""
     pieces: list[Any] = []
     for body in bodies:
         at, left = body.start, body.records_count
@@ -136,7 +136,7 @@ def _find_records(data: bytes | bytearray, octets: Any, bodies: Sequence[BatchBo
             while left > 0 and at < body.end:
                 run = _find_run(data, octets, at, body.end, left) if left >= _RUN_MIN else None
                 if run is None:
-                    # Sizes differ here: step for a while, ever longer, before trying again.
+                    # Sizes differ here: step for a while, longer each time, before the next try.
                     steps = min(left, max(2 * steps, _STEPS_MIN))
                     starts, at = _step(data, at, body.end, steps)
                 else:
@@ -158,8 +158,8 @@ def _find_run(
 ) -> tuple[Any, int] | None:
     """Return the starts of records that are all as long as the one at `at`; None if few.
 
-    If a record is as long as the one before, the next begins where it would: so comparing the
-    lengths at equal distances proves the whole run.
+    If a record is as long as the one before, the next one begins at the same distance. So equal
+    lengths at equal distances prove the whole run.
     """
     size, behind = _read_length(data, at)
     stride = behind - at + size
@@ -198,7 +198,7 @@ def _step(data: bytes | bytearray, at: int, end: int, count: int) -> tuple[Any, 
 
 
 def _read_length(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """Return the length that stands at `at`, and the position behind it."""
+    """Return the length at `at`, and the position after it."""
     value = 0
     for shift in range(0, 7 * VARINT_BYTES_MAX, 7):
         octet = data[at]
@@ -210,9 +210,9 @@ def _read_length(data: bytes | bytearray, at: int) -> tuple[int, int]:
 
 
 def _read_varints(octets: Any, at: Any, bytes_max: int) -> tuple[Any, Any]:
-    """Zig-zag numbers at the positions `at`, and the positions behind them.
+    """Return the zig-zag numbers at the positions `at`, and the positions after them.
 
-    A position behind the data reads the last byte: whoever calls checks where the record ends.
+    A position after the data reads the last byte: the caller checks where the record ends.
     """
     first = octets.take(at, mode="clip")
     values = (first & 0x7F).astype(np.int64)
@@ -227,13 +227,13 @@ def _read_varints(octets: Any, at: Any, bytes_max: int) -> tuple[Any, Any]:
         at[going_on] += 1
         going_on = going_on[more >= 0x80]
         shift += 7
-    # Without a sign while it is shifted: a varlong fills all 64 bits.
+    # Unsigned during the shift, because a varlong uses all 64 bits.
     half = (values.view(np.uint64) >> np.uint64(1)).view(np.int64)
     return half ^ -(values & 1), at
 
 
 def _read_spans(octets: Any, at: Any) -> tuple[Any, Any, Any]:
-    """Start and end of the bytes that follow a length at `at`, and which of them are null."""
+    """Return start and end of the bytes after a length at `at`, and which of them are null."""
     sizes, at = _read_varints(octets, at, VARINT_BYTES_MAX)
     nulls = sizes < 0
     if len(sizes) and sizes.min() < -1:
@@ -242,11 +242,11 @@ def _read_spans(octets: Any, at: Any) -> tuple[Any, Any, Any]:
 
 
 def _binary_array(data: bytes | bytearray, starts: Any, ends: Any, nulls: Any) -> pa.Array:
-    """Return an array of its own bytes: Arrow copies each span out of `data`."""
+    """Return an array with its own bytes: Arrow copies each span out of `data`."""
     count = len(starts)
     if not count or nulls.all():
         return pa.nulls(count, pa.binary())
-    # An array over the whole data, in which spans and what lies between them take turns.
+    # An array over the whole data, in which spans and the bytes between them alternate.
     bounds = np.empty(2 * count, dtype=np.int32)
     bounds[0::2] = starts
     bounds[1::2] = ends

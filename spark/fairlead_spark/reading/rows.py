@@ -1,4 +1,4 @@
-"""Columns of the source as Spark sees them: names and types of Spark's Kafka source."""
+"""Columns of the source for Spark: names and types of Spark's Kafka source."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -14,7 +14,7 @@ from fairlead_wire.zigzag import read_varint
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 )
-# A producer may write any number as a time: what Spark cannot hold becomes the last that it can.
+# A producer may write any number as a time; a time that is too large for Spark is lowered.
 _MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 _FIELDS: Final = (
     pa.field("key", pa.binary()),
@@ -72,9 +72,9 @@ class RowBuilder:
 
 
 def _headers(columns: RecordColumns) -> pa.Array:
-    """Headers of each record, null where it has none, as Spark's Kafka source gives them."""
+    """Return headers of each record, null if it has none, as in Spark's Kafka source."""
     octets = np.frombuffer(columns.data, dtype=np.uint8)
-    # A count of 0 is one byte of 0: only records with headers are looked at one by one.
+    # A count of 0 is one byte of 0: only records with headers are decoded one by one.
     some = np.flatnonzero(octets.take(columns.value_ends, mode="clip"))
     if not len(some):
         return pa.nulls(len(columns), _HEADERS_TYPE)

@@ -1,4 +1,4 @@
-"""Columns of the source: names and types of Spark's Kafka source, which are not for the user."""
+"""Columns of the source: names and types of Spark's Kafka source, which a user cannot change."""
 
 from typing import Any, Final
 
@@ -13,18 +13,18 @@ _COLUMNS: Final = (
     ("timestamp", "timestamp"),
     ("timestampType", "int"),
 )
-# In DDL `timestamp` alone means what the session's spark.sql.timestampType says.
+# In DDL, the session's spark.sql.timestampType decides what `timestamp` alone means.
 _DDL: Final = {"timestamp": "timestamp_ltz"}
 _HEADERS: Final = ("headers", "array<struct<key:string,value:binary>>")
 
 
 def spark_schema(*, include_headers: bool) -> str:
-    """As a DDL string."""
+    """Return the schema as a DDL string."""
     return ", ".join(f"{name} {_DDL.get(kind, kind)}" for name, kind in _columns(include_headers))
 
 
 def check_schema(schema: Any, *, include_headers: bool) -> None:
-    """OptionError for a schema of the user's: rows would be read as what they are not."""
+    """Raise OptionError for a user's schema: rows would be read with wrong types."""
     columns = _columns(include_headers)
     if [(each.name, each.dataType.simpleString()) for each in schema.fields] != list(columns):
         raise OptionError(

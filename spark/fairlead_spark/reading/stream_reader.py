@@ -1,9 +1,9 @@
-"""`spark.readStream.format("fairlead")`: what each micro-batch holds, decided on the driver.
+"""`spark.readStream.format("fairlead")`: the contents of each micro-batch, decided on the driver.
 
-Spark keeps one object for a query in one Python process. Its hooks come in this order: once
-`initialOffset`, then for each batch `latestOffset`, `partitions`, and, one batch late and never for
-the last one, `commit`. `latestOffset` is told the end of the last batch that is done: progress is
-shown to the consumer group from both.
+Spark has one object for a query in one Python process. It calls the methods in this order: once
+`initialOffset`; then for each batch `latestOffset`, `partitions`, and `commit`, one batch late and
+never for the last one. `latestOffset` gets the end of the last finished batch. The progress for the
+consumer group comes from both.
 """
 
 import logging
@@ -64,9 +64,9 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: StreamOffset | None = None
         self._initial: StreamOffset | None = None
         self._refusal: OptionError | SourceError | None = None
-        """Why a new query cannot begin where its options say."""
-        # A new run's first batch waits for no more records, as in Spark's Kafka source: its records
-        # may have waited long already.
+        """Why a new query cannot begin as its options say."""
+        # The first batch of a new run waits for no more records, as in Spark's Kafka source: its
+        # records may have waited long already.
         self._batch_at = -math.inf
         self._progress: GroupProgress | None = None
         if options.client.group_id is not None:
@@ -74,11 +74,11 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._progress = GroupProgress(options.client, instance, options.subscription)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need the options and nothing else."""
+        """Return the options, because tasks need nothing else."""
         return {"_options": self._options}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name.
-        """Where a new query begins. Spark may ask more than once and expects one answer."""
+        """Return where a new query begins. Spark may call this again and expects the same."""
         if self._initial is None:
             cluster, topics, partitions = self._look()
             try:
@@ -86,15 +86,15 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     check_start(self._options, read_latest(cluster, self._options, partitions))
                 positions = resolve_start(cluster, self._options, partitions)
             except (OptionError, SourceError) as error:
-                # A driver that runs a first batch again is asked, too, and needs no answer: the
-                # batch knows where it began. A new query looks for its first batch next.
+                # Spark also asks when it runs a first batch again, and then needs no answer: the
+                # batch knows where it began. A new query asks for its first batch next.
                 self._refusal = error
                 return {}
             self._initial, self._refusal = StreamOffset(positions, _ids(topics)), None
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """From the options; triggers that read all that there is ignore it."""
+        """Return the limit in the options; triggers that read all existing records ignore it."""
         options = self._options
         if options.min_offsets_per_trigger is not None:
             return ReadMinRows(options.min_offsets_per_trigger)
@@ -123,23 +123,23 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         end = StreamOffset(ends, _ids(topics))
         if end.is_at(done):
-            # Exactly the offset that it had, or Spark makes a batch of it.
+            # Exactly the given offset, or Spark makes a batch of it.
             return start
         self._batch_at = time.monotonic()
-        # A driver that runs the first batch again is asked anew where the query begins, and the log
-        # goes on meanwhile: records in between would be in no batch.
+        # When Spark runs the first batch again, it asks again where the query begins, and the log
+        # has grown meanwhile: records in between would be in no batch.
         if self._initial is None or not done.is_at(self._initial):
             return end.to_json()
-        # Not where `done` is: a topic that was made again since then begins anew.
+        # Not the positions in `done`: a topic that was created again since then begins again.
         begun = {each: positions[each] for each in done.positions if each in positions}
         return replace(end, begun=begun).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return what the topics hold, for the progress report."""
+        """Return the ends of the topics, for the progress report."""
         return None if self._latest is None else self._latest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the tasks of a batch: the same for the same offsets, while the log keeps them."""
+        """Return the tasks of a batch: equal for equal offsets, while the log has them."""
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
         if until.begun is not None:
             begin = StreamOffset(until.begun, until.topic_ids)
@@ -179,11 +179,11 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Note that a batch is done; Spark says so when it begins the next one."""
+        """Note that a batch is done; Spark reports it when it begins the next one."""
         self._show_progress(StreamOffset.from_json(end))
 
     def stop(self) -> None:
-        """Spark ends the process; it calls this only sometimes."""
+        """Do nothing: Spark ends the process, and calls this only sometimes."""
         keep_cluster(self._options.client).close()
         if self._progress is not None:
             self._progress.close()
@@ -204,7 +204,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> tuple[Cluster, dict[str, Topic], frozenset[TopicPartition]]:
         """Return the topics and partitions that exist.
 
-        If something of `done` seems to be gone, they are looked up again: a broker that has just
+        If a part of `done` seems to be gone, they are looked up again: a broker that has just
         started may not know yet what others know.
         """
         cluster = keep_cluster(self._options.client)
@@ -218,7 +218,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _find_gone(
         self, cluster: Cluster, partitions: frozenset[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Return those that do not exist: of a batch that is run again they may be deleted since.
+        """Return partitions that do not exist: a batch that is run again may have deleted ones.
 
         They are looked up again, as in `_look`.
         """
@@ -245,7 +245,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions: frozenset[TopicPartition],
         done: StreamOffset,
     ) -> dict[TopicPartition, int]:
-        """Where reading goes on: partitions made since begin at their earliest record."""
+        """Return where reading continues: new partitions begin at their earliest record."""
         ids = _ids(topics)
         remade = sorted({p.topic for p in done.positions if _is_other_topic(p.topic, done, ids)})
         if remade:
@@ -270,7 +270,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions: frozenset[TopicPartition],
         positions: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return the ends of the logs; ask again if a new leader knows less than was read."""
+        """Return the ends of the logs; repeat if a new leader knows less than was read."""
         latest: dict[TopicPartition, int] = {}
         for _ in self._attempts():
             latest = read_latest(cluster, self._options, partitions)
@@ -301,7 +301,7 @@ class FairleadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest: dict[TopicPartition, int],
         limit: ReadLimit,
     ) -> dict[TopicPartition, int] | None:
-        """None: there are too few new records, and the batch may wait."""
+        """Limit a batch; None: there are too few new records, and the batch may wait."""
         options = self._options
         if isinstance(limit, ReadAllAvailable):
             return latest

@@ -1,9 +1,9 @@
 """Sends the batches of an idempotent producer, each partition's in order and one at a time.
 
 A broker has one request of a task at a time, with the next batch of each partition that it leads,
-and the task goes on encoding meanwhile. A batch that is not acknowledged is sent again as it is,
-to the leader of that moment: by its sequence numbers a broker tells a repetition. So nothing is
-written twice or in another order, whatever became of the first attempt.
+and the task goes on encoding meanwhile. A batch without an acknowledgement is sent again unchanged,
+to the present leader: a broker recognizes a repetition by its sequence numbers. So nothing is
+written twice or in another order, whatever the outcome of the first attempt.
 """
 
 import logging
@@ -42,7 +42,7 @@ _ENDED: Final = (
 
 @dataclass
 class _Lane:
-    """One partition's batches, the oldest first. `failing_since`: that one, without a break."""
+    """One partition's batches, oldest first. `failing_since`: since when the first one fails."""
 
     batches: deque[OutgoingBatch] = field(default_factory=deque)
     is_asked: bool = False
@@ -61,7 +61,7 @@ class _Asked(NamedTuple):
 
 
 class BatchSender:
-    """For one task. After an error it is of no more use and must be closed."""
+    """For one task. After an error it cannot be used any more and must be closed."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class BatchSender:
         self._left_at: float | None = None
         self.bytes_waiting = 0
         self.batch_bytes_max: dict[str, int] = {}
-        """Batch sizes of topics whose limit is lower than that of others."""
+        """Batch sizes of topics with a lower limit than others."""
 
     def begin(self) -> Producer:
         """Return a producer id for this task's batches; SourceError if no broker gives one."""
@@ -108,10 +108,10 @@ class BatchSender:
         self.bytes_waiting += len(batch.data)
 
     def send(self, *, until_bytes: int | None = None) -> None:
-        """Send what can be sent, and take the replies that have come.
+        """Send what can be sent, and read the replies that have arrived.
 
-        With `until_bytes` it goes on until no more wait for their acknowledgement. SinkError for
-        one that is refused.
+        With `until_bytes` it continues until at most this many bytes are unacknowledged. SinkError
+        for a refused batch.
         """
         self._count_no_absence()
         try:
@@ -131,7 +131,7 @@ class BatchSender:
         self._asked.clear()
 
     def _count_no_absence(self) -> None:
-        """Rows may be long in coming, and nothing is tried meanwhile: that is no failure."""
+        """Do not count time without attempts as failure: rows may be long in coming."""
         if self._left_at is None:
             return
         absence_s = time.monotonic() - self._left_at
@@ -156,7 +156,7 @@ class BatchSender:
             self._ask(leader, self._fitting(places))
 
     def _fitting(self, places: list[TopicPartition]) -> list[TopicPartition]:
-        """As many as one request may hold, and one at least. The others' turn is next."""
+        """Return as many as fit into a request, at least one; the others are next."""
         size = 0
         fitting: list[TopicPartition] = []
         for where in places:
@@ -165,7 +165,7 @@ class BatchSender:
                 break
             fitting.append(where)
         for where in fitting:
-            # Behind those that had to wait.
+            # Move it behind those that had to wait.
             self._lanes[where] = self._lanes.pop(where)
         return fitting
 
@@ -247,7 +247,7 @@ class BatchSender:
             return
         text = f"{error.name}: {said or error.description}"
         if error in _TOO_LARGE and batch.records > 1:
-            # Should an attempt before have written it after all, a half is refused for its numbers.
+            # If an earlier attempt was written after all, brokers refuse a half by its numbers.
             lane.batches.popleft()
             self.batch_bytes_max[where.topic] = len(batch.data) // 2
             first, second = halve(batch)
@@ -266,7 +266,7 @@ class BatchSender:
     def _lose(
         self, connection: Connection | None, places: list[TopicPartition], reason: str
     ) -> None:
-        """Handle a lost connection: what was sent on it may be written or not."""
+        """Handle a lost connection: what was sent on it may have been written or not."""
         if connection is not None:
             self._cluster.drop(connection)
         self._cluster.forget_leaders()

@@ -9,12 +9,12 @@ from fairlead_wire.murmur2 import SEED, partition_for_key
 
 _MULTIPLIER: Final = np.uint32(0x5BD1E995)
 _POSITIVE: Final = np.uint32(0x7FFFFFFF)
-# Below, an array of numpy costs more than a key by itself.
+# For fewer keys, a numpy array costs more than single keys.
 _KEYS_MIN: Final = 8
 
 
 def partitions_for_keys(keys: pa.BinaryArray, count: int) -> Any:
-    """Return an int64 for each key, of `count` partitions; that of a null means nothing."""
+    """Return an int64 for each key, of `count` partitions; that of a null has no meaning."""
     octets, starts, sizes = binary_spans(keys)
     with np.errstate(over="ignore"):
         hashed, left_over = _murmur2(octets, starts, sizes)
@@ -27,7 +27,7 @@ def partitions_for_keys(keys: pa.BinaryArray, count: int) -> Any:
 
 
 def binary_spans(column: pa.BinaryArray) -> tuple[Any, Any, Any]:
-    """Return the bytes that the cells lie in, where each begins, and how long it is."""
+    """Return the bytes of the cells, where each begins, and how long it is."""
     _, bounds, data = column.buffers()
     edges = np.frombuffer(bounds, dtype=np.int32, count=column.offset + len(column) + 1)
     edges = edges[column.offset :].astype(np.int64)
@@ -36,9 +36,9 @@ def binary_spans(column: pa.BinaryArray) -> tuple[Any, Any, Any]:
 
 
 def _murmur2(octets: Any, starts: Any, sizes: Any) -> tuple[Any, Any]:
-    """Hashes, and which keys have none yet: the few that are longer than all the others."""
+    """Return hashes, and which keys have none yet: the few that are longer than all others."""
     hashed = np.uint32(SEED) ^ sizes.astype(np.uint32)
-    # Four bytes at every position: what a key has of them is read at once.
+    # The four bytes at every position, so that those of a key are read at once.
     words = np.ndarray((max(len(octets) - 3, 0),), "<u4", octets, strides=(1,))
     counts = sizes >> 2
     going_on = np.flatnonzero(counts)
@@ -56,7 +56,7 @@ def _murmur2(octets: Any, starts: Any, sizes: Any) -> tuple[Any, Any]:
 
 
 def _mix_rest(hashed: Any, octets: Any, at: Any, sizes: Any) -> None:
-    """Mix in the last one to three bytes of keys that have such."""
+    """Mix in the last one to three bytes of keys that have them."""
     some = np.flatnonzero(sizes)
     rest = np.zeros(len(some), dtype=np.uint32)
     for index in range(3):

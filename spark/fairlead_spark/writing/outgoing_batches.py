@@ -1,4 +1,4 @@
-"""Records on their way out: cut into the batches that a producer sends, and packed."""
+"""Outgoing records: divided into the batches of a producer, and compressed."""
 
 import struct
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from fairlead_wire.records import decode_batch, encode_batch
 
 PRODUCE_VERSION: Final = 9
 SEQUENCES: Final = 2**31
-"""Numbers of an idempotent producer's records: behind the last comes 0 again."""
+"""Sequence numbers of an idempotent producer; after the last one comes 0 again."""
 _CRC: Final = struct.Struct(">I")
 _CRC_POSITION: Final = 17
 
@@ -65,10 +65,10 @@ def build_batches(
 ) -> Iterator[OutgoingBatch]:
     """Yield batches of a topic's rows, those of a partition in the order of the rows.
 
-    `sequences` holds the next number of each partition, and is moved on.
+    `sequences` has the next number of each partition, and is advanced.
     """
     if (partitions[1:] < partitions[:-1]).any():
-        # Of numbers of 16 bits it is a radix sort, ten times as quick.
+        # For numbers of 16 bits numpy uses a radix sort, which is ten times as fast.
         is_short = int(partitions.max()) <= np.iinfo(np.int16).max
         order = np.argsort(partitions.astype(np.int16) if is_short else partitions, kind="stable")
         cells, partitions = cells.take(order), partitions[order]
@@ -97,9 +97,9 @@ def build_batches(
 
 
 def halve(batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch]:
-    """Two batches of the same records, with the same numbers, for a broker that found it too large.
+    """Return two batches of the same records, with the same numbers, of a batch that is too large.
 
-    A half is no repetition of the whole: a broker that has that refuses it.
+    A half is no repetition of the whole: a broker that has the whole refuses it.
     """
     records = decode_batch(batch.data)
     (_, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, count) = (
@@ -121,7 +121,7 @@ def halve(batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch]:
 
 
 def _cut(sizes: Any, partitions: Any, bytes_max: int) -> Any:
-    """Where batches begin: at each new partition, and before one would be too large."""
+    """Return where batches begin: at each new partition, and before one would be too large."""
     runs = np.flatnonzero(np.diff(partitions, prepend=partitions[0] - 1))
     ends = np.cumsum(sizes)
     cuts = []
@@ -130,7 +130,7 @@ def _cut(sizes: Any, partitions: Any, bytes_max: int) -> Any:
         while at < behind:
             cuts.append(at)
             before = int(ends[at] - sizes[at])
-            # A record that is larger than a batch goes alone.
+            # A record that is larger than a batch gets its own batch.
             fits = int(np.searchsorted(ends, before + bytes_max, side="right"))
             at = max(at + 1, fits)
     return np.array(cuts, dtype=np.int64)

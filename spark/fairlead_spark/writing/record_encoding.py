@@ -1,7 +1,7 @@
-"""Columns of Arrow as the records of Kafka's batches, without a Python object a row.
+"""Encode Arrow columns as the records of Kafka's batches, without a Python object for each row.
 
-numpy makes the numbers that stand before and between keys and values, and Arrow joins them. How a
-record is laid out is written in `fairlead_wire/records.py`.
+numpy computes the numbers before and between keys and values, and Arrow joins them. The format of a
+record is documented in `fairlead_wire/records.py`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _NO_HEADERS: Final = pa.scalar(b"\0", pa.binary())
 
 @dataclass(frozen=True)
 class RecordCells:
-    """The contents of some rows' records. `headers` are encoded already; None: no row has one."""
+    """The contents of some rows' records. `headers` are already encoded; None: no row has any."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray | None = None
@@ -40,7 +40,7 @@ class RecordCells:
         )
 
     def sizes_max(self) -> Any:
-        """Return the bytes of each record: at most so many."""
+        """Return an upper limit of each record's bytes."""
         sizes = np.full(len(self), RECORD_OVERHEAD_MAX, dtype=np.int64)
         for column in self._columns():
             if column is not None:
@@ -78,7 +78,7 @@ def encode_records(cells: RecordCells, offset_deltas: Any) -> pa.BinaryArray:
 
 
 def encode_headers(headers: pa.Array) -> pa.BinaryArray | None:
-    """Return the count of each row's headers and the headers; None where no row has any.
+    """Return the count of each row's headers and the headers; None if no row has any.
 
     SinkError for a header without a key.
     """
@@ -96,7 +96,7 @@ def encode_headers(headers: pa.Array) -> pa.BinaryArray | None:
 
 
 def as_binary(column: pa.Array) -> pa.BinaryArray:
-    """Return text or bytes of any of Arrow's types. Text is UTF-8 in Arrow and in the record."""
+    """Return text or bytes of any Arrow type as bytes. Text is UTF-8 in Arrow and in the record."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_string(column.type):
@@ -105,7 +105,7 @@ def as_binary(column: pa.Array) -> pa.BinaryArray:
 
 
 def encode_varints(columns: Sequence[Any]) -> pa.BinaryArray:
-    """Return the numbers of a row one behind another, zig-zag, for each row."""
+    """Return each row's numbers one after the other, as zig-zag varints."""
     octets: list[Any] = []
     # Which rows have the byte; None: all.
     has: list[Any] = []
@@ -150,7 +150,7 @@ def varint_sizes(numbers: Any) -> Any:
 
 
 def _sizes(column: pa.BinaryArray) -> Any:
-    """Return the length that stands before each cell: -1 for a null."""
+    """Return the length before each cell: -1 for a null."""
     sizes = binary_spans(column)[2]
     if column.null_count:
         sizes = np.where(column.is_null().to_numpy(zero_copy_only=False), -1, sizes)

@@ -1,8 +1,8 @@
 """The topic and the partition of each row of a write.
 
-A partition that the row names; else the one that Java's producer picks for its key; else, without
-a key, one partition for a while and then the next, so that batches are not of a record each
-(KIP-480). Row by row nothing is decided here: by columns.
+It is the partition that the row names; else the one that Java's producer chooses for its key; else,
+without a key, one partition for a while and then the next, so that a batch has more than one record
+(KIP-480). All decisions are made by columns, not row by row.
 """
 
 import secrets
@@ -17,18 +17,18 @@ from fairlead_spark.errors import SinkError
 from fairlead_spark.writing.key_partitions import partitions_for_keys
 
 STICKY_BYTES: Final = 16 * 1024
-"""Bytes of records without a key that go to one partition before the next one gets them."""
+"""Bytes of records without a key for one partition, before the next partition gets them."""
 
 
 class TopicPartitions(NamedTuple):
-    """How many partitions a topic has, and those that can be written to now."""
+    """The number of a topic's partitions, and those that can be written to now."""
 
     total: int
     available: Sequence[int]
 
 
 class RowRouter:
-    """Remembers whose turn it is among partitions that no key chooses."""
+    """Remembers the present partition for records without a key."""
 
     def __init__(self, partitions_of: Callable[[str, int], TopicPartitions]) -> None:
         """`partitions_of(topic, least)` returns a topic's partitions.
@@ -65,7 +65,7 @@ class RowRouter:
 
     def _spread(self, topic: str, known: TopicPartitions, sizes: Any) -> Any:
         turns = np.array(known.available or range(known.total), dtype=np.int64)
-        # Many tasks of few rows would all begin at the same one.
+        # Otherwise many tasks with few rows would all begin with the same partition.
         before = self._written.setdefault(topic, secrets.randbelow(known.total) * STICKY_BYTES)
         written = before + np.cumsum(sizes)
         self._written[topic] = int(written[-1])
@@ -73,7 +73,7 @@ class RowRouter:
 
 
 def split_by_topic(topics: pa.Array) -> list[tuple[str, Any]]:
-    """Return each topic that a column names, and its rows in order. SinkError for a null."""
+    """Return each topic in a column, with its rows in order. SinkError for a null."""
     if topics.null_count:
         raise SinkError("a row has a null topic: fill the column, or set the option 'topic'")
     named = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()

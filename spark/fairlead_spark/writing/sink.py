@@ -1,7 +1,7 @@
 """`df.write` and `df.writeStream` with `format("fairlead")`: each task has an idempotent producer.
 
-A write is at least once, as that of Spark's Kafka sink: a task that is run again writes its rows
-again. What a task wrote is acknowledged before its commit message goes to the driver. With
+A write is at least once, as with Spark's Kafka sink: a task that is run again writes its rows
+again. All rows of a task are acknowledged before its commit message goes to the driver. With
 `exactlyOnce` it writes in a transaction, which the driver ends
 (`exactly_once/exactly_once_sink.py`).
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """Every one of a task's rows was acknowledged."""
+    """All rows of a task were acknowledged."""
 
     records: int
 
@@ -71,7 +71,7 @@ class RowWriter:
         self._router = RowRouter(self._partitions_of)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskWritten:
-        """Send all rows and waits until brokers have them; SinkError if one was refused."""
+        """Send all rows and wait until brokers have them; SinkError if one was refused."""
         records = 0
         try:
             for rows in gather(batches, limits.SINK_GATHER_BYTES):
@@ -133,7 +133,7 @@ class RowWriter:
         self._sender.send()
 
     def _partitions_of(self, topic: str, least: int) -> TopicPartitions:
-        """Fresh at the first look: what this worker remembers may be older than the task."""
+        """Return partitions, fresh at first: this worker's memory may be older than the task."""
         known = self._topics.get(topic)
         if known is None or known.total < least:
             known = self._topics[topic] = self._look_up(topic)
@@ -183,7 +183,7 @@ def write_rows(
 
 
 def gather(batches: Iterable[pa.RecordBatch], bytes_wanted: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of about so many bytes, joined and cut."""
+    """Yield the same rows in batches of about `bytes_wanted`, joined and split."""
     held: list[Any] = []
     size = 0
     for batch in batches:

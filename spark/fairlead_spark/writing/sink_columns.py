@@ -1,4 +1,4 @@
-"""Which columns a write may have: the rules of Spark's Kafka sink."""
+"""The columns that a write may have: the rules of Spark's Kafka sink."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +18,7 @@ _TYPES: Final = {
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Positions of the columns in a row; None for those that the rows don't have."""
+    """Positions of the columns in a row; None for columns that the rows do not have."""
 
     value: int
     key: int | None = None
@@ -30,7 +30,7 @@ class SinkColumns:
 def check_sink_schema(schema: Any, options: SinkOptions) -> SinkColumns:
     """Find the columns in Spark's StructType; OptionError for a missing or a wrong one.
 
-    Other columns are ignored, so that what was read can be written as it is.
+    Other columns are ignored, so that rows that were read can be written unchanged.
     """
     found: dict[str, int] = {}
     for position, column in enumerate(schema.fields):

@@ -23,7 +23,7 @@ class ProducerSettings:
     """Settings of the producer.
 
     `record_bytes_max` and `batch_bytes_max` are before compression. `queue_bytes` may wait for
-    their acknowledgement before a task has to. `transaction_timeout_s` is for exactlyOnce.
+    acknowledgement before a task has to wait. `transaction_timeout_s` is for exactlyOnce.
     """
 
     codec: Codec
@@ -35,7 +35,7 @@ class ProducerSettings:
 
 
 def read_producer_settings(client: ClientSettings) -> ProducerSettings:
-    """Return the producer's settings among a client's; OptionError for one that cannot be."""
+    """Return the producer's settings among a client's; OptionError for invalid ones."""
     given = dict(client.producer)
     if given.get("acks", "all") not in ("all", "-1"):
         raise OptionError("kafka.acks must be all: the sink's producer is idempotent")

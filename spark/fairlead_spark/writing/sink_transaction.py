@@ -1,4 +1,4 @@
-"""The transaction that a task writes in, as those see it who write."""
+"""The transaction of a task, for the code that writes rows."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -8,14 +8,14 @@ from fairlead_spark.prepared_transaction import PreparedTransaction
 
 
 class SinkTransaction(Protocol):
-    """It begins with the first row. The writer does not know who ends it, and how."""
+    """It begins with the first row. The writer does not know who ends it, or how."""
 
     transactional_id: str
 
     def begin(self) -> PreparedTransaction:
-        """Return the producer to write as."""
+        """Return the producer for the writes."""
         ...
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions before they are written to; PassingError where it is to be tried again."""
+        """Add partitions before they are written to; PassingError if a retry may help."""
         ...
