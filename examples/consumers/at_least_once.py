@@ -2,8 +2,8 @@
 
     python examples/consumers/at_least_once.py --idle-s 5
 
-The offset is committed *after* the work. A crash between the two does the last batch again: the
-archive may hold a flight twice, so whoever reads it drops doubles by partition and offset.
+The offset is committed *after* the work. A crash between the two repeats the last batch: the
+archive may have a flight twice, so its readers drop duplicates by partition and offset.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 log = logging.getLogger("at_least_once")
 
-# Refusals of a commit that cost nothing but doubles: the group is being dealt anew or has dealt
-# these partitions to others, who begin where the last commit was.
+# These refusals of a commit only cause duplicates: the group is rebalancing, or has assigned these
+# partitions to others, who begin at the last commit.
 NOT_OURS_NOW = {
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.REBALANCE_IN_PROGRESS,
@@ -34,14 +34,14 @@ NOT_OURS_NOW = {
 
 
 def connect(arguments: argparse.Namespace) -> Consumer:
-    """A consumer that commits only when told to."""
+    """Return a consumer that commits only on request."""
     settings = {
         "bootstrap.servers": arguments.bootstrap,
         "group.id": arguments.group,
-        # A client that commits by its clock would also commit what is still in our hands.
+        # A client that commits periodically would also commit records that are not archived yet.
         "enable.auto.commit": False,
-        # A group that has no offset yet, or whose offset the log no longer has, begins at the
-        # oldest record: `latest` would skip.
+        # Where a group begins that has no offset yet, or whose offset the log no longer has: at the
+        # oldest record. `latest` would skip records.
         "auto.offset.reset": "earliest",
     }
     if arguments.member:
@@ -50,7 +50,7 @@ def connect(arguments: argparse.Namespace) -> Consumer:
 
 
 def archive(out: IO[bytes], messages: list[Message]) -> None:
-    """On disk when this returns; only then may the offset move."""
+    """Write the records to the disk; only then may the offset advance."""
     for message in messages:
         line = {
             "partition": message.partition(),
@@ -63,7 +63,7 @@ def archive(out: IO[bytes], messages: list[Message]) -> None:
 
 
 def commit(consumer: Consumer, messages: list[Message]) -> None:
-    """Move the group past these. A refusal is no loss: the records come again."""
+    """Commit the offset after these. A refusal loses nothing: the records come again."""
     after = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
     positions = [TopicPartition(*place, offset) for place, offset in after.items()]
     try:
@@ -76,10 +76,10 @@ def commit(consumer: Consumer, messages: list[Message]) -> None:
 
 
 def run(arguments: argparse.Namespace, stopping: threading.Event, out: IO[bytes]) -> int:
-    """Poll, work, commit, until told to stop; the number of flights archived."""
+    """Poll, work and commit until a signal; return the number of archived flights."""
     consumer = connect(arguments)
-    # No callback is needed: partitions come and go only inside consume(), and whenever it is
-    # called, everything it had returned before is archived and committed.
+    # No callback is needed: partitions change only inside consume(), and before each call all
+    # records that it returned earlier are archived and committed.
     consumer.subscribe([arguments.topic])
     archived = 0
     last_record = time.monotonic()
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace, stopping: threading.Event, out: IO[bytes]
 
 
 def end_torn_line(out: IO[bytes]) -> None:
-    """A crash may have cut the last line short: what follows starts on a line of its own."""
+    """End a last line that a crash has cut, so that the next record begins on its own line."""
     if out.seek(0, os.SEEK_END):
         out.seek(-1, os.SEEK_END)
         if out.read(1) != b"\n":
@@ -112,7 +112,7 @@ def end_torn_line(out: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """Read the arguments, run until SIGINT or SIGTERM, say what was done."""
+    """Read the arguments, run until SIGINT or SIGTERM, print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--bootstrap", default="localhost:9092", metavar="HOST:PORT")

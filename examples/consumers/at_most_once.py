@@ -2,8 +2,8 @@
 
     python examples/consumers/at_most_once.py --reset earliest --idle-s 5
 
-The offset is committed *before* the work. A crash between the two loses what was in hand (up to
---batch flights are passed over for good), and nothing is ever done twice.
+The offset is committed *before* the work. A crash between the two loses the present batch (up to
+--batch flights are skipped for good), and nothing is ever done twice.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ log = logging.getLogger("at_most_once")
 
 
 def connect(arguments: argparse.Namespace) -> Consumer:
-    """A consumer that commits only when told to."""
+    """Return a consumer that commits only on request."""
     settings = {
         "bootstrap.servers": arguments.bootstrap,
         "group.id": arguments.group,
-        # A client that commits by its clock would commit after the work: at least once.
+        # A client that commits periodically would commit after the work: at least once.
         "enable.auto.commit": False,
-        # Where a group without a committed offset starts. For a group that has worked before and
-        # lost its offsets (they expire), `earliest` would send every text again.
+        # Where a group begins without a committed offset. If a group has worked before and lost its
+        # offsets (they expire), `earliest` would send every text again.
         "auto.offset.reset": arguments.reset,
     }
     if arguments.member:
@@ -40,10 +40,10 @@ def connect(arguments: argparse.Namespace) -> Consumer:
 
 
 def commit(consumer: Consumer, messages: list[Message]) -> bool:
-    """Whether the group has moved past all of these, on every partition.
+    """Commit; return whether the group's offsets are after all of these, on every partition.
 
-    After any doubt (another member has the partition now, nobody answered in time) it has to be
-    taken for a no: the commit may have failed, so somebody may be given these records again.
+    In doubt (another member has the partition now, there was no answer in time) it returns False:
+    the commit may have failed, so another member may get these records again.
     """
     after = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
     positions = [TopicPartition(*place, offset) for place, offset in after.items()]
@@ -59,7 +59,7 @@ def commit(consumer: Consumer, messages: list[Message]) -> bool:
 
 
 def send_text(out: IO[str], message: Message, flight: dict[str, Any]) -> None:
-    """What must not happen twice; here a line in a file stands for it."""
+    """Do what must not happen twice; here it writes a line to a file."""
     delay = flight["dep_delay"]
     news = "is cancelled" if delay is None else f"leaves {delay} minutes late"
     name = f"{flight['carrier']} {flight['flight']} to {flight['dest']}"
@@ -67,7 +67,7 @@ def send_text(out: IO[str], message: Message, flight: dict[str, Any]) -> None:
 
 
 def run(arguments: argparse.Namespace, stopping: threading.Event, out: IO[str]) -> int:
-    """Poll, commit, work, until told to stop; the number of texts sent."""
+    """Poll, commit and work until a signal; return the number of sent texts."""
     consumer = connect(arguments)
     consumer.subscribe([arguments.topic])
     sent = 0
@@ -84,8 +84,8 @@ def run(arguments: argparse.Namespace, stopping: threading.Event, out: IO[str]) 
                     raise KafkaException(message.error())
             if not messages or not commit(consumer, messages):
                 continue
-            # From here on these flights are ours alone. What a signal interrupts is finished:
-            # nobody else would do it.
+            # From here on only this process has these flights. It finishes them even after a
+            # signal, because no other process would.
             for message in messages:
                 flight = json.loads(message.value())
                 delay = flight["dep_delay"]
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace, stopping: threading.Event, out: IO[str]) 
 
 
 def main() -> None:
-    """Read the arguments, run until SIGINT or SIGTERM, say what was done."""
+    """Read the arguments, run until SIGINT or SIGTERM, print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--bootstrap", default="localhost:9092", metavar="HOST:PORT")

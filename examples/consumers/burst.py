@@ -2,9 +2,9 @@
 
     python examples/consumers/burst.py
 
-Nothing grows but the log. The producer has a short queue and waits when it is full (back-pressure);
-the consumer works at its own pace and holds little (bounded memory); the log keeps the rest.
-Latency rises with the burst, and is normal again once the backlog is gone.
+Only the log grows. The producer has a short queue and waits when it is full (back-pressure); the
+consumer works at its own rate with little memory (bounded memory); the log keeps the rest. Latency
+rises with the burst, and is normal again once the backlog is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Updates:
                 "bootstrap.servers": arguments.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                # The bound: produce() raises BufferError when so many are unanswered.
+                # The limit: produce() raises BufferError if so many records are unacknowledged.
                 "queue.buffering.max.messages": arguments.producer_queue,
             }
         )
@@ -47,7 +47,7 @@ class Updates:
         self.failure = self.failure or error
 
     def send(self) -> None:
-        """One update, as soon as there is room."""
+        """Send one update as soon as there is room."""
         value = json.dumps({"run": self.run_id, "sent": time.time()})
         while True:
             try:
@@ -60,7 +60,7 @@ class Updates:
         self.longest_queue = max(self.longest_queue, len(self.producer))
 
     def run(self) -> None:
-        """In a thread of its own, until the backlog of the burst can be gone and all is sent."""
+        """Run in its own thread until the backlog of the burst can be gone and all is sent."""
         rate = self.arguments.rate
         backlog = max(0, (10 * rate - self.arguments.capacity) * self.arguments.burst_s)
         plan = (
@@ -81,7 +81,7 @@ class Updates:
 
 
 def consume(arguments: argparse.Namespace, updates: Updates) -> None:
-    """Work through everything, and print a line a second."""
+    """Work through all updates, and print a line a second."""
     settings = {
         "bootstrap.servers": arguments.bootstrap,
         "group.id": "storm",
@@ -91,7 +91,7 @@ def consume(arguments: argparse.Namespace, updates: Updates) -> None:
     }
     consumer = Consumer(settings)
     load = threading.Thread(target=updates.run, daemon=True)
-    # Updates begin when somebody listens, so that latency is not that of joining a group.
+    # Begin to send when the consumer has joined, so that latency does not include that time.
     consumer.subscribe([arguments.topic], on_assign=lambda *_: load.ident or load.start())
     done, latencies, ready_at = 0, [], 0.0
     report = time.monotonic() + 1
@@ -120,7 +120,7 @@ def consume(arguments: argparse.Namespace, updates: Updates) -> None:
 
 
 def main() -> None:
-    """Make the topic, run the load and the consumer, until all is read."""
+    """Create the topic, run the load and the consumer until all is read."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT")
     parser.add_argument("--topic", default="flight-updates")

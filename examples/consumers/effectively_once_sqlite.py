@@ -2,9 +2,9 @@
 
     python examples/consumers/effectively_once_sqlite.py --idle-s 5
 
-A result and the offset it reaches to are written in one transaction of the database. The offset
-kept *there* is the true one; the group is only asked which partitions are ours. So a record is
-counted if and only if the stored offset has passed it.
+A result and the offset after its records are written in one transaction of the database. Only the
+offset *there* is valid; the group just assigns the partitions. So a record is counted if and only
+if the stored offset is after it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MOVE = "UPDATE positions SET next_offset = ? WHERE topic = ? AND partition = ? A
 
 
 class OvertakenError(Exception):
-    """Another process has counted on this partition since we were given it."""
+    """Another process has counted on this partition since it was assigned to this one."""
 
 
 class Totals:
-    """The database: what was counted, and how far."""
+    """The database: the totals, and the offset of each partition."""
 
     def __init__(self, path: str) -> None:
-        # Several members may write: each waits its turn.
+        # Several members may write: each waits for its turn.
         self.db = sqlite3.connect(path, timeout=30, isolation_level=None)
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.execute("PRAGMA synchronous = FULL")  # a commit outlives a power cut as well
@@ -52,7 +52,7 @@ class Totals:
         self.reached: dict[tuple[str, int], int] = {}  # as we last saw it stored
 
     def take(self, place: tuple[str, int]) -> int:
-        """Where to go on with a partition that we were given."""
+        """Return where to continue with an assigned partition."""
         new = (*place, OFFSET_BEGINNING)
         self.db.execute("INSERT OR IGNORE INTO positions VALUES (?, ?, ?)", new)
         query = "SELECT next_offset FROM positions WHERE topic = ? AND partition = ?"
@@ -60,13 +60,13 @@ class Totals:
         return self.reached[place]
 
     def count(self, messages: list[Message]) -> None:
-        """All of these and the offsets behind them, or nothing."""
+        """Count all of these and store the offsets after them, or do nothing."""
         after = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:  # commits at its end, and rolls back if anything is raised
             for place, offset in after.items():
-                # Compare and set: a member that was slow, and lost its partition without knowing
-                # it, finds that the offset has moved, and counts nothing.
+                # Compare and set: a slow member that has lost its partition without knowing it
+                # finds another offset here, and counts nothing.
                 if self.db.execute(MOVE, (offset, *place, self.reached[place])).rowcount != 1:
                     raise OvertakenError(f"partition {place[1]} has moved on without us")
             for message in messages:
@@ -77,14 +77,14 @@ class Totals:
 
 
 def run(arguments: argparse.Namespace, stopping: threading.Event, totals: Totals) -> int:
-    """Poll, count, until told to stop; the number of flights counted."""
+    """Poll and count until a signal; return the number of counted flights."""
     settings = {
         "bootstrap.servers": arguments.bootstrap,
         "group.id": arguments.group,
-        # Nothing reads these offsets back: they show people how far the group lags.
+        # Nothing reads these offsets; they show people the lag of the group.
         "enable.auto.commit": True,
-        # The stored offset may be gone from the log (retention was shorter than our pause): to
-        # jump anywhere would lose or double silently.
+        # The log may no longer have the stored offset (the pause was longer than the retention).
+        # Any other start would silently lose records or count them twice.
         "auto.offset.reset": "error",
     }
     if arguments.member:
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace, stopping: threading.Event, totals: Totals
 
 
 def main() -> None:
-    """Read the arguments, run until SIGINT or SIGTERM, say what was done."""
+    """Read the arguments, run until SIGINT or SIGTERM, print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--bootstrap", default="localhost:9092", metavar="HOST:PORT")

@@ -2,9 +2,9 @@
 
     python examples/consumers/exactly_once.py --idle-s 5
 
-The results and the group's offset are written in one transaction, so that either both are there or
-neither. Whoever reads the results with `isolation.level=read_committed` sees those of committed
-transactions alone.
+The results and the group's offset are written in one transaction: either both are there or neither.
+A reader of the results with `isolation.level=read_committed` sees only those of committed
+transactions.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ ANSWER_S = 60
 
 
 def connect(arguments: argparse.Namespace) -> tuple[Consumer, Producer]:
-    """A consumer that commits nothing by itself, and the producer that does it."""
+    """Return a consumer that commits nothing itself, and the producer that commits for it."""
     bootstrap = {"bootstrap.servers": arguments.bootstrap}
     settings = {
         **bootstrap,
         "group.id": arguments.group,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        # Of flights that somebody writes in transactions, only committed ones. It is the default
-        # of this client, and not of every other.
+        # Read only committed flights, if they were written in transactions. This is the default of
+        # this client, but not of all others.
         "isolation.level": "read_committed",
     }
     if arguments.member:
@@ -54,14 +54,14 @@ def connect(arguments: argparse.Namespace) -> tuple[Consumer, Producer]:
     producer = Producer(
         {
             **bootstrap,
-            # One name for each process that runs at a time, the same after a restart: then what a
-            # killed process had open is aborted at once. With a new name at each start, readers
-            # of the partitions wait until its time is out.
+            # Each process has its own name, the same after a restart: then the open transaction of
+            # a killed process is aborted at once. With a new name at each start, readers of the
+            # partitions would wait until it times out.
             "transactional.id": f"{arguments.group}-{arguments.member or 'only'}",
             "transaction.timeout.ms": 60_000,
-            # A connection that opens or closes lets this client look again for the coordinator of
-            # the group. Without that it may wait for ever for one that is gone: the time-out of
-            # `send_offsets_to_transaction` does not hold (librdkafka's issues 5511 and 5456).
+            # When a connection opens or closes, this client looks for the group's coordinator
+            # again. Without that, it may wait forever for one that is gone: the time-out of
+            # `send_offsets_to_transaction` has no effect (librdkafka's issues 5511 and 5456).
             "connections.max.idle.ms": 5_000,
         },
         logger=log,
@@ -71,7 +71,7 @@ def connect(arguments: argparse.Namespace) -> tuple[Consumer, Producer]:
 
 
 def until_answered(call: Callable[..., None], *arguments: object) -> None:
-    """Call again while the answer is only late: what was asked for is the same one."""
+    """Repeat the call while the answer is only late: the request stays the same."""
     while True:
         try:
             call(*arguments)
@@ -84,7 +84,7 @@ def until_answered(call: Callable[..., None], *arguments: object) -> None:
 
 
 def delay_of(message: Message) -> bytes:
-    """The work: what becomes of one flight."""
+    """Do the work: return the result of one flight."""
     flight = json.loads(message.value())
     result = {
         "flight": f"{flight['carrier']} {flight['flight']}",
@@ -95,22 +95,22 @@ def delay_of(message: Message) -> bytes:
 
 
 def carry_over(consumer: Consumer, producer: Producer, topic: str, messages: list[Message]) -> bool:
-    """Write the results and the offset behind their flights, or nothing; tell which."""
+    """Write the results and the offset after their flights, or nothing; tell which."""
     after = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
     offsets = [TopicPartition(*place, offset) for place, offset in after.items()]
     producer.begin_transaction()
     try:
         for message in messages:
             producer.produce(topic, delay_of(message), message.key())
-        # The group's metadata say who we are in it: if our partitions are somebody else's by now,
-        # the group refuses, and the transaction is aborted.
+        # The group metadata identify this member: if its partitions have been assigned to another
+        # one, the group refuses, and the transaction is aborted.
         group = consumer.consumer_group_metadata()
         until_answered(producer.send_offsets_to_transaction, offsets, group, ANSWER_S)
         until_answered(producer.commit_transaction, ANSWER_S)
     except KafkaException as failure:
         error: KafkaError = failure.args[0]
         if not error.txn_requires_abort():
-            raise  # another process has our name: this one has to end
+            raise  # Another process has this transactional id, so this one has to end.
         log.warning("%d flights aborted: %s", len(messages), error.str())
         until_answered(producer.abort_transaction, ANSWER_S)
         return False
@@ -118,7 +118,7 @@ def carry_over(consumer: Consumer, producer: Producer, topic: str, messages: lis
 
 
 def go_back(consumer: Consumer, messages: list[Message]) -> None:
-    """To what is committed: the flights of an aborted transaction come again."""
+    """Seek to the committed offsets: the flights of an aborted transaction come again."""
     places = {(m.topic(), m.partition()) for m in messages}
     wanted = [TopicPartition(*place) for place in places]
     for at in consumer.committed(wanted, timeout=ANSWER_S):
@@ -127,7 +127,7 @@ def go_back(consumer: Consumer, messages: list[Message]) -> None:
 
 
 def run(arguments: argparse.Namespace, stopping: threading.Event) -> int:
-    """Poll, work, commit, until told to stop; the number of flights carried over."""
+    """Poll, work and commit until a signal; return the number of flights carried over."""
     consumer, producer = connect(arguments)
     consumer.subscribe([arguments.topic])
     done = 0
@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace, stopping: threading.Event) -> int:
 
 
 def create_output(arguments: argparse.Namespace) -> None:
-    """With as many partitions as the results need; here three."""
+    """Create the topic with as many partitions as the results need, here three."""
     admin = AdminClient({"bootstrap.servers": arguments.bootstrap})
     try:
         admin.create_topics([NewTopic(arguments.out, 3)])[arguments.out].result()
@@ -164,7 +164,7 @@ def create_output(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the arguments, run until SIGINT or SIGTERM, say what was done."""
+    """Read the arguments, run until SIGINT or SIGTERM, print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--bootstrap", default="localhost:9092", metavar="HOST:PORT")

@@ -3,7 +3,7 @@
     python examples/consumers/global_order.py write --name east --count 1000
     python examples/consumers/global_order.py read --idle-s 5
 
-A partition keeps its order, a topic does not; so this topic has one partition. The price: one
+A partition keeps its order, a topic does not, so this topic has one partition. The price: one
 broker leads it, and one member of a group reads it while the others stand by to take over.
 """
 
@@ -27,7 +27,7 @@ log = logging.getLogger("global_order")
 
 
 def ensure_topic(arguments: argparse.Namespace) -> None:
-    """The topic is there. -1: as many replicas as the cluster gives by default."""
+    """Create the topic if it is missing. -1: the cluster's default number of replicas."""
     admin = KafkaAdminClient(bootstrap_servers=arguments.bootstrap, bootstrap_timeout_ms=10_000)
     try:
         admin.create_topics([NewTopic(arguments.topic, 1, -1)])
@@ -38,19 +38,19 @@ def ensure_topic(arguments: argparse.Namespace) -> None:
 
 
 def refuse_partitions(topic: str, partitions: set[int] | None) -> None:
-    """With a second partition there is no order over the topic: better stop than be wrong."""
+    """Refuse a second partition: the topic would have no order."""
     if partitions and len(partitions) > 1:
         sys.exit(f"Topic {topic} has {len(partitions)} partitions; global order needs exactly one.")
 
 
 def write(arguments: argparse.Namespace, stopping: threading.Event) -> None:
-    """Departures in the order in which this writer clears them."""
+    """Write departures in the order in which this writer clears them."""
     ensure_topic(arguments)
     producer = KafkaProducer(
         bootstrap_servers=arguments.bootstrap,
         acks="all",
-        # A retry after a lost answer would write a record twice, or behind its successor; with
-        # sequence numbers the broker sees that, and order holds with several requests in flight.
+        # A retry after a lost answer would write a record twice, or after its successor. Sequence
+        # numbers let the broker detect that, and keep the order with several requests in flight.
         enable_idempotence=True,
         linger_ms=5,
     )
@@ -71,7 +71,7 @@ def write(arguments: argparse.Namespace, stopping: threading.Event) -> None:
 
 
 def read(arguments: argparse.Namespace, stopping: threading.Event) -> None:
-    """Append departures to a file as they come; start as often as you like, one works."""
+    """Append departures to a file; of several processes that run this, one works."""
     ensure_topic(arguments)
     consumer = KafkaConsumer(
         arguments.topic,
@@ -79,7 +79,7 @@ def read(arguments: argparse.Namespace, stopping: threading.Event) -> None:
         group_id=arguments.group,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
-        # How long nobody works after the working member died without a word.
+        # How long no member works after the working one has died.
         session_timeout_ms=arguments.session_timeout_ms,
         heartbeat_interval_ms=arguments.session_timeout_ms // 3,
     )
@@ -102,7 +102,7 @@ def read(arguments: argparse.Namespace, stopping: threading.Event) -> None:
                     print(record.offset, departure["runway"], departure["number"], file=out)
                 out.flush()
                 done += len(records)
-                # After the work, so a takeover may repeat a few but never skips or swaps any.
+                # After the work, so a takeover may repeat a few but never skips or reorders any.
                 try:
                     consumer.commit({place: OffsetAndMetadata(records[-1].offset + 1, "", -1)})
                 except CommitFailedError:
@@ -113,7 +113,7 @@ def read(arguments: argparse.Namespace, stopping: threading.Event) -> None:
 
 
 def main() -> None:
-    """Read the arguments, do one of the two until SIGINT or SIGTERM."""
+    """Read the arguments, write or read until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("do", choices=("write", "read"))
     add = parser.add_argument

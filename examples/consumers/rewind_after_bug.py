@@ -4,8 +4,8 @@
     python examples/consumers/rewind_after_bug.py rewind --since 2013-10-01
     python examples/consumers/rewind_after_bug.py run --code 2 --idle-s 5
 
-Doing it again is harmless because the output is keyed by the place of its record in the log: the
-second result replaces the first.
+To do it again is harmless because the output's key is the record's position in the log: the second
+result replaces the first.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ STORE = "INSERT OR REPLACE INTO delays VALUES (?, ?, ?, ?, ?)"
 
 
 def delay_before(flight: dict[str, Any]) -> int | None:
-    """The bug: a cancelled flight has no delay, and counts as one that left on time."""
+    """The bug: a cancelled flight has no delay, but counts as one that left on time."""
     return flight["dep_delay"] or 0
 
 
 def delay_repaired(flight: dict[str, Any]) -> int | None:
-    """None for a cancelled flight, so that averages leave it out."""
+    """The repair: return None for a cancelled flight, so that averages leave it out."""
     return flight["dep_delay"]
 
 
@@ -45,7 +45,7 @@ CODE = {1: delay_before, 2: delay_repaired}
 
 
 def connect(arguments: argparse.Namespace) -> Consumer:
-    """A consumer that commits only when told to."""
+    """Return a consumer that commits only on request."""
     settings = {
         "bootstrap.servers": arguments.bootstrap,
         "group.id": arguments.group,
@@ -56,7 +56,7 @@ def connect(arguments: argparse.Namespace) -> Consumer:
 
 
 def rewind(arguments: argparse.Namespace) -> None:
-    """Move the group back, while none of its members runs.
+    """Move the group's offsets back, while none of its members runs.
 
     `fairlead group reset` does the same from the command line.
     """
@@ -65,7 +65,7 @@ def rewind(arguments: argparse.Namespace) -> None:
     try:
         partitions = consumer.list_topics(arguments.topic, timeout=10).topics[arguments.topic]
         asked = [TopicPartition(arguments.topic, each, since_ms) for each in partitions.partitions]
-        # In each partition the first record that is as young. Older ones may follow, where
+        # In each partition, the first record at or after this time. Older ones may follow, if
         # records were not written in the order of their times; they are done again as well.
         found = consumer.offsets_for_times(asked, timeout=10)
         for at in found:
@@ -83,7 +83,7 @@ def rewind(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Poll, store, commit, until told to stop."""
+    """Poll, store and commit until a signal."""
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> None:
                     flight = json.loads(m.value())
                     place = (m.topic(), m.partition(), m.offset())
                     db.execute(STORE, (*place, flight["carrier"], delay_of(flight)))
-            # At least once: stored before committed. What comes again replaces itself.
+            # At least once: store, then commit. The result of a repeated record replaces itself.
             after = {m.partition(): m.offset() + 1 for m in messages}
             positions = [TopicPartition(arguments.topic, *at) for at in after.items()]
             consumer.commit(offsets=positions, asynchronous=True)
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the arguments and do one of the two."""
+    """Read the arguments and run or rewind."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("do", choices=("run", "rewind"))
     add = parser.add_argument

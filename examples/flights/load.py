@@ -19,8 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-# The neighbour module is found also where Python keeps a script's folder off the path
-# (PYTHONSAFEPATH=1).
+# Needed if Python leaves a script's folder out of the path (PYTHONSAFEPATH=1).
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from dataset import TABLES, Fingerprint, Table, read_rows
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 5.0
 TIMEOUT_S = 30.0
-# The records are from 2013: under any other retention they are gone at the next check.
+# The records are from 2013: with any other retention the next check would delete them.
 KEEP_FOREVER = {"retention.ms": "-1"}
 
 
 def ensure_empty_topic(admin: AdminClient, table: Table, *, replace: bool) -> None:
-    """The topic is there and empty afterwards; a full one is only emptied when asked to."""
+    """Create the topic or empty it; a topic with records is emptied only with `replace`."""
     existing = admin.list_topics(timeout=TIMEOUT_S).topics
     if table.name in existing:
         ends = list_offsets(admin, table.name, existing[table.name].partitions, OffsetSpec.latest())
@@ -44,7 +43,7 @@ def ensure_empty_topic(admin: AdminClient, table: Table, *, replace: bool) -> No
             return
         if not replace:
             sys.exit(f"Topic {table.name} already holds records. Start over with --replace.")
-        # Its records go, the topic stays: one that a manifest declares cannot be deleted here.
+        # Delete its records, not the topic: a topic from a manifest cannot be deleted here.
         points = [TopicPartition(table.name, number, end) for number, end in ends.items()]
         for future in admin.delete_records(points).values():
             future.result()
@@ -57,14 +56,14 @@ def ensure_empty_topic(admin: AdminClient, table: Table, *, replace: bool) -> No
 def list_offsets(
     admin: AdminClient, topic: str, partitions: Iterable[int], spec: OffsetSpec
 ) -> dict[int, int]:
-    """One offset a partition."""
+    """Return an offset for each partition."""
     request = {TopicPartition(topic, number): spec for number in partitions}
     futures = admin.list_offsets(request, request_timeout=TIMEOUT_S)
     return {at.partition: future.result().offset for at, future in futures.items()}
 
 
 def wait_for_topic(admin: AdminClient, topic: str) -> None:
-    """Until every partition has a leader."""
+    """Wait until every partition has a leader."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         found = admin.list_topics(timeout=TIMEOUT_S).topics.get(topic)
@@ -76,7 +75,7 @@ def wait_for_topic(admin: AdminClient, topic: str) -> None:
 
 
 class Loader:
-    """Sends one table after another; any record that a broker refuses ends the load."""
+    """Sends one table after another; a record that a broker refuses ends the load."""
 
     def __init__(self, bootstrap: str, compression: str) -> None:
         self.failure: object = None
@@ -95,11 +94,11 @@ class Loader:
         )
 
     def on_delivery(self, error: object, _message: object) -> None:
-        """Called for failures only."""
+        """Note an error; called for failures only."""
         self.failure = self.failure or error
 
     def load(self, table: Table, progress: Progress) -> Fingerprint:
-        """Send all rows in order, and say what was sent."""
+        """Send all rows in order, and return the fingerprint of what was sent."""
         task = progress.add_task(table.name, total=table.rows)
         sent = Fingerprint()
         for count, row in enumerate(read_rows(table), start=1):

@@ -15,8 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-# The neighbour module is found also where Python keeps a script's folder off the path
-# (PYTHONSAFEPATH=1).
+# Needed if Python leaves a script's folder out of the path (PYTHONSAFEPATH=1).
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from typing import TYPE_CHECKING
@@ -26,12 +25,12 @@ from dataset import TABLES, Fingerprint, Table, fingerprint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# How long a client may go without a record before the check gives up on it.
+# How long a client may go without a record before the check fails.
 SILENCE_S = 20.0
 
 
 def read_with_confluent_kafka(bootstrap: str, table: Table) -> Fingerprint:
-    """librdkafka, by hand-assigned partitions."""
+    """Read with librdkafka, from assigned partitions."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
     taken = Fingerprint()
@@ -63,7 +62,7 @@ def read_with_confluent_kafka(bootstrap: str, table: Table) -> Fingerprint:
 
 
 def read_with_kafka_python(bootstrap: str, table: Table) -> Fingerprint:
-    """Pure Python; without a group it reads every partition."""
+    """Read with pure Python; without a group it reads every partition."""
     from kafka import KafkaConsumer
 
     taken = Fingerprint()
@@ -88,7 +87,7 @@ def read_with_kafka_python(bootstrap: str, table: Table) -> Fingerprint:
 
 
 def read_with_aiokafka(bootstrap: str, table: Table) -> Fingerprint:
-    """asyncio; without a group it reads every partition."""
+    """Read with asyncio; without a group it reads every partition."""
     from aiokafka import AIOKafkaConsumer
 
     taken = Fingerprint()
@@ -125,7 +124,7 @@ CLIENTS: dict[str, Callable[[str, Table], Fingerprint]] = {
 
 
 def main() -> None:
-    """Compare every table with what every client reads; exit 1 when anything differs."""
+    """Compare every table with what every client reads; exit 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))

@@ -1,8 +1,9 @@
 """How late flights leave each airport, hour by hour, beside the weather of that hour.
 
-Reads the topic flights as a stream and the topic weather as it is when the job starts, and writes
-one JSON record an airport and hour to the topic airport-delays. An hour is written once, when the
-watermark has passed it: no flight that is more than two hours late to the topic changes it.
+Reads the topic flights as a stream and the topic weather as it is when the job starts, and writes a
+JSON record for each airport and hour to the topic airport-delays. An hour is written once, when the
+watermark has passed it: a flight that reaches the topic more than two hours late does not change
+it.
 
     fairlead topic create airport-delays
     fairlead spark run examples/spark/jobs/airport_delays.py --available-now
@@ -22,7 +23,7 @@ spark = SparkSession.builder.getOrCreate()
 
 
 def read_json(records: DataFrame, schema: str) -> DataFrame:
-    """The fields of the JSON in the values, and the time of the record."""
+    """Return the fields of the JSON in the values, and the time of the record."""
     fields = from_json(col("value").cast("string"), schema).alias("it")
     return records.select(fields, "timestamp").select("it.*", "timestamp")
 
@@ -35,7 +36,7 @@ flights = read_json(
     .load(),
     FLIGHT,
 )
-# A table that is small and known beforehand is joined as it is: no state is kept for it.
+# A table that is small and known beforehand is joined as a whole: the join needs no state.
 weather = read_json(
     spark.read.format("fairlead")
     .option("kafka.bootstrap.servers", job.bootstrap)

@@ -1,8 +1,8 @@
-"""The topic flights as Parquet files, a folder a carrier: each record once, however often it fails.
+"""The topic flights as Parquet files, a folder for each carrier: each record once, whatever fails.
 
-Spark's file sink notes in its own log which files a batch has written, and the checkpoint which
-offsets it has read: a batch that is done again after a crash leaves the files of one attempt.
-Run it again later and it takes what has come since.
+Spark's file sink notes in its own log which files a batch has written, and the checkpoint notes
+which offsets it has read: a batch that is repeated after a crash leaves the files of one attempt.
+A later run takes the records that have arrived since.
 
     fairlead spark run examples/spark/jobs/flights_to_parquet.py --available-now -- /tmp/flights
 """

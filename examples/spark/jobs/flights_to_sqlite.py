@@ -1,8 +1,8 @@
-"""The topic flights in a table of SQLite: a load in tasks, any of which may fail and start again.
+"""The topic flights in a table of SQLite: a load in tasks, any of which may fail and be repeated.
 
 Each task reads a range of one partition and writes it in one transaction. Topic, partition and
-offset are the table's key, so that a task that is done twice, or two that run at once, leave each
-record once. With PostgreSQL it is the same: `INSERT … ON CONFLICT DO NOTHING`.
+offset are the table's key, so a task that is repeated, or two that run at once, leave each record
+once. With PostgreSQL it is the same: `INSERT … ON CONFLICT DO NOTHING`.
 
     fairlead spark run examples/spark/jobs/flights_to_sqlite.py -- /tmp/flights.db
 """
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS flights (
 """
 INSERT = "INSERT OR IGNORE INTO flights VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 BUSY_S = 120.0
-"""SQLite takes one writer at a time: the others wait for so long."""
+"""SQLite has one writer at a time: the others wait at most this long."""
 
 if len(sys.argv) != 2:
     sys.exit("usage: flights_to_sqlite.py DATABASE")
@@ -35,7 +35,7 @@ database = sys.argv[1]
 
 
 def write_rows(records: Iterator[Any]) -> None:
-    """In a task: all of its records, or none."""
+    """Write all records of a task, or none."""
     rows = []
     for record in records:
         flight = json.loads(record.value)
@@ -56,7 +56,7 @@ flights = (
     spark.read.format("fairlead")
     .option("kafka.bootstrap.servers", job.bootstrap)
     .option("subscribe", "flights")
-    # At most so many records a task: a task that fails costs no more than these.
+    # Most records of a task: a task that fails repeats no more than these.
     .option("maxRecordsPerPartition", 50_000)
     .load()
 )
