@@ -1,4 +1,4 @@
-"""Values of the command line that are checked before anything is measured."""
+"""Values of the command line, which are checked before any measurement."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ _LAYOUT: Final = re.compile(r"0*[1-9][0-9]*(:one)?")
 
 
 def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Return what reads names, comma-separated, and refuses those that nobody knows."""
+    """Return a parser of comma-separated names that refuses unknown ones."""
 
     def read(text: str) -> list[str]:
         names = text.split(",")
@@ -25,7 +25,7 @@ def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def at_least_one(text: str) -> int:
-    """Read a number of times; none at all would measure nothing."""
+    """Read a number of repetitions; with 0 there would be no measurement."""
     try:
         number = int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A run that is ended from outside: what it has started ends with it."""
+"""A run that is interrupted: the processes that it has started end with it."""
 
 import signal
 import sys
@@ -21,9 +21,9 @@ def run_interruptibly(measure: Callable[[], int]) -> int:
 
 
 def is_interrupted(error: BaseException | None) -> bool:
-    """Tell whether it is Ctrl-C, or came while what Ctrl-C had ended was stopped.
+    """Tell whether an error is Ctrl-C, or occurred while the run was stopping after Ctrl-C.
 
-    The terminal ends loads and clients, too, and that is an error to whoever waits for them.
+    The terminal also ends loads and clients, and the code that waits for them gets an error.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESULTS_FOLDER: Final = PROJECT / "benchmarks" / "results"
-# Idle memory is read once a broker has been left alone for this long after its start.
+# The memory of an idle broker is read this long after its start.
 IDLE_S: Final = 3.0
-# Where nobody says how wide a line may be.
+# The width of a table if the terminal's is not known.
 TABLE_WIDTH: Final = 140
 
 
@@ -95,7 +95,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 class Run:
-    """One run: the peers side by side, each repetition in the opposite order of the last."""
+    """One run: the peers alternate, each repetition in the reverse order of the last."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, console: Console) -> None:
         self.options, self.folder, self.console = options, folder, console
@@ -116,9 +116,9 @@ class Run:
         self.kills = options.runs or (failover.RUNS_QUICK if options.quick else failover.RUNS)
         self.measures_compaction = compaction.GROUP in chosen and "fairlead" in options.peers
         self.measures_rest = rest.GROUP in chosen and "fairlead" in options.peers
-        # Not of every run: it takes some minutes, and says nothing of the broker.
+        # Not in every run: it takes some minutes, and does not depend on the broker.
         self.measures_spark = options.spark or spark.GROUP in chosen
-        # Nor these: they are about a user's choices, and take some minutes.
+        # Nor these: they compare a user's choices, and take some minutes.
         self.measures_promises = promise_cells.GROUP in chosen
         self.promise_sizes = promises.choose_sizes(is_quick=options.quick, kills=options.runs)
         self.measures_partitions = partition_counts.GROUP in chosen
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def repetitions_text(self) -> str:
-        """Of the loads against one broker, the replicated ones, kills, choices, reads by Spark."""
+        """Return the repetitions of single-broker loads, replicated ones, kills, choices, Spark."""
         counts = [self.repetitions] if self.scenarios or self.measures_start else []
         if self.measures_replicated:
             counts.append(self.replicated_sizes.repetitions)
@@ -238,7 +238,7 @@ class Run:
             for name, bench in benches.items():
                 idle_mb = read_memory_mb(bench.peer.broker_pid)
                 self.results.values[name, "memory_idle"].append(idle_mb)
-            # The first round is not counted: Kafka's compiler has to see the code first.
+            # The first round does not count: Kafka's compiler has to see the code first.
             for repetition in range(-1, self.repetitions):
                 order = list(benches) if repetition % 2 else list(reversed(benches))
                 for scenario in self.scenarios:

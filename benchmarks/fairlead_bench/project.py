@@ -1,4 +1,4 @@
-"""Where the project lies, and what child processes of the benchmark need to find its modules."""
+"""The project's folder, and the environment in which child processes find its modules."""
 
 import os
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""What is sent and read: generators of load as child processes, and what they used."""
+"""Load generators as child processes, and the resources that they used."""

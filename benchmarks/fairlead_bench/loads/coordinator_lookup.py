@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id: FindCoordinator 1, written by hand."""
+"""Find the coordinator of a group or a transactional id: FindCoordinator 1, encoded by hand."""
 
 import struct
 from enum import IntEnum
@@ -8,14 +8,14 @@ from fairlead_bench.peers.peer import exchange
 
 
 class KeyType(IntEnum):
-    """What a coordinator is looked up by."""
+    """What a key identifies."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 def find_coordinator(port: int, key: str, key_type: KeyType) -> int | None:
-    """Return its broker id; None while there is none. OSError where the broker does not answer."""
+    """Return the coordinator's broker id; None if there is none. OSError without an answer."""
     body = short_text(key) + struct.pack(">b", key_type)
     reply = exchange(port, frame(header(FIND_COORDINATOR, 1) + body), timeout_s=2)
     error, message_size = struct.unpack_from(">hh", reply, 8)

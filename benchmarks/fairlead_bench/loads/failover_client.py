@@ -1,6 +1,6 @@
-"""An application as a child process that writes on while brokers die, and what it has told so far.
+"""An application as a child process that keeps writing while brokers die, and its output so far.
 
-What it prints is described in `failover_load.py`.
+`failover_load.py` documents the output.
 """
 
 import json
@@ -24,27 +24,27 @@ JAVA_HEAP_MB: Final = 256
 NAMES: Final = (*APPLICATIONS, JAVA)
 PARTITIONS: Final = 6
 RATE: Final = 150
-# It waits for answers that are still to come, a minute at most.
+# It waits for outstanding answers, at most a minute.
 END_TIMEOUT_S: Final = 90
 SAID_LINES_MAX: Final = 8
 
 
 class ClientFailedError(Exception):
-    """The application ended by itself; the text carries what it said."""
+    """The application ended by itself; the text is its output."""
 
 
 class Telling:
-    """The lines that one application has printed, understood. Pure."""
+    """The parsed output of one application. Pure."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.acknowledgements: list[Acknowledgement] = []
         self.failures: list[str] = []
-        """Errors that reached the application, one a record."""
+        """Errors that the application got, one for each record."""
         self.sent_counts: dict[int, int] = {}
 
     def take(self, line: str) -> None:
-        """One line; ValueError for anything that an application does not say."""
+        """Parse a line; ValueError if no application prints it."""
         kind, _, rest = line.partition(" ")
         if kind == "acknowledged":
             partition, sequence, begun_ns, ended_ns, offset = map(int, rest.split())
@@ -61,11 +61,11 @@ class Telling:
             raise ValueError(f"{self.name} says {line!r}")
 
     def since(self, count: int) -> list[Acknowledgement]:
-        """What was told after the first so many."""
+        """Return the acknowledgements after the first `count`."""
         return self.acknowledgements[count:]
 
     def history(self) -> History:
-        """For the drills' checker, once the application has ended."""
+        """Return the history for the drills' checker, once the application has ended."""
         history = History()
         for partition, count in self.sent_counts.items():
             key = history.add_key(f"{self.name}-{partition}", partition)
@@ -77,7 +77,7 @@ class Telling:
 
 
 class FailoverClient:
-    """Started once, on a topic of its own; `stop` waits until every record has its answer."""
+    """Started once, with its own topic; `stop` waits until every record has its answer."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, output: Path) -> None:
         self.name, self.topic = name, topic
@@ -105,7 +105,7 @@ class FailoverClient:
                 self._misunderstood = str(error)
 
     def check(self) -> None:
-        """ClientFailedError when it does not run any more, or says what nobody understands."""
+        """Raise ClientFailedError if it has ended, or prints an unknown line."""
         if self._process.poll() is not None:
             raise ClientFailedError(f"{self.name} ended: {self._said}")
         if self._misunderstood:
@@ -117,7 +117,7 @@ class FailoverClient:
         return "\n".join(lines[-SAID_LINES_MAX:])
 
     def stop(self) -> None:
-        """Ends it. ClientFailedError when it does not say what it has sent."""
+        """End it. ClientFailedError if it does not report what it has sent."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -135,7 +135,7 @@ class FailoverClient:
 
 
 def runnable_names(say: Callable[[str], None]) -> tuple[str, ...]:
-    """NAMES without Java's where this machine cannot compile it or has not got its library."""
+    """Return NAMES, without Java's if this machine has no compiler or library for it."""
     why = ""
     if shutil.which("javac") is None:
         why = "no `javac` on the path"
@@ -151,7 +151,7 @@ def runnable_names(say: Callable[[str], None]) -> tuple[str, ...]:
 
 
 def command_of(name: str, bootstrap: str, topic: str) -> list[str]:
-    """How one of NAMES is started."""
+    """Return the command of one of NAMES."""
     if name == JAVA:
         numbers = (str(number) for number in (PARTITIONS, RATE, RECORD_BYTES))
         # Java compiles a program that is given as its source.
@@ -168,7 +168,7 @@ def command_of(name: str, bootstrap: str, topic: str) -> list[str]:
 
 
 def stop_all(clients: Iterable[FailoverClient]) -> None:
-    """All of them, whatever one of them says; the first error is raised."""
+    """Stop all, also after an error of one; raise the first error."""
     failures = []
     for client in clients:
         try:

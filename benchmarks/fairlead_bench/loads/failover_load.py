@@ -1,7 +1,7 @@
-"""A small application that writes at a steady rate and tells what becomes of each record.
+"""A small application that writes at a steady rate and reports the outcome of each record.
 
-`probe` is the drills' own; the others are one client library each, with its default settings
-besides acks=all and idempotence. What this prints, `failover_client.py` reads:
+`probe` is the drills' own; each other one uses one client library, with its default settings except
+acks=all and idempotence. `failover_client.py` reads this output:
 
     acknowledged PARTITION SEQUENCE HANDED_OVER_NS ACKNOWLEDGED_NS OFFSET
     failed PARTITION SEQUENCE WHY                             an error reached the application
@@ -32,7 +32,7 @@ NS_PER_S: Final = 1_000_000_000
 
 
 class Application:
-    """Where it writes, what it has handed over so far, and until when it goes on."""
+    """The target of the records, the records so far, and when to end."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.name: str = arguments["name"]
@@ -47,7 +47,7 @@ class Application:
         return self._is_ended.is_set()
 
     def follow_input(self) -> None:
-        """From here on the end of standard input ends it."""
+        """From now on, end with the end of standard input."""
         threading.Thread(target=self._follow_input, daemon=True).start()
 
     def _follow_input(self) -> None:
@@ -55,8 +55,8 @@ class Application:
         self._is_ended.set()
 
     def records(self) -> Iterator[tuple[int, int, int]]:
-        """Partition, sequence and due time of each record, without end. One that could not be
-        handed over in time delays those after it: nothing is made up for in a burst."""
+        """Yield partition, sequence and due time of each record, without end. A late record delays
+        those after it: there are no bursts to catch up."""
         due_ns = time.monotonic_ns()
         while True:
             for partition in range(len(self.sent_counts)):
@@ -76,13 +76,13 @@ class Application:
 
 
 def tell(line: str) -> None:
-    """Whole lines, from whichever thread an answer comes."""
+    """Print a whole line, from any thread."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 class Handover(NamedTuple):
-    """A record that is given to the client now; what becomes of it is told once."""
+    """A record that is given to the client now; its outcome is reported once."""
 
     partition: int
     sequence: int
@@ -185,7 +185,7 @@ def settle_future(handover: Handover, done: "asyncio.Future[Any]") -> None:
 
 
 async def run_probe(application: Application) -> None:
-    """One record at a time to each partition, tried again every 20 ms, given up after 250 ms."""
+    """Send one record at a time to each partition; retry every 20 ms, time-out after 250 ms."""
     addresses = [split_address(address) for address in application.bootstrap.split(",")]
     watch = ClusterWatch(application.topic, addresses, is_fast=True)
     await watch.start()
@@ -214,7 +214,7 @@ async def run_probe(application: Application) -> None:
 
 
 def tell_answers(probe: PartitionProbe, told_counts: list[int]) -> None:
-    """New answers. A probe sends one record at a time: the answers are those in order."""
+    """Print new answers. A probe sends one record at a time, so the answers are in order."""
     for answer in probe.answers:
         sequence = told_counts[probe.partition]
         begun_ns, ended_ns = int(answer.begun * NS_PER_S), int(answer.ended * NS_PER_S)

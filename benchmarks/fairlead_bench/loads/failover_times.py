@@ -1,7 +1,7 @@
-"""What an application's acknowledgements say about a fault. Pure.
+"""The effect of a fault, from an application's acknowledgements. Pure.
 
-A record counts when it was handed to the client after the fault: what was on its way then may have
-been answered by the broker that died. Times are nanoseconds of the machine's monotonic clock, which
+Only records that were passed to the client after the fault count: the broker that died may have
+answered those that were under way. Times are nanoseconds of the machine's monotonic clock, which
 all processes share.
 """
 
@@ -25,7 +25,7 @@ class Acknowledgement(NamedTuple):
 def waited_ms(
     acknowledgements: Iterable[Acknowledgement], partitions: Collection[int], fault_ns: int
 ) -> float | None:
-    """From the fault until the slowest of these partitions worked again; None until all do."""
+    """Return the time from the fault until each of these partitions worked again, or None."""
     first_ns: dict[int, int] = {}
     for each in acknowledgements:
         if each.partition in partitions and each.handed_over_ns > fault_ns:
@@ -37,7 +37,7 @@ def waited_ms(
 
 
 def percentile(values: Collection[float], share: float) -> float:
-    """The smallest value that at least this share of them do not exceed (nearest rank)."""
+    """Return the smallest value that is at least this share of all of them (nearest rank)."""
     if not values:
         raise ValueError("a percentile of nothing")
     rank = max(math.ceil(share * len(values)), 1)

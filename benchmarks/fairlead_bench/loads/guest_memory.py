@@ -1,8 +1,9 @@
-"""Touches the machine's free memory once, before anything is measured.
+"""Touches the machine's free memory once, before any measurement.
 
-A virtual machine's host backs a page when it is first written, and charges that to whoever does:
-several microseconds a page, more than a broker spends on the records in it. Page cache of a
-machine that has been up for a while never pays this, so neither peer shall.
+The host of a virtual machine allocates a page when it is first written, and the writing process
+waits for that: several microseconds for each page, more than a broker spends on the records in it.
+On a machine that has been up for a while, page cache never has this cost, so no peer should have it
+here.
 """
 
 import subprocess
@@ -22,7 +23,7 @@ for position in range(0, size, 4096):
 
 
 def touch_memory() -> None:
-    """Write to each page of most of the memory that nothing has used yet; a child gives it back."""
+    """Write to each page of most of the unused memory; a child process does it and frees it."""
     size = min(int(_free_bytes() * SHARE), GIBIBYTES_MAX << 30)
     if size > 1 << 30:
         subprocess.run([sys.executable, "-c", _TOUCH, str(size)], check=True)

@@ -1,7 +1,7 @@
-"""A load generator as a child process, and what it and the broker used while it ran.
+"""A load generator as a child process, and the resources of it and the broker while it ran.
 
-The child connects and prepares, says `ready`, waits for `go`, works, and prints one JSON line. Only
-the time between `go` and the result is measured, on both sides.
+The child connects and prepares, prints `ready`, waits for `go`, works, and prints one JSON line.
+Only the time between `go` and the result is measured, for both.
 """
 
 import json
@@ -20,10 +20,10 @@ from fairlead_bench.loads.process_usage import read_cpu
 from fairlead_bench.project import child_environment
 
 FINISH_TIMEOUT_S: Final = 180
-# Ten times what the longest load takes on a slow machine: its broker hangs, or is gone.
+# Ten times the longest load on a slow machine: after that, the broker hangs or is gone.
 LOAD_TIMEOUT_S: Final = 600
-# A single-threaded client that uses this share of a core, or one with a sender thread that uses
-# more than this of both together, had no time left to offer more load.
+# A client is saturated if it is single-threaded and uses this share of a core, or if it has a
+# sender thread and both together use more than this share: it could not have offered more load.
 CLIENT_BOUND_SHARE: Final = 0.9
 
 
@@ -44,11 +44,11 @@ class Sample:
 
 
 class LoadFailedError(Exception):
-    """The generator ended without a result; the text carries what it said."""
+    """The generator ended without a result; the text is its output."""
 
 
 def run_load(module: str, arguments: dict[str, object], *, pids: Sequence[int]) -> Sample:
-    """Runs `python -m fairlead_bench.loads.<module>` with these arguments as JSON.
+    """Run `python -m fairlead_bench.loads.<module>` with these arguments as JSON.
 
     `pids` are the processes whose CPU is added up: the broker's, or all of a cluster.
     """
@@ -96,7 +96,7 @@ def run_load(module: str, arguments: dict[str, object], *, pids: Sequence[int]) 
 
 
 def serve_load(work: Callable[[], dict[str, Any]]) -> None:
-    """The child's side: waits for `go`, times `work` and prints what run_load reads."""
+    """Run in the child: wait for `go`, time `work` and print the line for run_load."""
     print("ready", flush=True)
     if sys.stdin.readline().strip() != "go":
         return
@@ -125,7 +125,7 @@ def read_own_cpu() -> float:
 
 
 def read_thread_ticks() -> dict[str, int]:
-    """CPU ticks of each thread of this process, so that one saturated thread is seen as such."""
+    """Return the CPU ticks of each thread of this process, to detect a saturated thread."""
     ticks = {}
     for task in Path("/proc/self/task").iterdir():
         try:

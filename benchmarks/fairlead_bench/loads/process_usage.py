@@ -1,4 +1,4 @@
-"""What processes have used so far, read from /proc: CPU seconds and resident memory."""
+"""The resources that processes have used, from /proc: CPU seconds and resident memory."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 def read_cpu(pids: Sequence[int]) -> float:
-    """CPU seconds of all threads and reaped children, user and system, of all these together."""
+    """Return CPU seconds, user and system, of all threads and reaped children of all of these."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -18,7 +18,7 @@ def read_cpu(pids: Sequence[int]) -> float:
 
 
 def read_memory_mb(pid: int, field: str = "VmRSS") -> float:
-    """Resident memory in MB: now (VmRSS) or the highest ever (VmHWM)."""
+    """Return the resident memory in MB: present (VmRSS) or highest (VmHWM)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, rest = line.partition(":")
         if name == field:

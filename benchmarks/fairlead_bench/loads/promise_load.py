@@ -1,10 +1,10 @@
-"""Writes to several topics at a steady rate with one kind of acknowledgement, among kills.
+"""Writes to several topics at a steady rate with one kind of acknowledgement, during kills.
 
 One librdkafka producer without retries, which would hide what an answer is worth, and without
-idempotence, which acks=0 and acks=1 cannot have. It says
-`ready` once the first record of each topic is acknowledged, goes on until its standard input ends,
-waits for what is on its way, and leaves the history of each topic in `directory`: eight bytes a
-record, as `fairlead_cli.drill.history` means them.
+idempotence, which acks=0 and acks=1 cannot have. It prints
+`ready` once the first record of each topic is acknowledged, continues until its standard input
+ends, waits for outstanding answers, and writes the history of each topic to `directory`: eight
+bytes for each record, as in `fairlead_cli.drill.history`.
 """
 
 import json
@@ -21,7 +21,7 @@ from fairlead_cli.drill.history import History, KeyHistory, encode_value
 
 RECORD_BYTES: Final = 100
 PARTITION: Final = 0
-# Longer than a kill lasts: what waits for a leader is not given up.
+# Longer than a kill's effect: a record that waits for a leader does not time out.
 MESSAGE_TIMEOUT_MS: Final = 60_000
 FLUSH_TIMEOUT_S: Final = 90
 POLL_S: Final = 0.001
@@ -32,7 +32,7 @@ def history_file(directory: Path, topic: str) -> Path:
 
 
 def load_history(directory: Path, topic: str) -> History:
-    """What a load has left behind."""
+    """Return the history that a load has written."""
     history = History()
     key = history.add_key(topic, PARTITION)
     key.offsets.frombytes(history_file(directory, topic).read_bytes())
@@ -40,7 +40,7 @@ def load_history(directory: Path, topic: str) -> History:
 
 
 def settle(key: KeyHistory, sequence: int, error: object, _message: object) -> None:
-    """Keep no offset: with acks=0 the client makes one up."""
+    """Store no offset: with acks=0 the client invents one."""
     if error is None:
         key.note_acknowledged(sequence, None)
     else:
@@ -87,7 +87,7 @@ def run(arguments: dict[str, Any]) -> None:
     while not is_ended.is_set():
         for key in keys:
             send(key)
-        # What could not be sent in time delays what follows: nothing is made up for in a burst.
+        # A late record delays those after it: there are no bursts to catch up.
         due_s = max(due_s + 1 / arguments["rate"], time.monotonic())
         producer.poll(0)
         while (wait_s := due_s - time.monotonic()) > 0:

@@ -1,8 +1,8 @@
 """Load by librdkafka (confluent-kafka), the client behind most non-Java programs.
 
-`produce` offers as fast as the client can, `consume` reads a topic from its beginning, `latency`
-sends at a fixed rate whatever the answers do (open loop) and reports how long acknowledgements took
-from the moment each record was *due*.
+`produce` sends as fast as the client can, `consume` reads a topic from its beginning. `latency`
+sends at a fixed rate, independent of the answers (open loop), and reports the time from the moment
+at which each record was *due* until its acknowledgement.
 """
 
 import json
@@ -81,7 +81,7 @@ def consume(arguments: dict[str, Any]) -> None:
             "bootstrap.servers": arguments["bootstrap"],
             "group.id": "fairlead-bench",
             "enable.auto.commit": False,
-            # Otherwise the client pauses for a second whenever 100,000 records wait in its queue.
+            # Otherwise the client pauses for a second when 100,000 records are in its queue.
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 256 * 1024,
             "fetch.queue.backoff.ms": 5,

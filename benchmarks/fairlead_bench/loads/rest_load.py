@@ -1,4 +1,4 @@
-"""Load by HTTP: batches of records over connections that stay open, one request at a time each."""
+"""Load over HTTP: batches of records on persistent connections, one request at a time on each."""
 
 import http.client
 import json
@@ -35,13 +35,13 @@ class Sender(threading.Thread):
         self._count = count
         self.failures = 0
         self.error: Exception | None = None
-        """What it ended with before it had sent everything."""
+        """The error with which it ended before it had sent everything."""
 
     def send(self) -> None:
         self._connection.request(*self._request)
         answer = self._connection.getresponse()
         text = answer.read()
-        # v2 says null where all went well, v3 says 200.
+        # v2 has null if all went well, v3 has 200.
         if answer.status != 200 or b'"error":"' in text or b'"message"' in text:
             self.failures += 1
 

@@ -1,7 +1,7 @@
-"""Load by plain sockets: prepared requests, many in flight, replies counted and thrown away.
+"""Load over plain sockets: prepared requests, many in flight; replies are counted and dropped.
 
-A broker answers faster than most clients can ask. This one spends almost nothing on a request, so
-it shows the broker's own limit. One epoll loop drives all connections.
+A broker answers faster than most clients can ask. This client spends almost nothing on a request,
+so it shows the broker's own limit. One epoll loop serves all connections.
 """
 
 import json
@@ -28,7 +28,7 @@ def connect(port: int) -> socket.socket:
 
 
 class PreparedConnection:
-    """Keeps a fixed number of equal requests in flight; replies are all of one size."""
+    """Keeps a fixed number of equal requests in flight; all replies have the same size."""
 
     def __init__(self, port: int, request: bytes, error_position: int) -> None:
         self.socket = connect(port)
@@ -47,11 +47,11 @@ class PreparedConnection:
             raise RuntimeError(f"the broker answered a request with error {error}")
 
     def send(self, count: int) -> None:
-        """At most `in_flight * request size` is ever unanswered: socket buffers hold it."""
+        """Send; at most `in_flight * request size` is unanswered, which socket buffers can hold."""
         self.socket.sendall(self._request * count)
 
     def receive(self) -> int:
-        """How many replies this read completed; the first whole one of a clean read is checked."""
+        """Return how many replies this read completed; check the first whole one."""
         received = self.socket.recv(RECEIVE_SIZE)
         if not received:
             raise ConnectionError("the broker closed the connection")
@@ -62,7 +62,7 @@ class PreparedConnection:
 
 
 def produce(arguments: dict[str, Any]) -> None:
-    """One-record requests: `in_flight` on each of `connections`."""
+    """Send one-record requests: `in_flight` on each of `connections`."""
     batch = wire_bytes.record_batch([b"x" * arguments["size"]])
     topic, port = arguments["topic"], arguments["port"]
     requests = [
@@ -73,7 +73,7 @@ def produce(arguments: dict[str, Any]) -> None:
 
 
 def commit(arguments: dict[str, Any]) -> None:
-    """Commits of one offset, each connection for a group of its own."""
+    """Send commits of one offset, with a group for each connection."""
     topic, port = arguments["topic"], arguments["port"]
     groups = [f"group-{index}" for index in range(arguments["connections"])]
     requests = [
@@ -88,7 +88,7 @@ def commit(arguments: dict[str, Any]) -> None:
 def wait_for_coordinators(
     port: int, groups: list[str], requests: list[bytes], error_position: int
 ) -> None:
-    """Until each group's offsets are taken: the topic that holds them is made at the first ask."""
+    """Wait until each group can commit: the first request creates the offsets topic."""
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
     for group, request in zip(groups, requests, strict=True):
         while True:
@@ -104,7 +104,7 @@ def wait_for_coordinators(
 def send_prepared(
     arguments: dict[str, Any], requests: list[bytes], error_position: int, port: int
 ) -> None:
-    """A request of each connection again and again, `in_flight` ahead of the answers."""
+    """Repeat each connection's request, with `in_flight` requests before their replies."""
     count, in_flight = arguments["count"], arguments["in_flight"]
     connections = [PreparedConnection(port, request, error_position) for request in requests]
     selector = selectors.DefaultSelector()
@@ -131,7 +131,7 @@ def send_prepared(
 
 
 class FetchConnection:
-    """Fetches one partition from start to end again and again, `in_flight` requests ahead."""
+    """Fetches a partition from start to end repeatedly, with `in_flight` requests ahead."""
 
     def __init__(self, port: int, topic: str, partition: int, request_bytes: int) -> None:
         self.socket = connect(port)
@@ -143,7 +143,7 @@ class FetchConnection:
         self._buffer = memoryview(bytearray(RECEIVE_SIZE))
 
     def _learn_requests(self) -> list[bytes]:
-        """Walks the partition once, so that later requests can be sent ahead of the answers."""
+        """Read the partition once, so that later requests can be sent before the replies."""
         offset = 0
         requests: list[bytes] = []
         records_position = wire_bytes.fetch_records_position(self._topic) - 4
@@ -172,7 +172,7 @@ class FetchConnection:
         self._next_index += 1
 
     def receive(self) -> tuple[int, int]:
-        """Bytes read, and how many replies they completed."""
+        """Return the bytes of this read, and how many replies it completed."""
         if not self._reply_left:
             part = self.socket.recv(4 - len(self._size_bytes))
             if not part:

@@ -1,7 +1,7 @@
-"""One Spark session that reads topics by one format into nothing, and tells how long that took.
+"""One Spark session that reads topics with one format, drops the rows, and reports the time.
 
-A process of its own for each format: its memory and its start are measured, too. Arguments come as
-JSON, the result goes to the last line of standard output.
+Each format has its own process, because memory and start are measured, too. Arguments come as JSON,
+the result is the last line of standard output.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def main() -> None:
         raise RuntimeError("the topic is empty")
     for name, topic in arguments["topics"].items():
         reads[name] = []
-        # The first read is not counted: compilers and workers start in it.
+        # The first read does not count: compilers and workers start during it.
         for repetition in range(-1, arguments["repetitions"]):
             rows = read(session, arguments, topic)
             started_s, cpu_s = time.monotonic(), total(lambda pid: read_cpu([pid]))
@@ -68,7 +68,7 @@ def read(session: Any, arguments: dict[str, Any], topic: str) -> Any:
 
 
 def total(read_one: Callable[[int], float]) -> float:
-    """Over Spark's processes; one that ends while it is looked at counts for nothing."""
+    """Return the sum over Spark's processes; a process that has just ended counts as 0."""
     found = 0.0
     for pid in descendants(os.getpid()):
         with contextlib.suppress(OSError, ValueError):
@@ -77,7 +77,7 @@ def total(read_one: Callable[[int], float]) -> float:
 
 
 def descendants(pid: int) -> list[int]:
-    """The JVM below this process, and the Python workers below that."""
+    """Return the JVM below this process, and the Python workers below the JVM."""
     found = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():

@@ -1,6 +1,6 @@
-"""Connections over TLS, made anew for one request each, a few at a time.
+"""TLS connections, a new one for each request, a few at a time.
 
-Each is a whole handshake of TLS 1.3 with one suite: nothing is taken up again.
+Each does a full handshake of TLS 1.3 with one suite: no session is resumed.
 """
 
 import json
@@ -18,7 +18,7 @@ TIMEOUT_S: Final = 30
 
 
 def connect(port: int, context: ssl.SSLContext, request: bytes) -> None:
-    """One connection, one request, and its whole answer."""
+    """Open a connection, send a request, and read the whole answer."""
     with (
         socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,

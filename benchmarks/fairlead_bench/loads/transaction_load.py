@@ -1,8 +1,8 @@
-"""Transactions by librdkafka at a fixed rate, committed every so many milliseconds.
+"""Transactions by librdkafka at a fixed rate, with a commit after each interval.
 
-`transactions` only produces, and reports how long commits took. `transform` copies a topic, offsets
-within the transaction, and reports how long each record took from the moment it was *due* in the
-source until a reader of committed records had its copy.
+`transactions` only produces, and reports the times of commits. `transform` copies a topic, with
+offsets in the transaction. It reports for each record the time from when it was *due* in the source
+until a read_committed consumer had its copy.
 """
 
 import json
@@ -24,7 +24,7 @@ POLL_S = 0.005
 
 
 def build_transactional_producer(arguments: dict[str, Any]) -> Producer:
-    """A producer whose first transaction, which looks everything up, is over."""
+    """Return a producer that has done its first transaction, with all its look-ups."""
     producer = Producer(
         {
             "bootstrap.servers": arguments["bootstrap"],
@@ -39,7 +39,7 @@ def build_transactional_producer(arguments: dict[str, Any]) -> Producer:
 
 
 class Pace:
-    """How many records are due by now, at a fixed rate from now on."""
+    """Computes how many records are due by now, at a fixed rate."""
 
     def __init__(self, rate: int) -> None:
         self._rate, self.started_ns = rate, time.perf_counter_ns()

@@ -1,8 +1,8 @@
-"""Kafka requests as bytes, written by hand and prepared once.
+"""Kafka requests as bytes, encoded by hand and prepared once.
 
-The load generator and the start-up probe use these instead of Fairlead's own codec: cheaper than
-encoding each time, and an error shared by both sides cannot hide. Versions: Produce 9, Fetch 10,
-Metadata 4, OffsetCommit 2, FindCoordinator 0, DescribeQuorum 0.
+The load generator and the start-up probe use these instead of Fairlead's codec: they are cheaper
+than encoding each time, and an error that both sides share cannot hide. Versions: Produce 9, Fetch
+10, Metadata 4, OffsetCommit 2, FindCoordinator 0, DescribeQuorum 0.
 """
 
 import struct
@@ -41,7 +41,7 @@ def signed_varint(value: int) -> bytes:
 
 
 def record_batch(values: list[bytes]) -> bytes:
-    """An uncompressed batch of records without key or headers, stamped now."""
+    """Return an uncompressed batch of records without key or headers, with the present time."""
     records = bytearray()
     for index, value in enumerate(values):
         body = b"\x00\x00" + signed_varint(index) + b"\x01" + signed_varint(len(value)) + value
@@ -65,7 +65,7 @@ def produce_many_request(
     acks: int = 1,
     timeout_ms: int = 30_000,
 ) -> bytes:
-    """The same batch to each of these partitions."""
+    """Return a request with the same batch for each of these partitions."""
     records = unsigned_varint(len(batch) + 1) + batch + b"\x00"
     body = bytearray()
     for topic, indexes in partitions.items():
@@ -86,7 +86,7 @@ def produce_many_request(
 
 
 def produce_many_errors(reply: bytes) -> dict[tuple[str, int], int]:
-    """Error codes by partition, from a Produce v9 reply without its length."""
+    """Return error codes by partition, from a Produce v9 reply without its length."""
     reader = Reader(reply, 5)  # correlation id, no tagged fields
     errors: dict[tuple[str, int], int] = {}
     for _ in range(reader.take_varint() - 1):
@@ -106,7 +106,7 @@ def produce_many_errors(reply: bytes) -> dict[tuple[str, int], int]:
 
 
 def produce_error_position(topic: str) -> int:
-    """Where a framed Produce v9 reply for one partition has its error code."""
+    """Return the position of the error code in a framed Produce v9 reply for one partition."""
     return 4 + 4 + 1 + 1 + 1 + len(topic.encode()) + 1 + 4
 
 
@@ -123,19 +123,19 @@ def fetch_request(topic: str, partition: int, offset: int, *, max_bytes: int) ->
 
 
 def fetch_records_position(topic: str) -> int:
-    """Where a framed Fetch v10 reply for one partition, no aborted transactions, has records."""
+    """Return the position of the records in a framed Fetch v10 reply for one partition."""
     return 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
 
 
 def metadata_request(topics: list[str] | None) -> bytes:
-    """Asks for these topics, or for all of them; never creates one."""
+    """Return a request for these topics, or for all of them; it never creates one."""
     count = -1 if topics is None else len(topics)
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics or [])
     return frame(header(METADATA, 4) + struct.pack(">i", count) + names + b"\x00")
 
 
 class Reader:
-    """Takes one field after the other from a reply."""
+    """Reads one field after the other from a reply."""
 
     def __init__(self, reply: bytes, position: int) -> None:
         self._reply, self.position = reply, position
@@ -167,12 +167,12 @@ class Reader:
 
 
 class MetadataReply:
-    """The parts of a Metadata v4 reply that say whether a cluster is ready."""
+    """The parts of a Metadata v4 reply that show whether a cluster is ready."""
 
     def __init__(self, reply: bytes) -> None:
         reader = Reader(reply, 8)  # correlation id, throttle time
         self.ports: dict[int, int] = {}
-        """Where each broker that is there serves."""
+        """The port of each live broker."""
         for _ in range(reader.take(">i")):
             broker_id = reader.take(">i")
             reader.take_string()
@@ -181,7 +181,7 @@ class MetadataReply:
         reader.take_string()
         reader.take(">i")
         self.leaders: dict[tuple[str, int], int] = {}
-        """Of each partition that has one."""
+        """The leader of each partition that has one."""
         self.partitions_count = self.in_sync_count = 0
         for _ in range(reader.take(">i")):
             reader.take(">h")
@@ -224,7 +224,7 @@ def find_coordinator_request(group: str) -> bytes:
 
 
 def offset_commit_request(group: str, topic: str, partition: int, offset: int) -> bytes:
-    """One offset of a group without members, with metadata as short as clients send it."""
+    """Return a commit of one offset of a group without members, with typical metadata."""
     return frame(
         header(OFFSET_COMMIT, 2)
         + short_text(group)
@@ -238,12 +238,12 @@ def offset_commit_request(group: str, topic: str, partition: int, offset: int) -
 
 
 def offset_commit_error_position(topic: str) -> int:
-    """In a reply to that, from the start of its length."""
+    """Return the position of the error code in its reply, from the start of the length."""
     return 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4
 
 
 def describe_quorum_request() -> bytes:
-    """Asks who leads the quorum of Apache Kafka's controllers."""
+    """Return a request for the leader of the quorum of Apache Kafka's controllers."""
     topic = unsigned_varint(len(QUORUM_TOPIC) + 1) + QUORUM_TOPIC
     partition = b"\x02" + struct.pack(">i", 0) + b"\x00"
     return frame(
@@ -252,7 +252,7 @@ def describe_quorum_request() -> bytes:
 
 
 def quorum_leader(reply: bytes) -> int | None:
-    """The node that leads it, from a reply without its length; None while nobody does."""
+    """Return the quorum's leader, from a reply without its length; None if there is none."""
     reader = Reader(reply, 5)  # correlation id, no tagged fields
     if reader.take(">h") or reader.take_varint() < 2:
         return None

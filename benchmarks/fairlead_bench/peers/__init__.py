@@ -1,1 +1,1 @@
-"""Who is measured: Fairlead, Apache Kafka and a broker that does nothing, as processes."""
+"""The measured peers: Fairlead, Apache Kafka and a broker that does nothing, as processes."""

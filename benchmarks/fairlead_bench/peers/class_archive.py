@@ -1,6 +1,6 @@
-"""Classes of a Java program as the JVM holds them in memory, kept from one run for later ones.
+"""A Java program's classes in the JVM's memory format, stored by one run for later runs.
 
-A JVM that maps such an archive (JEP 310, JEP 350) need not read, check and link the same classes
+A JVM that maps this archive (JEP 310, JEP 350) need not read, check and link the same classes
 again: a command-line tool of Kafka takes half the processor time.
 """
 
@@ -14,20 +14,20 @@ from typing import Final
 
 from fairlead_bench.peers.kafka_distribution import KafkaDistribution
 
-# What the JVM says of an archive goes to standard output, among what the program prints.
+# The JVM prints its messages about archives to standard output, between those of the program.
 QUIET: Final = "-Xlog:cds*=off"
 
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """The archive of one program. Without the JVM and the jars of its first run it is not used."""
+    """The archive of one program, for exactly the JVM and the jars of its first run."""
 
     distribution: KafkaDistribution
     program: str
 
     @property
     def path(self) -> Path:
-        """Named after all that a JVM compares: its own build, and the paths and times of jars."""
+        """The file, named after all that a JVM compares: its build, the jars' paths and times."""
         libs, java = self.distribution.libs, Path(self.distribution.java).resolve()
         made_of = [str(libs), libs.stat().st_mtime_ns, str(java), java.stat().st_mtime_ns]
         name = hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]
@@ -41,16 +41,16 @@ class ClassArchive:
 
     @contextmanager
     def recorded(self) -> Iterator[tuple[str, ...]]:
-        """Yield options of a JVM that uses the archive, or makes it when it ends."""
+        """Yield options of a JVM that uses the archive, or creates it when it ends."""
         if options := self.options:
             yield options
             return
         path = self.path
         path.parent.mkdir(exist_ok=True)
-        # Others may make it at the same time: whoever renames last wins.
+        # Other processes may create it at the same time: the last rename wins.
         with TemporaryDirectory(dir=path.parent) as folder:
             partial = Path(folder) / path.name
             yield (f"-XX:ArchiveClassesAtExit={partial}", QUIET)
-            # A JVM that was killed leaves none.
+            # A JVM that was killed leaves no archive.
             if partial.is_file():
                 partial.rename(path)

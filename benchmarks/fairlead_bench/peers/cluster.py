@@ -1,4 +1,4 @@
-"""Several brokers under measurement, as scenarios and tests see them, and their processes."""
+"""Several measured brokers and their processes, as scenarios and tests use them."""
 
 import re
 import subprocess
@@ -11,47 +11,47 @@ BROKERS: Final = 3
 
 
 class Cluster(Protocol):
-    """Brokers are named by their index, from 0. Ports and data outlive a stop."""
+    """Brokers are identified by their index, from 0. Ports and data outlive a stop."""
 
     name: str
     data: Path
     ports: list[int]
-    """Where each broker serves clients."""
+    """The client port of each broker."""
 
     @property
     def bootstrap(self) -> str: ...
     @property
     def pids(self) -> list[int]:
-        """All processes that run: brokers and whatever controls them."""
+        """All running processes: brokers and controllers."""
 
     def broker_id(self, index: int) -> int:
-        """What the protocol calls this broker."""
+        """Return the broker's id in the protocol."""
 
     def controller_index(self) -> int | None:
-        """The broker whose process is the active controller as well. None where controllers have
-        processes of their own, and while nobody is."""
+        """The broker whose process is also the active controller. None if controllers have their
+        own processes, and if there is no active one."""
 
     def prepare(self) -> None:
-        """Writes settings and identities, once; `start` does it otherwise."""
+        """Write settings and identities, once; otherwise `start` does it."""
 
     def start(self) -> None:
-        """Starts the processes and returns at once."""
+        """Start the processes and return at once."""
 
     def stop(self) -> None:
-        """Ends them cleanly and waits."""
+        """Stop them cleanly and wait."""
 
     def start_broker(self, index: int = 0) -> None: ...
     def stop_broker(self, index: int = 0) -> None: ...
     def kill_broker(self, index: int = 0) -> None: ...
     def failure(self) -> str | None:
-        """Why a process that should run does not; None while all do."""
+        """Why a process that should run does not; None if all do."""
 
     def fencings(self) -> list[str]:
-        """What the controller has said, since the first start, of brokers that it gave up."""
+        """Return the controller's messages, since the first start, about fenced brokers."""
 
 
 class Child:
-    """A process that is started again and again; its output goes to the end of one file."""
+    """A process that is restarted repeatedly; its output is appended to one file."""
 
     def __init__(self, output: Path) -> None:
         self.output = output
@@ -65,7 +65,7 @@ class Child:
 
     @property
     def is_started(self) -> bool:
-        """Whether it was started and nobody stopped it; it may have ended by itself."""
+        """Whether it was started and not stopped; it may have ended by itself."""
         return self._process is not None
 
     def start(self, command: list[str]) -> None:
@@ -79,7 +79,7 @@ class Child:
             self._process.terminate()
 
     def finish_stop(self) -> None:
-        """Waits for the end; one that takes too long is killed."""
+        """Wait for the end; kill it if that takes too long."""
         if self._process is not None:
             try:
                 self._process.wait(STOP_TIMEOUT_S)
@@ -88,7 +88,7 @@ class Child:
             self._process = None
 
     def kill(self) -> None:
-        """kill -9: no shutdown code runs."""
+        """Send SIGKILL: no shutdown code runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -101,7 +101,7 @@ class Child:
         return f"exit code {self._process.returncode}: {tail}"
 
     def lines(self, pattern: re.Pattern[str]) -> list[str]:
-        """What it has printed so far that matches."""
+        """Return the lines of its output that match."""
         if not self.output.exists():
             return []
         text = self.output.read_text(errors="replace")
@@ -109,7 +109,7 @@ class Child:
 
 
 def stop_all(children: list[Child]) -> None:
-    """All at once, as a machine that goes down stops them."""
+    """Stop all at once, as a machine that shuts down does."""
     for child in children:
         child.begin_stop()
     for child in children:
@@ -117,7 +117,7 @@ def stop_all(children: list[Child]) -> None:
 
 
 def wait_for(what: str, condition: object, timeout_s: float, interval_s: float = 0.02) -> float:
-    """Seconds until a callable gives true; TimeoutError otherwise."""
+    """Return the seconds until a callable returns true; TimeoutError otherwise."""
     assert callable(condition)
     started_s = time.monotonic()
     while not condition():

@@ -1,4 +1,4 @@
-"""What a cluster's brokers say of its partitions, and waiting until they say the right thing."""
+"""The state of a cluster's partitions from its brokers, and waiting for a wanted state."""
 
 import struct
 import time
@@ -14,12 +14,12 @@ Place = tuple[str, int]
 """Topic and partition."""
 READY_TIMEOUT_S: Final = 180.0
 POLL_S: Final = 0.02
-# With many partitions an answer costs its broker more than the question: ask in proportion.
+# With many partitions an answer is expensive for the broker: poll in proportion to its time.
 POLL_SHARE: Final = 0.3
 
 
 def ask_metadata(port: int, topics: list[str] | None = None) -> wire_bytes.MetadataReply:
-    """One broker's word on these topics, or on all of them."""
+    """Return one broker's answer about these topics, or about all of them."""
     return wire_bytes.MetadataReply(exchange(port, wire_bytes.metadata_request(topics)))
 
 
@@ -32,7 +32,7 @@ def wait_until_all_say(
     topics: list[str] | None = None,
     timeout_s: float = READY_TIMEOUT_S,
 ) -> None:
-    """Returns once each of these brokers (all of them by default) has confirmed a claim."""
+    """Return once each of these brokers (all of them by default) has confirmed a claim."""
     deadline = time.monotonic() + timeout_s
     waiting = list(range(len(cluster.ports))) if indexes is None else list(indexes)
     state = "no answer"
@@ -57,7 +57,7 @@ def wait_until_all_say(
 def wait_until_serving(
     cluster: Cluster, *, partitions: int = 0, topics: list[str] | None = None
 ) -> None:
-    """Every broker knows all brokers, and a leader of at least so many partitions."""
+    """Wait until every broker knows all brokers, and leaders of at least so many partitions."""
     brokers = len(cluster.ports)
     wait_until_all_say(
         cluster,
@@ -70,7 +70,7 @@ def wait_until_serving(
 def wait_until_in_sync(
     cluster: Cluster, *, partitions: int, topics: list[str] | None = None
 ) -> None:
-    """Besides, every replica of them is in sync."""
+    """Wait until, in addition, every replica of them is in sync."""
     brokers = len(cluster.ports)
     wait_until_all_say(
         cluster,
@@ -83,7 +83,7 @@ def wait_until_in_sync(
 def produce_everywhere(
     reply: wire_bytes.MetadataReply, places: Collection[Place], *, timeout_ms: int
 ) -> set[Place]:
-    """One small record to each of these with acks=all; those whose leader acknowledged it."""
+    """Send a record to each of these with acks=all; return those that were acknowledged."""
     batch = wire_bytes.record_batch([b"probe"])
     led: dict[int, dict[str, list[int]]] = {}
     for topic, partition in places:

@@ -1,4 +1,4 @@
-"""Fairlead as a cluster: one controller process and a process a broker, default settings."""
+"""Fairlead as a cluster: a controller process and a process for each broker, default settings."""
 
 import re
 import secrets
@@ -15,12 +15,12 @@ INTERNAL_TOPICS: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
-"""As Kafka has them by default: brokers of ours that are started singly have one replica."""
+"""Kafka's defaults; in Fairlead the defaults are one replica, for single brokers."""
 FENCED: Final = re.compile(r": broker \d+ is fenced: (?!it said that it stops)")
 
 
 class FairleadCluster:
-    """Brokers 0, 1, 2 … in `data`, on ports of their own."""
+    """Brokers 0, 1, 2 … in `data`, with their own ports."""
 
     name = "fairlead"
 
@@ -38,17 +38,17 @@ class FairleadCluster:
         self.brokers = [Child(data / f"broker-{index}.out") for index in range(brokers)]
 
     def add_listeners(self, ports: Mapping[str, int]) -> None:
-        """Has broker 0 listen at more ports, from its first start on; `settings` say how."""
+        """Let broker 0 listen at more ports, from its first start on; `settings` describe them."""
         self._more_listeners |= ports
 
     def add_tls_listener(self, port: int, keystore: Path) -> None:
-        """Has broker 0 encrypt at one more port, from its first start on; `keystore` is PEM."""
+        """Let broker 0 listen with TLS at one more port; `keystore` is PEM. Before the start."""
         self.add_listeners({"ENCRYPTED": port})
         self._settings |= {
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,ENCRYPTED:SSL",
             "ssl.keystore.location": str(keystore),
             "ssl.enabled.protocols": "TLSv1.3",
-            # As Kafka's: ours lets 200 clients a second in once a burst is over.
+            # As in Kafka: Fairlead's default accepts 200 clients a second after a burst.
             "max.connection.creation.rate": str(2**31 - 1),
         }
 
@@ -78,7 +78,7 @@ class FairleadCluster:
         return self.data / f"broker-{index}.properties"
 
     def prepare(self) -> None:
-        """Writes the settings and the secret that brokers and controller share."""
+        """Write the settings and the secret of brokers and controller."""
         self.data.mkdir(parents=True, exist_ok=True)
         if not self._secret_file.exists():
             self._secret_file.write_text(secrets.token_urlsafe(32))
@@ -120,21 +120,21 @@ class FairleadCluster:
         )
 
     def start_broker(self, index: int = 0) -> None:
-        """One broker, beside a running controller: after `stop_broker` or `kill_broker`."""
+        """Start one broker, with a running controller: after `stop_broker` or `kill_broker`."""
         configuration = str(self._settings_file(index))
         self.brokers[index].start(
             [sys.executable, "-m", "fairlead_broker", "--config", configuration]
         )
 
     def stop_broker(self, index: int = 0) -> None:
-        """SIGTERM, and until it has ended: its leaders move first."""
+        """Send SIGTERM and wait for the end: the broker's leaders move first."""
         stop_all([self.brokers[index]])
 
     def kill_broker(self, index: int = 0) -> None:
         self.brokers[index].kill()
 
     def stop(self) -> None:
-        """The brokers first, so that they can say goodbye to a live controller."""
+        """Stop the brokers first, so that they can tell a live controller."""
         stop_all(self.brokers)
         stop_all([self.controller])
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from fairlead_bench.peers.fairlead_cluster import FairleadCluster
 
-# The server brings the metrics of its connections up to date once a second.
+# The server updates the metrics of its connections once a second.
 METRICS_AGE_S: Final = 1.2
 
 
 class FairleadPeer(FairleadCluster):
-    """A single-broker cluster in `data`, on ports of its own."""
+    """A single-broker cluster in `data`, with its own ports."""
 
     def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(data, settings, brokers=1)
@@ -34,7 +34,7 @@ class FairleadPeer(FairleadCluster):
         return self.brokers[0].pid
 
     def metric(self, name: str) -> float:
-        """What the broker says of itself under this name."""
+        """Return the value of one of the broker's metrics."""
         url = f"http://127.0.0.1:{self.http_port}/metrics"
         with urllib.request.urlopen(url, timeout=10) as page:
             for line in page.read().decode().splitlines():

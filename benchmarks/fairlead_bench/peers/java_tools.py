@@ -11,7 +11,7 @@ from fairlead_bench.peers.class_archive import ClassArchive
 from fairlead_bench.peers.kafka_distribution import KafkaDistribution
 
 TOOL_TIMEOUT_S: Final = 60
-# A tool lives for half a second: no time to compile much, no garbage to collect.
+# A tool lives for half a second: it need not compile much, nor collect garbage.
 JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 MAIN_CLASSES: Final = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -34,7 +34,7 @@ MAIN_CLASSES: Final = {
 
 
 class ToolFailedError(Exception):
-    """A tool ended with an error; the text is what it printed."""
+    """A tool ended with an error; the text is its output."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class JavaTools:
     bootstrap: str
 
     def run(self, tool: str, *arguments: str, stdin: bytes = b"") -> str:
-        """Standard output; ToolFailedError with both streams when the exit code is not 0."""
+        """Return standard output; ToolFailedError with both streams if the exit code is not 0."""
         process = self.run_unchecked(tool, *arguments, stdin=stdin)
         if process.returncode != 0:
             raise ToolFailedError((process.stdout + process.stderr).decode(errors="replace"))
@@ -64,7 +64,7 @@ class JavaTools:
             )
 
     def command(self, tool: str, *arguments: str) -> list[str]:
-        """What to run, for a tool that goes on until it is ended."""
+        """Return the command of a tool that runs until it is ended."""
         return self._command(ClassArchive(self.distribution, tool).options, tool, *arguments)
 
     def _command(self, options: tuple[str, ...], tool: str, *arguments: str) -> list[str]:

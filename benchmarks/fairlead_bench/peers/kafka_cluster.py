@@ -15,7 +15,7 @@ from fairlead_bench.peers.peer import exchange
 
 HEAP_MB: Final = 1024
 FIRST_NODE_ID: Final = 1
-# What Kafka's own start script gives the JVM besides the heap.
+# The JVM options of Kafka's own start script, besides the heap.
 JVM_OPTIONS: Final = (
     f"-Xms{HEAP_MB}m",
     "-server",
@@ -25,14 +25,14 @@ JVM_OPTIONS: Final = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
-    # The only lines below warnings that anybody counts: which brokers a controller gives up.
+    # The only messages below warnings that are counted: which brokers a controller fences.
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.controller.ReplicationControlManager=info",
 )
 FENCED: Final = re.compile(r"Fencing broker \d+ .*session has timed out")
 
 
 class KafkaCluster:
-    """Nodes 1, 2, 3 … in `data`; formatted when first started."""
+    """Nodes 1, 2, 3 … in `data`; formatted before the first start."""
 
     name = "kafka"
 
@@ -57,7 +57,7 @@ class KafkaCluster:
         return self._distribution.version
 
     def add_tls_listener(self, port: int, keystore: Path) -> None:
-        """Has node 1 encrypt at one more port, from its first start on; `keystore` is PEM."""
+        """Let node 1 listen with TLS at one more port; `keystore` is PEM. Before the start."""
         self._tls_port = port
         self._settings |= {
             "listener.security.protocol.map": (
@@ -112,7 +112,7 @@ class KafkaCluster:
         stop_all(self.brokers)
 
     def prepare(self) -> None:
-        """Writes the settings and formats the storage, once."""
+        """Write the settings and format the storage, once."""
         if self._settings_file(0).exists():
             return
         self.data.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class KafkaCluster:
         clients = f"PLAINTEXT://127.0.0.1:{port}"
         if self._tls_port is not None:
             clients += f",ENCRYPTED://127.0.0.1:{self._tls_port}"
-        # One broker cannot hold the three replicas that internal topics ask for by default.
+        # A single broker cannot have the three replicas of internal topics that are the default.
         copies = str(min(3, len(self.brokers)))
         return {
             "process.roles": "broker,controller",

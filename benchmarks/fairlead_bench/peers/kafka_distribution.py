@@ -1,8 +1,8 @@
 """Apache Kafka from Maven Central, cached in the project's `.cache` folder.
 
-The benchmark runs it as the peer, the client tests run its command-line tools. Nothing of it is
-committed: `java/pom.xml` names what is fetched, once, by Maven's own client. Tests that run Kafka's
-applications (Streams, Connect) name them in a pom.xml of their own.
+The benchmark runs it as a peer, and the client tests run its command-line tools. No part of it is
+committed: `java/pom.xml` lists what Maven's own client downloads, once. Tests that run Kafka's
+applications (Streams, Connect) have their own pom.xml.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ FETCH_TIMEOUT_S: Final = 600
 
 
 class KafkaUnavailableError(Exception):
-    """Apache Kafka cannot be run here; the text says what is missing."""
+    """Apache Kafka cannot run here; the text says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class KafkaDistribution:
 def ensure_kafka(
     cache: Path = PROJECT / ".cache", *, pom: Path = POM, folder: str = "libs"
 ) -> KafkaDistribution:
-    """The cached distribution, fetched first when it is not there.
+    """Return the cached distribution, after a download if it is missing.
 
-    Safe to call from several processes at once: one fetches into a folder of its own and renames.
+    Safe to call from several processes at once: one downloads into its own folder and renames it.
     """
     java = shutil.which("java")
     if java is None:
@@ -84,7 +84,7 @@ def read_version(pom: Path) -> str:
 
 @contextmanager
 def one_maven_at_a_time() -> Iterator[None]:
-    """Hold off the others: Maven's repository of a user is not for several processes at once."""
+    """Lock out others: several processes must not use a user's Maven repository at once."""
     MAVEN_LOCK.parent.mkdir(parents=True, exist_ok=True)
     with MAVEN_LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

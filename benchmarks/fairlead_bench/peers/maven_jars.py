@@ -29,7 +29,7 @@ class Jar(NamedTuple):
 
 
 def ensure_jars(jars: Sequence[Jar], home: Path) -> list[Path]:
-    """The cached jars, fetched first where they are missing; KafkaUnavailableError says why not.
+    """Return the cached jars, after a download if needed; KafkaUnavailableError says why not.
 
     Safe to call from several processes at once.
     """
@@ -52,7 +52,7 @@ def _fetch(jar: Jar, home: Path) -> None:
     arguments = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={jar.coordinates}"]
     arguments += [f"-DoutputDirectory={partial}", "-Dmdep.useBaseVersion=true"]
     try:
-        # Elsewhere than in a project: Maven would look for its settings there.
+        # Not in a project folder: Maven would look for settings there.
         with one_maven_at_a_time():
             subprocess.run(
                 arguments,

@@ -1,8 +1,8 @@
-"""A broker that does nothing: the limit which any broker in Python on this machine runs into.
+"""A broker that does nothing: the limit of any broker in Python on this machine.
 
 It reads produce requests into one buffer and acknowledges them unseen; it answers fetches with
-`sendfile` from one file of prepared batches. No log, no checks, no metadata but one topic's. What
-a real broker costs above this is what it does. Versions: Produce 7 and 9, Fetch 10, Metadata 4.
+`sendfile` from one file of prepared batches. No log, no checks, metadata of one topic only. What a
+real broker costs above this is its own work. Versions: Produce 7 and 9, Fetch 10, Metadata 4.
 """
 
 import json
@@ -28,7 +28,7 @@ VERSIONS = ((0, 3, 7), (1, 10, 10), (2, 1, 1), (3, 1, 4), (18, 0, 0))
 
 
 class Batches:
-    """A file of equal batches with contiguous offsets: an offset is found by division."""
+    """A file of equal batches with contiguous offsets: a division finds an offset."""
 
     def __init__(self, folder: Path, record_size: int, batches: int) -> None:
         self._batches = batches
@@ -42,14 +42,14 @@ class Batches:
         self.descriptor = os.open(path, os.O_RDONLY)
 
     def locate(self, offset: int, max_bytes: int) -> tuple[int, int]:
-        """Position and size of the whole batches from `offset` that fit."""
+        """Return position and size of the whole batches from `offset` that fit."""
         first = offset // BATCH_RECORDS
         count = min(max(max_bytes // self.batch_size, 1), self._batches - first)
         return first * self.batch_size, max(count, 0) * self.batch_size
 
 
 class Connection:
-    """One client: whole frames are answered in order, bodies of produce requests are not kept."""
+    """One client: whole frames are answered in order; produce requests are not stored."""
 
     def __init__(self, accepted: socket.socket, port: int, batches: Batches) -> None:
         self.socket = accepted
@@ -59,7 +59,7 @@ class Connection:
         self._filled_size = 0
 
     def serve(self) -> bool:
-        """Reads once and answers what is complete; False when the client has gone."""
+        """Read once and answer complete requests; return False if the client is gone."""
         view = memoryview(self._buffer)
         size = self.socket.recv_into(view[self._filled_size :])
         if not size:
@@ -96,7 +96,7 @@ class Connection:
         if api_key == 2:
             return wire_bytes.frame(correlation_id + list_offsets_reply(self._batches.end_offset))
         entries = b"".join(struct.pack(">hhh", *entry) for entry in VERSIONS)
-        # The version of the list is 0 whatever was asked: error 35 tells so, as Kafka does.
+        # The list has version 0 for every request: error 35 says so, as in Kafka.
         error = 0 if version == 0 else 35
         return wire_bytes.frame(correlation_id + struct.pack(">hi", error, len(VERSIONS)) + entries)
 
@@ -138,7 +138,7 @@ class Connection:
 
 
 def is_served(connection: Connection) -> bool:
-    """False when the client has gone, politely or in the middle of an answer."""
+    """Return False if the client has closed the connection, cleanly or not."""
     try:
         return connection.serve()
     except ConnectionError:
@@ -194,7 +194,7 @@ def metadata_reply(port: int) -> bytes:
 
 
 def main() -> None:
-    """Prints its port, then serves until its standard input is closed."""
+    """Print the port, then serve until standard input is closed."""
     arguments = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         batches = Batches(Path(folder), arguments["record_size"], arguments["batches"])

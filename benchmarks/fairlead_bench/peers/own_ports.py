@@ -1,11 +1,11 @@
 """Ports for servers of tests and benchmarks, which they keep when they are started again.
 
-The system gives ports from one range (net.ipv4.ip_local_port_range) to connections, and to servers
-that ask for any port. A server whose port lies there may find it taken by somebody's connection or
-server when it binds it, or binds it again after a restart. So these ports lie outside.
+The system assigns ports from one range (net.ipv4.ip_local_port_range) to connections, and to
+servers that ask for any port. A server with a port in this range may find it in use when it binds
+it, or binds it again after a restart. So these ports are outside the range.
 
-They are dealt out in blocks. A process has a block while it lives: it holds the block's first port,
-which only one process can. Whatever runs beside it, and whoever has started that, has other blocks.
+They are assigned in blocks. A process has a block while it lives: it holds the block's first port,
+which only one process can. All other processes, whoever started them, have other blocks.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Final
 
 HOST: Final = "127.0.0.1"
-# Below are the ports of services that a machine may have.
+# Lower ports are those of services that a machine may have.
 LOWEST, HIGHEST = 10_000, 65_535
 BLOCK: Final = 500
-# A server that is being started again must find its port: so many others are given first.
+# A restarted server must find its port free, so this many other ports are used first.
 KEPT_COUNT: Final = 300
 EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 EPHEMERAL_RANGE_OF_IANA: Final = (49_152, 65_535)
 
 
 class OwnPorts:
-    """What one process has of the ports."""
+    """The ports of one process."""
 
     def __init__(self, blocks: Sequence[range]) -> None:
         self._blocks = blocks
@@ -37,7 +37,7 @@ class OwnPorts:
         self._next = 0
 
     def take(self, shifts: Sequence[int]) -> int:
-        """A port such that it and the others, at these distances from it, are free."""
+        """Return a port that is free, together with the ports at these distances from it."""
         while True:
             for base in self._candidates(max(shifts)):
                 wanted = [base + shift for shift in shifts]
@@ -48,14 +48,14 @@ class OwnPorts:
             self._claim()
 
     def release(self) -> None:
-        """Let others have the blocks, which they have anyway when the process ends."""
+        """Free the blocks, which also happens when the process ends."""
         for holder in self._holders:
             os.close(holder)
         self._holders.clear()
         self._owned.clear()
 
     def _candidates(self, length: int) -> list[int]:
-        """Those behind what was given last, then the others. A block's first port stays held."""
+        """Return the ports after the last one, then the others. A block's first port is held."""
         bases = [base for block in self._owned for base in block[1 : len(block) - length]]
         return [b for b in bases if b >= self._next] + [b for b in bases if b < self._next]
 
@@ -75,7 +75,7 @@ class OwnPorts:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could bind it now."""
+    """Tell whether a server could bind the port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ def is_free(port: int) -> bool:
 
 
 def read_ephemeral_range() -> tuple[int, int]:
-    """The first and the last port that the system gives to connections."""
+    """Return the first and the last port that the system assigns to connections."""
     try:
         first, last = map(int, EPHEMERAL_RANGE.read_text().split())
     except OSError:
@@ -94,7 +94,7 @@ def read_ephemeral_range() -> tuple[int, int]:
 
 
 def lay_out_blocks(ephemeral: tuple[int, int]) -> list[range]:
-    """All blocks outside of that range; where it leaves none, all there are."""
+    """Return all blocks outside of that range; all blocks if there are none."""
     first, last = ephemeral
     blocks = [range(at, at + BLOCK) for at in range(LOWEST, HIGHEST - BLOCK, BLOCK)]
     outside = [block for block in blocks if block[-1] < first or block[0] > last]
@@ -105,14 +105,14 @@ _of_process: dict[int, OwnPorts] = {}
 
 
 def take_base(shifts: Sequence[int]) -> int:
-    """A port such that it and the others, at these distances from it, are this process's own."""
-    # A forked child has the holders of its parent, and nothing else of it.
+    """Return a port that, with the ports at these distances, belongs to this process."""
+    # A forked child has its parent's holders, but not its ports.
     if os.getpid() not in _of_process:
         _of_process[os.getpid()] = OwnPorts(lay_out_blocks(read_ephemeral_range()))
     return _of_process[os.getpid()].take(shifts)
 
 
 def take_ports(count: int) -> list[int]:
-    """So many ports of this process's own."""
+    """Return `count` ports of this process."""
     base = take_base(range(count))
     return list(range(base, base + count))

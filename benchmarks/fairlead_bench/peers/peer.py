@@ -1,4 +1,4 @@
-"""A broker under measurement, as the scenarios see it, and the probe that tells when it serves."""
+"""A measured broker, as the scenarios use it, and the probe for its readiness."""
 
 import socket
 import struct
@@ -12,7 +12,7 @@ START_TIMEOUT_S = 90.0
 
 
 class Peer(Protocol):
-    """One single-node cluster. `start` and `stop` keep its data; folders are removed by the run."""
+    """One single-node cluster. `start` and `stop` keep its data; the run removes the folders."""
 
     name: str
     data: Path
@@ -26,26 +26,26 @@ class Peer(Protocol):
     @property
     def log_directory(self) -> Path: ...
     def add_tls_listener(self, port: int, keystore: Path) -> None:
-        """Has it encrypt at one more port; before the first start. `keystore` is one of PEM."""
+        """Let it listen with TLS at one more port; before the first start. `keystore` is PEM."""
 
     def prepare(self) -> None:
-        """Writes settings and identity, once; `start` does it otherwise."""
+        """Write settings and identity, once; otherwise `start` does it."""
 
     def start(self) -> None:
-        """Starts the processes and returns at once."""
+        """Start the processes and return at once."""
 
     def stop(self) -> None:
-        """Ends them cleanly and waits."""
+        """Stop them cleanly and wait."""
 
     def failure(self) -> str | None:
-        """Why it is not running any more; None while it is."""
+        """Why it is not running any more; None if it runs."""
 
     def thread_reads(self) -> float | None:
-        """How often records were not in the page cache so far. None where nobody counts."""
+        """Return how often records were not in the page cache so far. None if it is not counted."""
 
 
 def exchange(port: int, request: bytes, timeout_s: float = 10.0) -> bytes:
-    """Sends one frame on a connection of its own; the reply without its length."""
+    """Send one frame on a new connection; return the reply without its length."""
     with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
         connection.sendall(request)
         size = struct.unpack(">i", receive_exactly(connection, 4))[0]
@@ -65,7 +65,7 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
 def wait_until_ready(
     peer: Peer, *, partitions: int = 0, probe_topic: str | None = None, probe_partitions: int = 1
 ) -> None:
-    """Returns once Metadata lists a broker and that many led partitions, and a produce succeeds."""
+    """Return once Metadata has a broker and so many led partitions, and a produce succeeds."""
     deadline = time.monotonic() + START_TIMEOUT_S
     state = "no answer"
     while time.monotonic() < deadline:

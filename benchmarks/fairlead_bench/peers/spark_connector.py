@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector: the four jars that PySpark lacks, from Maven, checked and cached.
+"""Spark's own Kafka connector: the four jars that PySpark lacks, from Maven, verified and cached.
 
 The versions work together with PySpark 4.2 and 4.3; the token provider has no newer one.
 """
@@ -29,5 +29,5 @@ JARS: Final = (
 
 
 def ensure_connector(cache: Path = CACHE) -> list[Path]:
-    """The cached jars, fetched first where they are missing; KafkaUnavailableError says why not."""
+    """Return the cached jars, after a download if needed; KafkaUnavailableError says why not."""
     return ensure_jars(JARS, cache / "spark-connector")

@@ -1,6 +1,6 @@
 """Apache ZooKeeper's server: the jars that three servers on one machine need, from Maven.
 
-metrics-core and snappy-java are `provided` in ZooKeeper's pom, so they are asked for by name.
+metrics-core and snappy-java are `provided` in ZooKeeper's pom, so they are listed by name.
 """
 
 from pathlib import Path
@@ -39,5 +39,5 @@ JARS: Final = (
 
 
 def ensure_server(cache: Path = CACHE) -> list[Path]:
-    """The cached jars, fetched first where they are missing; KafkaUnavailableError says why not."""
+    """Return the cached jars, after a download if needed; KafkaUnavailableError says why not."""
     return ensure_jars(JARS, cache / FOLDER)

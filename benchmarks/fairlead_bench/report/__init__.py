@@ -1,1 +1,1 @@
-"""What is measured in which unit against which target, and how it is shown."""
+"""The metrics with their units and targets, and the reports."""

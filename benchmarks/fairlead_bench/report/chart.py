@@ -1,4 +1,4 @@
-"""The picture beside the figures: Fairlead as a share of Apache Kafka, metric by metric."""
+"""The chart of the results: Fairlead as a share of Apache Kafka, metric by metric."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ PANELS_A_ROW = 4
 
 
 def draw_chart(results: Results, path: Path, *, title: str) -> None:
-    """One small panel a metric, with the repetitions' extremes as whiskers and the target."""
+    """Draw a small panel for each metric, with the extremes as whiskers and the target."""
     import matplotlib as mpl
 
     mpl.use("Agg")

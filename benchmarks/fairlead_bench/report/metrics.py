@@ -1,4 +1,4 @@
-"""What is measured, in which unit, against which target: one table, in the order of the report."""
+"""The metrics, with units and targets: one table, in the order of the report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Better(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bound: on the ratio to Apache Kafka in the same run, or on the value itself."""
+    """A limit of the ratio to Apache Kafka in the same run, or of the value itself."""
 
     bound: float
     is_ratio: bool
@@ -31,7 +31,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row: taken from the samples of a scenario, or given as plain numbers by the run."""
+    """One row: computed from the samples of a scenario, or given as plain numbers by the run."""
 
     key: str
     scenario: str
@@ -71,7 +71,7 @@ def percentile(name: str) -> Callable[[Sample], float]:
 
 
 def counted(name: str) -> Callable[[Sample], float | None]:
-    """What only some of the peers count."""
+    """Return a reader of a value that only some of the peers count."""
     return lambda sample: sample.result.get(name)
 
 
@@ -90,7 +90,7 @@ def limit(bound: float) -> Target:
 
 PARTITION_COUNTS: Final = (1, 10, 100, 1000)
 
-# What a probe that never backs off sees, and what applications do with default settings.
+# For a probe that never backs off, and for applications with default settings.
 FAILOVER_P99_MS: Final = {
     "probe": 250,
     "librdkafka": 600,
@@ -101,7 +101,7 @@ FAILOVER_P99_MS: Final = {
 
 
 def failover_metrics() -> tuple[Metric, ...]:
-    """Kills of a leader: all of them (median, extremes) and the 99th percentile, by application."""
+    """Return metrics of kills of a leader, by application: median, extremes, 99th percentile."""
     rows = []
     for name, bound in FAILOVER_P99_MS.items():
         key, title = f"failover_{name}", f"kill -9: {name} waits"
@@ -117,11 +117,11 @@ def failover_metrics() -> tuple[Metric, ...]:
 
 
 def promises_metrics() -> tuple[Metric, ...]:
-    """Each way to acknowledge: what it costs, and what a killed leader takes with it."""
+    """Return metrics of each way to acknowledge: its cost, and what a killed leader loses."""
     rows = []
     for cell in CELLS:
         key = cell.key
-        # Whoever waited for all replicas in sync was promised that nothing is lost.
+        # acks=all promises that nothing is lost.
         bound = limit(0) if cell.acks == "all" else None
         rows += [
             Metric(
@@ -151,7 +151,7 @@ def promises_metrics() -> tuple[Metric, ...]:
 
 
 def partition_count_metrics() -> tuple[Metric, ...]:
-    """One producer, acks=all, topics of more and more partitions."""
+    """Return metrics of one producer, acks=all, and topics of more and more partitions."""
     rows = []
     for count in PARTITION_COUNTS:
         key, many = f"partitions-{count}", "partition" if count == 1 else "partitions"
@@ -170,7 +170,7 @@ def partition_count_metrics() -> tuple[Metric, ...]:
 
 
 def transaction_metrics() -> tuple[Metric, ...]:
-    """Transactions at a fixed rate on three replicas: CPU, and the time of a commit or a copy."""
+    """Return metrics of transactions at a fixed rate on three replicas: CPU and times."""
     rows = []
     for scenario, title, p99_title in (
         ("transactions", "transactions, committed every 100 ms", "a commit, p99"),
@@ -188,7 +188,7 @@ def transaction_metrics() -> tuple[Metric, ...]:
 
 
 def tls_metrics() -> tuple[Metric, ...]:
-    """What encryption costs, against Apache Kafka's, and what rules of access do."""
+    """Return metrics of the cost of TLS, compared to Apache Kafka's, and of access rules."""
     rows = []
     for load, title in (("produce", "TLS: produce 1 KB"), ("consume", "TLS: consume 1 KB, hot")):
         scenario = f"tls_{load}"

@@ -52,7 +52,7 @@ class Results:
         return ours.median / kafka.median
 
     def meets_target(self, metric: Metric) -> bool | None:
-        """None where there is no target or nothing to compare."""
+        """Return None if there is no target or nothing to compare."""
         ours = self.spread(OURS, metric)
         target = metric.target
         if target is None or ours is None:

@@ -1,4 +1,4 @@
-"""The terminal's table: medians with extremes, ratio, target, and what bounded a figure."""
+"""The terminal's table: medians with extremes, ratio, target, and what limited a value."""
 
 from rich.console import Console
 from rich.table import Table

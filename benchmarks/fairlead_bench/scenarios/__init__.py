@@ -1,1 +1,1 @@
-"""What is done to a peer, and what of it is counted: a row of the report or several each."""
+"""The scenarios: each one's measurements are one or several rows of the report."""

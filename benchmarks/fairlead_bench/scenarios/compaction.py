@@ -1,8 +1,8 @@
-"""Log compaction under load: what it costs, and what producers notice of it.
+"""Log compaction under load: its cost, and its effect on producers.
 
 A topic of 1 GB in which each of a million keys was written twice is compacted while another topic
-takes 1,000 records a second; before, the same load runs alone. Fairlead only: what is bound here is
-the ratio of its own two figures.
+gets 1,000 records a second; before that, the same load runs alone. Fairlead only: the limit applies
+to the ratio of its own two figures.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ QUICK: Final = CompactionSizes(200_000, 470, 3)
 
 
 class CleanerWatch:
-    """Follows the compacting child of a broker: its highest memory and its CPU."""
+    """Follows a broker's compaction process: its highest memory and its CPU."""
 
     def __init__(self, broker_pid: int) -> None:
         self.memory_mb = 0.0
@@ -119,7 +119,7 @@ class CompactionBench:
             is_still_running = self._peer.metric("fairlead_cleaner_running") == 1
             self._wait_for("fairlead_cleaner_runs_total", 1)
         took_s = self._peer.metric("fairlead_cleaner_last_run_seconds")
-        # Everything is read twice: the keys, then the records.
+        # Everything is read twice: first the keys, then the records.
         source_bytes = self._peer.metric("fairlead_cleaner_read_bytes_total") / 2
         values = results.values
         values[SUBJECT, "compaction_idle_p99"].append(idle.result["p99"])
@@ -202,7 +202,7 @@ class CompactionBench:
 def measure_compaction(
     folder: Path, results: Results, *, is_quick: bool, repetitions: int | None
 ) -> None:
-    """All repetitions, each with a broker and a log of its own."""
+    """Run all repetitions, each with its own broker and log."""
     for repetition in range(repetitions or 1):
         data = folder / f"compaction-{repetition}"
         data.mkdir(parents=True)

@@ -1,9 +1,9 @@
 """A Spark job with `exactlyOnce`, whose driver, tasks and brokers die; its output is then compared.
 
-Topic → filter and transform → topic. The faults are those of a seed (`pipeline_faults.py`). A
-driver that ended is started again, as Kubernetes would; so is a broker. At the end librdkafka reads
-the output as `read_committed`, and each record is looked up in the transform of the input: none may
-be missing, none twice, none of other bytes.
+Topic → filter and transform → topic. A seed decides the faults (`pipeline_faults.py`). A driver
+that ended is restarted, as Kubernetes would do; so is a broker. At the end librdkafka reads the
+output as `read_committed`, and each record is compared with the transform of the input: none may be
+missing, none twice, none with other bytes.
 """
 
 import time
@@ -41,7 +41,7 @@ SETTINGS: Final = {
 }
 BATCHES: Final = 40
 SILENCE_S: Final = 60.0
-"""Of the brokers, when the output is read."""
+"""Most silence of the brokers while the output is read."""
 SHOWN: Final = 5
 
 
@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def lost(self) -> int:
-        """Return how many records of the transform did not come."""
+        """Return how many records of the transform are missing."""
         return count_late(self.records) - sum(self.seen)
 
     @property
@@ -83,7 +83,7 @@ class Comparison:
 
 
 def transform(number: int) -> tuple[bytes, bytes] | None:
-    """Return key and value that come of a number of the input; None if it is left out."""
+    """Return key and value for a number of the input; None if it is filtered out."""
     delay = number % DELAYS
     if delay < LATE:
         return None
@@ -111,9 +111,9 @@ def write_job(folder: Path, cluster: FairleadCluster, records: int) -> Path:
 
 
 def wait_until_ended(bootstrap: str) -> None:
-    """Return once no transaction is open in the output: markers come a moment behind the job's end.
+    """Return once no transaction is open in the output: markers follow a moment after the job.
 
-    PipelineFailedError if one stays open, as a task's that nobody aborts.
+    PipelineFailedError if one stays open, such as a task's that nobody aborts.
     """
     deadline = time.monotonic() + SILENCE_S
     while (stable := find_ends(bootstrap, "read_committed")) != (
@@ -125,7 +125,7 @@ def wait_until_ended(bootstrap: str) -> None:
 
 
 def find_ends(bootstrap: str, isolation: str) -> list[int]:
-    """Return where the partitions of the output end for a reader of this kind."""
+    """Return the ends of the output's partitions for a reader of this kind."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -144,10 +144,10 @@ def find_ends(bootstrap: str, isolation: str) -> list[int]:
 
 
 def read_result(bootstrap: str) -> Iterator[Message]:
-    """Yield all that a reader of `read_committed` finds, by a client that knows nothing of Spark.
+    """Yield all records that a `read_committed` reader finds, with a client unrelated to Spark.
 
-    It ends at the last stable offset of each partition: what stands behind an open transaction is
-    not there.
+    It ends at the last stable offset of each partition: records after an open transaction do not
+    count.
     """
     consumer = Consumer(
         {
@@ -182,7 +182,7 @@ def read_result(bootstrap: str) -> Iterator[Message]:
 
 
 def run_exactly_once(folder: Path, records: int, padding: int, seed: int, count: int) -> int:
-    """Run the whole of it; return 0 if the output is what it has to be."""
+    """Run the whole scenario; return 0 if the output is correct."""
     with FairleadCluster(folder / "cluster", SETTINGS) as cluster:
         cluster.start()
         wait_until_serving(cluster)

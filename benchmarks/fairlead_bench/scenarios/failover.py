@@ -1,9 +1,9 @@
 """How long applications wait when the broker that leads their partitions is killed.
 
-Small applications, one of each client library and the drills' probe, write to topics of their own
-at once: six partitions of three replicas, `min.insync.replicas=2`, acks=all. Again and again one
-broker gets kill -9 and is started again once everybody has got over it. Afterwards everything is
-read back. The peers one after the other, not side by side: what idles would be timed, too.
+Small applications, one for each client library and the drills' probe, write to their own topics at
+once: six partitions of three replicas, `min.insync.replicas=2`, acks=all. Repeatedly one broker
+gets kill -9 and is restarted once all applications have recovered. At the end everything is read
+back. The peers run one after the other, because an idle peer would also use the processor.
 """
 
 import time
@@ -40,7 +40,7 @@ ADMIN_TIMEOUT_S: Final = 60
 # A client may back off for half a minute, and on a busy machine Java takes as long to start.
 WAIT_TIMEOUT_S: Final = 300
 POLL_S: Final = 0.05
-# Everybody writes for so long before a fault.
+# All applications write for this time before a fault.
 STEADY_S: Final = 2.0
 
 
@@ -110,7 +110,7 @@ class FailoverBench:
         self._clients: list[FailoverClient] = []
 
     def start_clients(self) -> None:
-        """Topics that every broker leads in turns, and an application on each."""
+        """Create topics that all brokers lead in turn, and start an application on each."""
         ids = [self.cluster.broker_id(index) for index in range(BROKERS)]
         assignment = [
             [ids[(partition + place) % BROKERS] for place in range(BROKERS)]
@@ -130,7 +130,7 @@ class FailoverBench:
         stop_all(self._clients)
 
     def kill_and_heal(self, run: int) -> dict[str, float]:
-        """Milliseconds that each application waited. Returns when all is as it was before."""
+        """Return the milliseconds that each application waited, once all is as before."""
         time.sleep(STEADY_S)
         index = self._victim(run)
         affected = set(range(index, PARTITIONS, BROKERS))
@@ -145,21 +145,21 @@ class FailoverBench:
         return waits_ms
 
     def _victim(self, run: int) -> int:
-        """By turns; never one whose process is the active controller, too: other faults do that."""
+        """Return the next broker in turn, but not one that is the active controller, too."""
         controller = self.cluster.controller_index()
         indexes = [index for index in range(BROKERS) if index != controller]
         return indexes[run % len(indexes)]
 
     def _wait_until_all_write(self, when: str) -> None:
-        """Every application to each of its partitions, from now on."""
+        """Wait until every application writes to each of its partitions again."""
         everything = set(range(PARTITIONS))
         self._wait_until_written(when, everything, self._mark(), time.monotonic_ns())
 
     def _wait_until_written(
         self, when: str, partitions: set[int], marks: list[int], since_ns: int
     ) -> dict[str, float]:
-        """Until what every application handed over since then is acknowledged on each of these
-        partitions: how long that took, by application, in milliseconds."""
+        """Wait until all records that the applications passed on since then are acknowledged on
+        each of these partitions; return the milliseconds by application."""
         waits_ms: dict[str, float] = {}
 
         def is_written() -> bool:
@@ -179,7 +179,7 @@ class FailoverBench:
         return {client.name: waits_ms[client.name] for client in self._clients}
 
     def _mark(self) -> list[int]:
-        """How many acknowledgements each application has told of so far."""
+        """Return how many acknowledgements each application has reported so far."""
         return [len(client.telling.acknowledgements) for client in self._clients]
 
     def _wait_until_in_sync(self) -> None:
@@ -201,11 +201,11 @@ class FailoverBench:
         )
 
     def failures_of(self, name: str) -> list[str]:
-        """Errors that an application was told."""
+        """Return the errors that an application got."""
         return next(each.telling.failures for each in self._clients if each.name == name)
 
     def judge(self) -> dict[str, Findings]:
-        """What was sent against what is there, by application. They have been stopped."""
+        """Compare sent and found records by application. The applications have ended."""
         return {
             client.name: check(
                 client.telling.history(),

@@ -1,4 +1,4 @@
-"""What this machine allows a broker in Python: the same loads against one that does nothing."""
+"""The limits of a broker in Python on this machine: the same loads on one that does nothing."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from fairlead_bench.scenarios.single_broker import MEGABYTE, Sizes
 
 @contextmanager
 def null_broker(record_size: int, batches: int = BATCHES_IN_FILE) -> Iterator[tuple[int, int]]:
-    """A running null broker, with so many batches to read: its port and process id."""
+    """Run a null broker with this many batches to read; yield its port and process id."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "fairlead_bench.peers.null_broker"),
@@ -36,7 +36,7 @@ def null_broker(record_size: int, batches: int = BATCHES_IN_FILE) -> Iterator[tu
 
 
 def measure_limits(sizes: Sizes) -> dict[str, Sample]:
-    """One sample a scenario."""
+    """Return one sample for each scenario."""
     batches = sizes.produce_1k_records // (BATCH_RECORDS * PARTITIONS)
     loads: dict[str, tuple[str, dict[str, object]]] = {
         "produce_1k": (

@@ -1,6 +1,6 @@
-"""Many partitions at once: made, moved away from a dead broker, and started again.
+"""Many partitions at once: created, moved away from a dead broker, and started again.
 
-Used by `scale.py` for the figures in docs/sizing.md and by tests for the bounds that they promise.
+`scale.py` uses this for the figures in docs/sizing.md, and tests use it for the limits there.
 """
 
 import time
@@ -27,7 +27,7 @@ PRODUCE_TIMEOUT_MS: Final = 5_000
 
 
 def create_partitions(cluster: Cluster, count: int, *, leader_index: int | None = None) -> None:
-    """Partitions with three replicas, all in sync; led by one broker, or by all in turns."""
+    """Create partitions with three replicas, all in sync; led by one broker, or by all in turn."""
     ids = [cluster.broker_id(index) for index in range(len(cluster.ports))]
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
     topics = []
@@ -45,7 +45,7 @@ def create_partitions(cluster: Cluster, count: int, *, leader_index: int | None 
 
 
 def rotate(ids: list[int], index: int, leader_index: int | None) -> list[int]:
-    """The replicas of one partition: a given leader first, and the others in turns."""
+    """Return the replicas of one partition: a given leader first, and the others in turn."""
     if leader_index is None:
         shift = index % len(ids)
         return ids[shift:] + ids[:shift]
@@ -60,13 +60,13 @@ class Failover:
 
     moved_count: int
     leaders_s: float
-    """Until both other brokers named a live leader of every partition that it had led."""
+    """Until both other brokers reported a live leader of every partition that it had led."""
     acknowledged_s: float
     """Until a record with acks=all was acknowledged on each of these."""
 
 
 def time_failover(cluster: Cluster, index: int) -> Failover:
-    """Kills a broker, which stays dead."""
+    """Kill a broker, which stays dead."""
     dead = cluster.broker_id(index)
     survivors = [other for other in range(len(cluster.ports)) if other != index]
     before = ask_metadata(cluster.ports[index])
@@ -93,7 +93,7 @@ def time_failover(cluster: Cluster, index: int) -> Failover:
 
 
 def time_return(cluster: Cluster, index: int, *, partitions: int) -> float:
-    """Seconds from starting a killed broker until it is in sync everywhere."""
+    """Return the seconds from starting a killed broker until it is in sync everywhere."""
     started_s = time.monotonic()
     cluster.start_broker(index)
     wait_until_in_sync(cluster, partitions=partitions)
@@ -101,7 +101,7 @@ def time_return(cluster: Cluster, index: int, *, partitions: int) -> float:
 
 
 def elect_preferred(cluster: Cluster, index: int, *, partitions: int) -> None:
-    """Leadership back to a broker that is in sync again and stands first in so many assignments."""
+    """Make a broker that is in sync again the leader of so many partitions that prefer it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
     admin.elect_leaders(ElectionType.PREFERRED).result(ADMIN_TIMEOUT_S)
     wanted = cluster.broker_id(index)

@@ -1,8 +1,8 @@
-"""What the number of a topic's partitions costs one producer: throughput, latency, memory.
+"""The effect of the number of a topic's partitions on one producer: throughput, latency, memory.
 
-Three brokers, three replicas, two of them at least in sync, acks=all. The same load goes to topics
-of one, ten, a hundred and a thousand partitions. How long a failover of so many takes is what
-`benchmarks/scale.py` measures.
+Three brokers, three replicas, at least two of them in sync, acks=all. The same load goes to topics
+of one, ten, a hundred and a thousand partitions. `benchmarks/scale.py` measures how long a failover
+of so many partitions takes.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ GROUP: Final = "partitions"
 
 @dataclass(frozen=True, slots=True)
 class CountSizes:
-    """How much each load moves."""
+    """How many records each load sends."""
 
     repetitions: int
     produce_records: int
@@ -43,7 +43,7 @@ QUICK: Final = CountSizes(1, 100_000, 3)
 
 
 class CountsRun:
-    """All numbers of partitions of all peers, one peer after the other."""
+    """All numbers of partitions on all peers, one peer after the other."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ QUIET_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What a set of numbers comes to; a lost or changed one shows."""
+    """The sums of a set of numbers; they differ if a number is lost or changed."""
 
     count: int
     distinct: int
@@ -57,7 +57,7 @@ class Sums:
 
     @classmethod
     def of(cls, numbers: range) -> "Sums":
-        """Of all of them, once each."""
+        """Return the sums of all of these numbers, once each."""
         return cls(len(numbers), len(numbers), sum(numbers))
 
 
@@ -86,7 +86,7 @@ def run_job(
 
 
 def count_topic(bootstrap: str, topic: str) -> Sums:
-    """Read a topic to its end with a client that knows nothing of Spark."""
+    """Read a topic to its end with a client unrelated to Spark."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -112,7 +112,7 @@ def count_topic(bootstrap: str, topic: str) -> Sums:
 
 
 def count_parquet(folder: Path) -> Sums:
-    """Only files that the sink's own log names count, as every reader of Spark's output knows."""
+    """Count only files in the sink's own log, as every reader of Spark's output does."""
     import pyarrow.parquet as parquet
 
     names: dict[str, str] = {}
@@ -135,7 +135,7 @@ def count_parquet(folder: Path) -> Sums:
 
 
 def check(what: str, found: Sums, wanted: Sums, *, exactly_once: bool) -> bool:
-    """Compare and tell."""
+    """Compare and print the result."""
     is_whole = (found.distinct, found.total) == (wanted.distinct, wanted.total)
     is_right = is_whole and (not exactly_once or found.count == wanted.count)
     repeated = found.count - found.distinct

@@ -1,4 +1,4 @@
-"""Which processes die while a pipeline runs, and when. Pure: of a seed the same."""
+"""Which processes die while a pipeline runs, and when. Pure: a seed gives the same faults."""
 
 import random
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Target(Enum):
-    """Whom a fault kills; who that is, is looked up when it comes."""
+    """What a fault kills; the process is looked up when the fault is due."""
 
     EXECUTOR = "an executor"
     TASK = "the Python process of a task"
@@ -23,9 +23,9 @@ BROKERS: Final = frozenset(
 )
 FIRST_SHARE: Final = 0.02
 LAST_SHARE: Final = 0.95
-"""Of the input, behind which no fault begins: all of them befall a job at work."""
+"""Share of the input after which no fault begins: all faults hit a job at work."""
 WITHIN_S: Final = 4.0
-"""A fault that is due comes at any moment of these: also between batches."""
+"""A fault occurs at any moment within this time after it is due: also between batches."""
 AWAY_S: Final = (1.0, 10.0)
 
 
@@ -37,13 +37,13 @@ class Fault:
     share: float
     delay_s: float
     away_s: float
-    """Of a broker, until it is started again. All others are started by those who started them."""
+    """Of a broker: time until its restart. Other processes are restarted by those who run them."""
     choice: float
-    """Which one, from 0 to 1, where there are several."""
+    """Selects one of several targets, from 0 to 1."""
 
 
 def plan_faults(seed: int, count: int) -> list[Fault]:
-    """Return the faults of a seed in order; kinds of target take turns, so that none is missed."""
+    """Return the faults of a seed in order; kinds of targets alternate, so that none is missed."""
     chance = random.Random(seed)
     targets = list(Target)
     chance.shuffle(targets)

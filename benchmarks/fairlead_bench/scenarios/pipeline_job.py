@@ -1,4 +1,4 @@
-"""What the pipelines of ten million records have in common: the input, and the job on it."""
+"""The input and the job that the pipelines of ten million records share."""
 
 import json
 import os
@@ -16,11 +16,11 @@ SOURCE: Final = "flights"
 RESULT: Final = "late-flights"
 PARTITIONS: Final = 6
 DELAYS: Final = 20
-"""Delays go from 0 to one less, in turn: half of the flights are late."""
+"""Delays go from 0 to this number minus one, in turn: half of the flights are late."""
 LATE: Final = 10
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 MASTER: Final = "local-cluster[2,1,1024]"
-"""Two executors in processes of their own."""
+"""Two executors, each in its own process."""
 
 
 def say(text: str) -> None:
@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 
 def fill(bootstrap: str, records: int, padding: int) -> float:
-    """Write numbered flights; return the seconds that it took."""
+    """Write numbered flights; return the seconds."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -64,7 +64,7 @@ def job_document(
     sink: dict[str, Any],
     source_options: dict[str, str],
 ) -> Path:
-    """Write a job in SQL as an operator writes it."""
+    """Write the document of a job in SQL, as the operator does."""
     sql = f"SELECT n, delay FROM {SOURCE}"
     if sink["topic"]:
         sql = (
@@ -111,9 +111,9 @@ def job_document(
 def start_driver(
     document: Path, log: Path, *, new_session: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start a job's driver; what it says goes to the end of `log`.
+    """Start a job's driver; its output is appended to `log`.
 
-    `new_session`: its processes are then all those of its session, whoever their parents are.
+    `new_session`: its processes are then all processes of its session, whoever their parents are.
     """
     paths = [str(PROJECT / part) for part in ("spark", "broker")]
     environment = os.environ | {

@@ -1,6 +1,6 @@
 """A Spark job whose executors, tasks, driver and brokers die by a plan, until it ends by itself.
 
-A driver that ended is started again, as Kubernetes would; so is a broker.
+A driver that ended is restarted, as Kubernetes would do; so is a broker.
 """
 
 import os
@@ -34,12 +34,12 @@ SAY_S: Final = 15.0
 ANSWER_S: Final = 5.0
 JOB_TIMEOUT_S: Final = 3600.0
 RESTARTS_MAX: Final = 20
-"""Of a driver: one that ends each time it is started never gets done."""
+"""Of a driver: if it ends after each start, it will never be done."""
 _Item = TypeVar("_Item")
 
 
 class PipelineFailedError(Exception):
-    """The job did not end; the text says what its driver said last."""
+    """The job did not end; the text is the end of its driver's output."""
 
 
 class SparkProcesses:
@@ -49,7 +49,7 @@ class SparkProcesses:
         self._session = driver.pid
 
     def driver(self) -> list[psutil.Process]:
-        """Python, the JVM, and what works for it: all but executors and their tasks."""
+        """Return Python, the JVM, and their helpers: all but executors and their tasks."""
         others = set(self.executors()) | set(self._tasks_and_daemons())
         return [each for each in self.all() if each not in others]
 
@@ -57,7 +57,7 @@ class SparkProcesses:
         return [each for each in self.all() if EXECUTOR in command(each)]
 
     def tasks(self) -> list[psutil.Process]:
-        """Workers that an executor's Python daemon has forked: those run rows."""
+        """Return the workers that an executor's Python daemon has forked, which process rows."""
         executors = set(self.executors())
         return [each for each in self._tasks_and_daemons() if parent(each) not in executors]
 
@@ -83,15 +83,15 @@ class SparkProcesses:
 
 @dataclass
 class FaultsDone:
-    """What was killed, for the report."""
+    """The killed processes, for the report."""
 
     lines: list[str] = field(default_factory=list)
     restarts: int = 0
-    """Of the driver, also where it ended by itself."""
+    """Of the driver, including those after it ended by itself."""
 
 
 class PipelineRun:
-    """One job among faults, on a cluster whose brokers are started again."""
+    """One job during faults, on a cluster whose brokers are restarted."""
 
     def __init__(self, cluster: FairleadCluster, name: str, document: Path, records: int) -> None:
         """Start the driver of the job `document`, whose group is `name`; it reads `records`."""
@@ -104,12 +104,12 @@ class PipelineRun:
         self._driver = start_driver(self._document, self._log, new_session=True)
         self._processes = SparkProcesses(self._driver)
         self._away: dict[int, float] = {}
-        """Brokers that were killed, and when each is started again."""
+        """Killed brokers, with the time of each one's restart."""
         self._done = 0
         self.faults = FaultsDone()
 
     def run(self, plan: Sequence[Fault]) -> None:
-        """Until the job has ended by itself; PipelineFailedError if it cannot."""
+        """Run until the job has ended by itself; PipelineFailedError if it cannot."""
         waiting = list(plan)
         due_at: float | None = None
         deadline, said_at = time.monotonic() + JOB_TIMEOUT_S, time.monotonic()
@@ -135,7 +135,7 @@ class PipelineRun:
             self._end()
 
     def lag(self) -> int:
-        """Return how many records the group of the job does not show as done."""
+        """Return how many records the job's group has not committed yet."""
         self._look_at_progress()
         return self._records - self._done
 
@@ -149,7 +149,7 @@ class PipelineRun:
         self._driver.wait()
 
     def _has_ended(self) -> bool:
-        """Start the driver again where it did not end well."""
+        """Restart the driver if it failed; tell whether the job has ended."""
         code = self._driver.poll()
         if code is None:
             return False
@@ -171,7 +171,7 @@ class PipelineRun:
                 del self._away[index]
 
     def _look_at_progress(self) -> None:
-        """By the offsets of the job's group, as every tool shows its lag."""
+        """Read the progress from the offsets of the job's group, as tools for lag do."""
         wanted = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
         try:
             found = self._group.committed(wanted, timeout=ANSWER_S)
@@ -180,9 +180,9 @@ class PipelineRun:
         self._done = max(self._done, sum(max(each.offset, 0) for each in found))
 
     def _carry_out(self, fault: Fault) -> bool:
-        """Return False if it has to wait, because nobody is there to be killed."""
+        """Kill a process; return False if there is none to kill yet."""
         if fault.target in BROKERS:
-            # One at a time: two of three copies are the least that a leader writes with.
+            # Only one broker at a time: a leader needs two of three replicas to write.
             who = None if self._away else self._kill_broker(fault)
         else:
             who = self._kill_process(fault)

@@ -1,4 +1,4 @@
-"""The ways to acknowledge a record that are compared: one list, for the run and for its report."""
+"""The compared ways to acknowledge a record: one list, for the run and for its report."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +8,7 @@ GROUP: Final = "promises"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One way to write: what the producer waits for, and what the topic promises."""
+    """One way to write: what the producer waits for, and the topic's durability settings."""
 
     acks: str
     replicas: int
@@ -25,7 +25,7 @@ class Cell:
 
 
 ACKS: Final = ("0", "1", "all")
-# Two in sync of one replica is never the case.
+# A topic with one replica never has two in sync.
 LAYOUTS: Final = tuple(
     (replicas, least) for replicas in (1, 2, 3) for least in (1, 2) if least <= replicas
 )

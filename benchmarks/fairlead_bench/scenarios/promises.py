@@ -1,12 +1,12 @@
-"""What each acknowledgement costs, and what it is worth when the leader is killed.
+"""The cost of each kind of acknowledgement, and what it is worth if the leader is killed.
 
 A matrix: acks 0, 1 and all; one, two and three replicas; `min.insync.replicas` 1 and 2. For each
-cell the throughput and the latency of an undisturbed cluster. Then one broker leads a topic of each
-cell, all of them are written to, and it gets `kill -9` and is started again, several times. In the
-end another client reads everything back, and it is counted what is missing of what had been
-acknowledged.
+cell, throughput and latency of a cluster without faults. Then one broker leads a topic of each
+cell, all of them are written to, and the broker gets `kill -9` and is restarted, several times. In
+the end another client reads everything back, and acknowledged records that are missing are counted.
 
-With acks=0 nobody acknowledges: what the client has handed to the connection counts as promised.
+With acks=0 there are no acknowledgements: what the client has passed to the connection counts as
+acknowledged.
 """
 
 import json
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 PARTITIONS: Final = 3
 RECORD_SIZE: Final = 1000
 LATENCY_RATE: Final = 1000
-# To each topic, of five at once.
+# Rate for each of five topics at once.
 KILL_RATE: Final = 500
 ADMIN_TIMEOUT_S: Final = 60
-# Everybody writes for so long before a kill, and for so long without the killed broker.
+# The producers write for this time before a kill, and for this time without the killed broker.
 STEADY_S: Final = 2.0
 AWAY_S: Final = 1.5
 END_TIMEOUT_S: Final = 120
@@ -55,7 +55,7 @@ END_TIMEOUT_S: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class PromiseSizes:
-    """How much is measured of each cell."""
+    """How many records are measured for each cell."""
 
     produce_records: int
     latency_s: int
@@ -73,23 +73,23 @@ def choose_sizes(*, is_quick: bool, kills: int | None) -> PromiseSizes:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the records of a cell."""
+    """The outcome of a cell's records."""
 
     acknowledged: int
     refused: int
-    """The producer was told an error."""
+    """The producer got an error."""
     lost: int
-    """Acknowledged, and not there."""
+    """Acknowledged, but not found."""
     survived: int
-    """Not acknowledged, and there."""
+    """Not acknowledged, but found."""
     doubled: int
-    """There twice: librdkafka sends again, uncounted, what a leader that was replaced refuses."""
+    """Found twice: librdkafka repeats, without counting it, what a replaced leader refuses."""
     foreign: int
     """Damaged, or never sent."""
 
 
 def build_outcome(findings: Findings, *, refused: int) -> Outcome:
-    """What was found is what was acknowledged and not lost, doubles, damage, and the rest."""
+    """Count what was found: acknowledged records, duplicates, damaged ones, and the rest."""
     kept = findings.acknowledged - findings.lost
     survived = findings.found - findings.duplicated - findings.foreign - kept
     return Outcome(
@@ -103,7 +103,7 @@ def build_outcome(findings: Findings, *, refused: int) -> Outcome:
 
 
 class PromisesRun:
-    """All cells of all peers, one peer after the other."""
+    """All cells on all peers, one peer after the other."""
 
     def __init__(
         self,
@@ -157,11 +157,11 @@ class PromisesBench:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
 
     def produce(self, cell: Cell) -> Sample:
-        """As fast as the client can."""
+        """Send as fast as the client can."""
         return self._run(cell, "produce", count=self._sizes.produce_records)
 
     def latency(self, cell: Cell) -> Sample:
-        """At a fixed rate, from when each record was due."""
+        """Send at a fixed rate; measure from when each record was due."""
         return self._run(cell, "latency", rate=LATENCY_RATE, duration_s=self._sizes.latency_s)
 
     def _run(self, cell: Cell, mode: str, **arguments: object) -> Sample:
@@ -179,7 +179,7 @@ class PromisesBench:
         return sample
 
     def _create(self, topic: str, cell: Cell, leaders: range) -> None:
-        """One partition for each of these leaders, by the index of the broker."""
+        """Create one partition for each of these leaders, by the index of the broker."""
         assignment = [
             [self.cluster.broker_id((leader + place) % BROKERS) for place in range(cell.replicas)]
             for leader in leaders
@@ -191,7 +191,7 @@ class PromisesBench:
 
     def kill_among(self, cells: list[Cell], *, say: Callable[[str], None]) -> dict[Cell, Outcome]:
         """Kill the broker that leads a topic of each of these cells, while all are written to."""
-        # Never the process that is the active controller, too: other faults do that.
+        # Never the broker that is the active controller, too: other scenarios do that.
         controller = self.cluster.controller_index()
         victim = next(index for index in range(BROKERS) if index != controller)
         topics = {f"kill-{cell.key}": cell for cell in cells}
@@ -228,7 +228,7 @@ class PromisesBench:
 
 @contextmanager
 def writing(cluster: Cluster, topics: list[str], acks: str) -> "Iterator[None]":
-    """Write to all of these topics while the block runs, and let it end in good order."""
+    """Write to all of these topics during the block, and stop cleanly."""
     arguments = {
         "bootstrap": cluster.bootstrap,
         "topics": topics,

@@ -1,7 +1,7 @@
-"""The replicated loads: three brokers, three replicas, two of them at least in sync, acks=all.
+"""The replicated loads: three brokers, three replicas, at least two of them in sync, acks=all.
 
-The same against both peers, alternating, as in the loads against one broker. CPU and memory are of
-all processes together: three brokers and whatever controls them.
+The same for both peers, alternating, as in the loads on one broker. CPU and memory are the sums of
+all processes: three brokers and the controllers.
 """
 
 import shutil
@@ -39,7 +39,7 @@ Maker = Callable[[Path], Cluster]
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedSizes:
-    """How much each load moves."""
+    """How many records each load sends."""
 
     repetitions: int
     restarts: int
@@ -65,7 +65,7 @@ class ReplicatedBench:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
 
     def create_topic(self, purpose: str) -> str:
-        """A fresh topic, all replicas in sync."""
+        """Create a new topic, with all replicas in sync."""
         name = f"{purpose}-{time.monotonic_ns()}"
         config = {"min.insync.replicas": str(MIN_IN_SYNC), "file.delete.delay.ms": "0"}
         topic = NewTopic(name, PARTITIONS, REPLICAS, config=config)
@@ -143,7 +143,7 @@ LOADS: Final[dict[str, Callable[[ReplicatedBench], Sample]]] = {
 
 
 class ReplicatedRun:
-    """Restarts first, each peer alone; then the loads, peers side by side and alternating."""
+    """Restarts first, with each peer alone; then the loads, with alternating peers."""
 
     def __init__(
         self,
@@ -177,13 +177,13 @@ class ReplicatedRun:
             for name, bench in benches.items():
                 idle_mb = bench.read_memory_mb("VmRSS")
                 self._results.values[name, "replicated_memory_idle"].append(idle_mb)
-            # The first round is not counted: Kafka's compiler has to see the code first.
+            # The first round does not count: Kafka's compiler has to see the code first.
             for repetition in range(-1, self._sizes.repetitions):
                 self._measure_round(benches, repetition)
             for name, bench in benches.items():
                 peak_mb = bench.read_memory_mb("VmHWM")
                 self._results.values[name, "replicated_memory_loaded"].append(peak_mb)
-                # Nobody died, so whoever was given up was only slow.
+                # No broker died, so a fenced broker was only slow.
                 fenced = bench.cluster.fencings()
                 for line in fenced:
                     self._say(f"{name}: {line}")
@@ -203,7 +203,7 @@ class ReplicatedRun:
             bench.delete_topics()
 
     def _time_restarts(self, cluster: Cluster) -> list[float]:
-        """Seconds from starting all processes until every broker names a leader of everything.
+        """Return the seconds from the start of all processes until every broker knows all leaders.
 
         All were stopped cleanly and at once before.
         """

@@ -1,7 +1,7 @@
-"""Produce by HTTP, in batches of 100 records of some 100 bytes: what it costs a broker.
+"""The cost of producing over HTTP, in batches of 100 records of some 100 bytes.
 
-Fairlead only: Apache Kafka's brokers speak no HTTP. Bound is how many records a broker takes for
-each second of CPU.
+Fairlead only: Apache Kafka's brokers have no HTTP API. The limit is how many records a broker takes
+for each second of CPU.
 """
 
 import json
@@ -27,7 +27,7 @@ SHAPES: Final = ("v3", "v2")
 
 
 def measure_rest(folder: Path, results: Results, sizes: Sizes, *, is_quick: bool) -> None:
-    """Each shape once, on a broker of its own."""
+    """Run each shape once, with its own broker."""
     data = folder / "rest"
     data.mkdir(parents=True)
     (port,) = take_ports(1)

@@ -1,6 +1,6 @@
-"""What a hundred reads by HTTP that wait cost Kafka's protocol: by turns without and with them.
+"""The effect of a hundred waiting HTTP reads on Kafka's protocol: with and without them, in turn.
 
-Fairlead only: Apache Kafka's brokers speak no HTTP. The broker listens for HTTP in both turns.
+Fairlead only: Apache Kafka's brokers have no HTTP API. The broker listens for HTTP in both turns.
 """
 
 import json
@@ -27,7 +27,7 @@ ANSWER_BYTES: Final = 1 << 16
 
 
 def measure_polls(folder: Path, results: Results, sizes: Sizes, *, is_quick: bool) -> None:
-    """Small produce requests and fetches: the broker's CPU beside polls, by that without them."""
+    """Compare the broker's CPU for small requests with waiting polls to that without them."""
     data = folder / "rest-polls"
     data.mkdir(parents=True)
     (port,) = take_ports(1)
@@ -38,7 +38,7 @@ def measure_polls(folder: Path, results: Results, sizes: Sizes, *, is_quick: boo
         idle_topic = bench.create_topic("polled")
         bench.fill()
         for kind, load in (("requests", bench.requests), ("fetch", bench.fetch)):
-            load()  # Not counted: files and connections are new.
+            load()  # Does not count: files and connections are new.
             alone: list[float] = []
             beside: list[float] = []
             for _ in range(ROUNDS_QUICK if is_quick else ROUNDS):
@@ -54,9 +54,9 @@ def measure_polls(folder: Path, results: Results, sizes: Sizes, *, is_quick: boo
 
 @contextmanager
 def waiting_polls(port: int, topic: str) -> Iterator[None]:
-    """Reads of the end of a topic to which nobody writes, until they are left.
+    """Keep reads of the end of a topic waiting, without writes to it, until the block ends.
 
-    RuntimeError if they do not all wait, before or after: then nothing was measured.
+    RuntimeError if they do not all wait, before or after: then the measurement is invalid.
     """
     with ExitStack() as stack:
         polls = []
@@ -74,7 +74,7 @@ def waiting_polls(port: int, topic: str) -> Iterator[None]:
 
 def check_waiting(port: int, polls: list[socket.socket]) -> None:
     """Raise RuntimeError with the first answer, if there is one."""
-    # An answer of the same server: by then it has taken up what came before.
+    # An answer of the same server: by then it has handled what came before.
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/v3/clusters", timeout=30) as page:
         json.load(page)
     for poll in polls:

@@ -1,4 +1,4 @@
-"""The loads, and how one of them is run once against one peer."""
+"""The loads on one broker, and how one of them is run once on one peer."""
 
 import os
 import time
@@ -20,7 +20,7 @@ ADMIN_TIMEOUT_S: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each load moves: the full run, or one that only shows the picture."""
+    """How many records each load sends: in the full run, or in a quick one."""
 
     produce_1k_records: int
     produce_100b_records: int
@@ -47,7 +47,7 @@ class Bench:
         self._read_topic = ""
 
     def create_topic(self, purpose: str, partitions: int = PARTITIONS) -> str:
-        """A fresh topic, served. Deleted files go at once, and their pages with them."""
+        """Create a topic. Deleted files are removed at once, and their page cache with them."""
         name = f"{purpose}-{time.monotonic_ns()}"
         topic = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"})
         self._admin.create_topics([topic])[name].result(ADMIN_TIMEOUT_S)
@@ -82,10 +82,10 @@ class Bench:
         )
 
     def fill(self) -> None:
-        """Write what is read then, outside the clock: the same batches in each peer.
+        """Write the records for readers, without timing: the same batches in each peer.
 
-        A producer left to itself makes larger batches for a broker that answers later, and readers
-        of larger batches have less to do.
+        A producer would make larger batches for a broker that answers later, and readers of larger
+        batches have less to do.
         """
         self._read_topic = self.create_topic("consume-1k")
         self.run(
@@ -99,7 +99,7 @@ class Bench:
         settle()
 
     def consume(self) -> Sample:
-        """Reads what has just been written: it is in the page cache, all of it."""
+        """Read what has just been written, all of which is in the page cache."""
         self.fill()
         read_files(self.peer.log_directory.glob(f"{self._read_topic}-*/*.log"))
         before = self.peer.thread_reads()
@@ -116,7 +116,7 @@ class Bench:
         return sample
 
     def fetch(self) -> Sample:
-        """Reads what `consume` has read."""
+        """Read the same as `consume`."""
         return self.run(
             "socket_load",
             "fetch",
@@ -145,7 +145,7 @@ class Bench:
         return self.run("rdkafka_load", "produce", topic, size=100, count=count, settings=settings)
 
     def commits(self) -> Sample:
-        """Offsets of many groups, a few requests of each at once, as busy consumers commit."""
+        """Commit offsets of many groups, with a few requests of each at once, as consumers do."""
         topic = self.create_topic("commits")
         count = self._sizes.commits
         return self.run("socket_load", "commit", topic, count=count, connections=64, in_flight=4)
@@ -159,7 +159,7 @@ class Bench:
 
 
 def read_files(paths: Iterable[Path]) -> None:
-    """Into the page cache, wherever something took them out of it: other loads, the machine."""
+    """Read files into the page cache, if other loads or the machine have removed them from it."""
     buffer = bytearray(MEGABYTE)
     for path in paths:
         with path.open("rb", buffering=0) as file:
@@ -168,7 +168,7 @@ def read_files(paths: Iterable[Path]) -> None:
 
 
 def settle() -> None:
-    """Writes dirty pages out, so that one peer's are not written in the other's time."""
+    """Write dirty pages to the disk, so that this does not happen during the other peer's turn."""
     os.sync()
 
 

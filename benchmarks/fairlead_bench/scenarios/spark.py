@@ -1,7 +1,7 @@
 """Spark reads a topic: `format("fairlead")` and Spark's own connector, same Spark, same broker.
 
-Both read from Fairlead. In the report the connector stands in the column of Apache Kafka, whose
-client it is. It gets the settings that its users are told to choose for throughput.
+Both read from Fairlead. In the report the connector is in the column of Apache Kafka, because it
+uses Kafka's client. It has the settings that are recommended to its users for throughput.
 """
 
 import json
@@ -50,7 +50,7 @@ QUICK: Final = SparkSizes(300_000, 1_000_000, 2, 1)
 
 
 class SparkRun:
-    """Fills two topics once and reads them in sessions of both formats by turns."""
+    """Fills two topics once and reads them in sessions of both formats in turn."""
 
     def __init__(self, sizes: SparkSizes, results: Results, *, say: Callable[[str], None]) -> None:
         self._sizes, self._results, self._say = sizes, results, say
@@ -113,7 +113,7 @@ class SparkRun:
 
 
 def fill(bootstrap: str, topic: str, *, size: int, count: int) -> None:
-    """A topic with a partition for each task, filled evenly."""
+    """Create a topic with a partition for each task, and fill it evenly."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     admin.create_topics([NewTopic(topic, TASKS, 1)])[topic].result(30)
     failures: list[str] = []

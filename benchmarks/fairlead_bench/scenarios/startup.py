@@ -1,4 +1,4 @@
-"""How long a broker takes until it serves: fresh, and with a thousand clean partitions."""
+"""The time until a broker serves: a new one, and one with a thousand clean partitions."""
 
 import shutil
 import time
@@ -26,10 +26,10 @@ def time_start(peer: Peer, *, partitions: int = 0, probe_topic: str | None = Non
 def measure_starts(
     make_peer: Callable[[Path], Peer], folder: Path, repetitions: int
 ) -> tuple[list[float], list[float]]:
-    """Seconds to readiness of fresh starts, and of restarts on 1,000 partitions.
+    """Return seconds to readiness of first starts, and of restarts with 1,000 partitions.
 
-    A fresh start begins with an empty folder; formatting Kafka's, a command of its own for a user,
-    is done before the clock starts.
+    A first start begins with an empty folder. Kafka's folder is formatted, which is a command of
+    its own for a user, before the time is measured.
     """
     fresh, loaded = [], []
     for index in range(repetitions):
@@ -61,7 +61,7 @@ def measure_starts(
 
 
 def fill_partitions(bootstrap: str, replicas: int = 1) -> None:
-    """A thousand partitions with a few records each."""
+    """Write a few records to each of a thousand partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     names = [f"start-{index}" for index in range(TOPICS)]
     topics = [NewTopic(name, PARTITIONS_A_TOPIC, replicas) for name in names]

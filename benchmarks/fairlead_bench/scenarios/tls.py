@@ -1,8 +1,8 @@
-"""TLS against TLS of Apache Kafka, and what it costs to ask by which rules a request is allowed.
+"""TLS compared to TLS of Apache Kafka, and the cost of checking requests against access rules.
 
-Both brokers speak TLS 1.3, show a certificate of the same kind, and choose the same suite, which is
-looked at before anything is measured. The authorizer is Fairlead's alone: the same requests to a
-broker without one, and to a broker with rules, of which most are for others.
+Both brokers use TLS 1.3, a certificate of the same kind, and the same suite, which is verified
+before the measurement. The authorizer is measured for Fairlead only: the same requests go to a
+broker without one, and to a broker with rules, most of which are for other users.
 """
 
 import socket
@@ -36,18 +36,18 @@ GROUP: Final = "tls"
 SUITE: Final = "TLS_AES_256_GCM_SHA384"
 CONNECTIONS: Final = 4
 RULES: Final = 1_000
-"""For others than who asks: a cluster of a company has some for each of its applications."""
+"""For other users: a company's cluster has some rules for each of its applications."""
 AUTHORIZER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Who makes the rules is as anonymous as who is measured; the topic has rules, so this does
-    # not decide there.
+    # The user that creates the rules is anonymous, as is the measured one. The topic has rules, so
+    # this setting does not decide there.
     "allow.everyone.if.no.acl.found": "true",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSizes:
-    """How much is moved; `loads` has the counts of what is moved in clear, too."""
+    """How many records are sent; `loads` has those of the loads without TLS, too."""
 
     loads: Sizes
     connections: int
@@ -55,7 +55,7 @@ class TlsSizes:
 
 
 class TlsRun:
-    """The peers side by side, in the opposite order with each repetition."""
+    """The peers alternate, in the reverse order with each repetition."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TlsRun:
         self._say, self._settle = say, settle
 
     def measure(self, folder: Path) -> None:
-        """Measure TLS of all peers, then the authorizer of ours."""
+        """Measure TLS of all peers, then Fairlead's authorizer."""
         folder = folder / GROUP
         folder.mkdir(parents=True)
         self._measure_tls(folder)
@@ -135,7 +135,7 @@ class TlsRun:
 
 
 class EncryptedBench(Bench):
-    """A peer under load over TLS; topics are made in clear."""
+    """A peer under load over TLS; topics are created without TLS."""
 
     def __init__(self, peer: Peer, sizes: TlsSizes, port: int, ca: Path) -> None:
         super().__init__(peer, sizes.loads)
@@ -143,7 +143,7 @@ class EncryptedBench(Bench):
         self._topic = ""
 
     def check_suite(self) -> None:
-        """Raise RuntimeError where another suite is chosen: figures would not be comparable."""
+        """Raise RuntimeError if another suite is chosen: the figures would not be comparable."""
         context = ssl.create_default_context(cafile=str(self._ca))
         with (
             socket.create_connection(("127.0.0.1", self._port), 30) as plain,
@@ -164,7 +164,7 @@ class EncryptedBench(Bench):
         return self._run("consume", count=count, passes=self._tls_sizes.loads.consume_passes)
 
     def connect(self) -> Sample:
-        """A handshake, a small request, and the end, again and again."""
+        """Open a connection, send a small request, and close, repeatedly."""
         return self.run(
             "tls_load",
             "connect",
@@ -184,7 +184,7 @@ class EncryptedBench(Bench):
 
 
 def make_rules(bootstrap: str) -> None:
-    """Make a rule that lets everybody write the topics measured, among many for others."""
+    """Create a rule that lets everybody write the measured topics, among many for others."""
 
     def rule(principal: str, name: str) -> AclBinding:
         return AclBinding(
