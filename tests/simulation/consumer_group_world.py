@@ -1,8 +1,8 @@
 """A group of KIP-848 in virtual time: clients that are slow, die and come back, and faults.
 
-What is checked knows nothing of how the coordinator works. Clients own partitions by what they
-were told, and give up by themselves; whether one is still a member is read from the keys of the
-committed log alone.
+The checks use nothing of how the coordinator works. Clients own the partitions that they were
+assigned, and revoke them themselves. Only the keys of the committed log say whether a client is
+still a member.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Write first_seeds.txt anew: the first seed that catches each mutant, where that comes late.
+"""Write first_seeds.txt again: for mutants that are caught late, the first seed that catches each.
 
-Some minutes of one core. Run it after a change of the simulation that draws otherwise.
+It takes some minutes of one core. Run it after a change that makes the simulation draw differently.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The list of seeds that mutants are tried with first."""
+"""The list of seeds with which mutants are tried first."""
 
 import re
 from pathlib import Path

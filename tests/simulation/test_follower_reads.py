@@ -1,7 +1,7 @@
-"""Whole runs in which consumers read from the follower in their rack while all else goes wrong.
+"""Whole runs in which consumers read from the follower in their rack during all other faults.
 
-They see nothing that is not committed, lose nothing, get nothing twice and never go back: what the
-observer looks at for every consumer. Mutants of what a follower answers are caught.
+They see nothing that is not committed, lose nothing, get nothing twice and never go back: the
+observer checks this for every consumer. Mutants of a follower's answers are caught.
 """
 
 from __future__ import annotations

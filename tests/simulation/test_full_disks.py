@@ -1,4 +1,4 @@
-"""Disks that are full for a while: nothing is lost, and all heals without a start."""
+"""Disks that are full for a while: nothing is lost, and all heals without a restart."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The simulation of groups is tested itself: every rule, broken on purpose, must be caught.
+"""Test the simulation of groups itself: it must catch every rule that is broken on purpose.
 
-Each mutant is a small change of the code that keeps a promise; some need more of one fault.
+Each mutant is a small change of code that keeps a promise; some need more of one fault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Groups and offsets under seeded faults: nothing promised is broken, and all heals.
+"""Groups and offsets under seeded faults: no promise is broken, and all heals.
 
 The coordinators, state machines, records and the replay are the real ones. `make test`
 runs the first seeds, `make proofs` hundreds, `make simulate SEEDS=5000` more; `make simulate

@@ -1,4 +1,4 @@
-"""What people do behind the cluster's back harms no promise; and rules about it are looked at."""
+"""What people do without the cluster's knowledge breaks no promise; its rules are tested."""
 
 from __future__ import annotations
 

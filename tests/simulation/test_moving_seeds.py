@@ -1,4 +1,4 @@
-"""Whole runs in which partitions move, brokers are drained, and all else goes wrong beside it.
+"""Whole runs in which partitions move and brokers are drained during all other faults.
 
 `make proofs` runs hundreds; so does FAIRLEAD_SEEDS. Mutants of the rules of moves are caught.
 """

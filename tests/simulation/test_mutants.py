@@ -1,7 +1,7 @@
-"""The simulation itself is tested: every rule, broken on purpose, must be caught within some seeds.
+"""Test the simulation itself: it must catch every rule, broken on purpose, within some seeds.
 
-Each mutant is a small change of the code that keeps a promise. If one survives, the simulation has
-stopped looking at what the rule is for.
+Each mutant is a small change of code that keeps a promise. If one survives, the simulation no
+longer checks the rule.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A killed broker that goes on where it stood is, to all others, one that was only held up (R33).
+"""To all others, a killed broker that resumes its leadership looks as if it was only delayed (R33).
 
-Each mutant takes away one of the things without which it would not be.
+Each mutant removes one of the conditions for that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables that are put back from a copy, and rules without which that would cost records."""
+"""Tables that are restored from a copy, and the rules without which that would lose records."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whole runs under seeded faults: nothing promised is broken, and all heals.
+"""Whole runs under seeded faults: no promise is broken, and all heals.
 
 `make test` runs the first seeds, `make proofs` hundreds, `make simulate SEEDS=5000` more;
-`make simulate SEED=123` replays one, and FAIRLEAD_FIRST_SEED begins elsewhere. A failure prints the
-last events before it.
+`make simulate SEED=123` replays one, and FAIRLEAD_FIRST_SEED sets the first one. A failure prints
+the last events before it.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Exactly-once writes of Spark: killed, frozen and doubled at every step, each row is there once.
+"""Exactly-once writes of Spark: each row is there once, whatever is killed, frozen or duplicated.
 
-What drivers and tasks do is the real `batch_decision`; brokers, Spark and its checkpoint are
-models. Every rule, broken on purpose, must be caught.
+Drivers and tasks use the real `batch_decision`; brokers, Spark and its checkpoint are models. Every
+rule that is broken on purpose must be caught.
 """
 
 from __future__ import annotations

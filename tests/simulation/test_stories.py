@@ -1,7 +1,6 @@
-"""Short stories of what has gone wrong elsewhere; the observer checks every promise in each.
+"""Short stories of failures that other systems had; the observer checks every promise in each.
 
-Each is told with real time in between, so that they read as they would happen. Clients produce and
-consume all the time.
+The stories have realistic times between their steps. Clients produce and consume all the time.
 """
 
 import asyncio

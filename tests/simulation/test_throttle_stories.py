@@ -1,6 +1,6 @@
-"""Copies keep to their rates, told in virtual time: real brokers fetch, and no clock is waited for.
+"""Replication keeps to its throttled rates, in virtual time: real brokers fetch, no test waits.
 
-`ReplicationThrottle` runs in the leader's answers and in the follower's questions.
+`ReplicationThrottle` runs in the leader's replies and in the follower's fetches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stories of topics that go while somebody is absent, and of logs that start later."""
+"""Stories of topics that are deleted while a broker is away, and of logs whose start advances."""
 
 from __future__ import annotations
 

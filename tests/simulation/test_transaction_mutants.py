@@ -1,6 +1,6 @@
-"""The simulation of transactions is tested itself: every rule, broken on purpose, must be caught.
+"""Test the simulation of transactions itself: it must catch every rule that is broken on purpose.
 
-Each mutant is a small change of the code that keeps a promise.
+Each mutant is a small change of code that keeps a promise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A transactional id under seeded faults: one outcome for each transaction, and nothing is stuck.
+"""A transactional id under seeded faults: each transaction has one outcome, and nothing is stuck.
 
 The state machine and its records are the real ones; producers of both versions fence each other,
 coordinators move, and requests, answers and markers come late, twice or never. `make test` runs the

@@ -1,7 +1,7 @@
-"""The simulation of clusters is tested where it has transactions: rules of leaders and followers.
+"""Test the simulation of clusters with transactions: rules of leaders and followers are broken.
 
-As in `test_mutants`, each mutant breaks the code that keeps a promise, and is caught within some
-seeds. What coordinators keep is broken in `test_transaction_mutants`.
+As in `test_mutants`, each mutant breaks code that keeps a promise, and is caught within some seeds.
+`test_transaction_mutants` does the same for coordinators.
 """
 
 from __future__ import annotations

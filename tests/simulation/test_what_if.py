@@ -1,4 +1,4 @@
-"""Forecasts against what happens: fifty states of a simulated cluster, brokers that really die."""
+"""Forecasts against reality: fifty states of a simulated cluster, in which brokers really die."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The same promises with the metadata in ZooKeeper: its store and client run as they are.
 
 The ensemble is simulated (`simulator.ensemble`): servers that lag, connections that break with
-writes under way, sessions that end, and hands that edit Kafka's znodes.
+writes under way, sessions that end, and people who edit Kafka's znodes.
 """
 
 from __future__ import annotations

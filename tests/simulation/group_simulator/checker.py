@@ -1,8 +1,8 @@
-"""What must hold of groups and offsets, looked at with every answer and every commit of the log.
+"""The rules of groups and offsets, checked with every answer and every commit of the log.
 
-`Ledger` is the log that is committed, replayed record by record; what coordinators say and hold is
-compared with it. Only the true leader of the partition is held to it: a deposed one that does not
-know yet may answer with what was true before, but may acknowledge nothing.
+`Ledger` is the committed log, replayed record by record; answers and states of coordinators are
+compared with it. Only the partition's true leader must match it: a deposed leader that does not
+know it yet may answer from an older state, but may acknowledge nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong, by chance: brokers, members, and what operators do at a bad moment."""
+"""Random faults: of brokers, of members, and what operators do at a bad moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated members of a group: they join, assign, read, commit, and are not always on time."""
+"""Simulated members of a group: they join, assign, read and commit, not always in time."""
 
 from __future__ import annotations
 

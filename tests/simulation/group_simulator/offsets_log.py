@@ -1,8 +1,9 @@
 """The partition of the offsets topic, on three brokers: a model of replication with leader epochs.
 
-The existing simulator plays the real replication; here it is only what a coordinator sees of it.
-A log is appended to by whoever thinks that it leads, is copied by fetches, and is cut where it
-parts from the leader's. The high watermark is what all in sync have; an election takes one of them.
+Another simulator runs the real replication; here it is only what a coordinator sees of it. Any
+broker that believes itself leader appends to its log. Fetches copy the log, and a follower
+truncates it where it diverges from the leader's. The high watermark is what all in-sync replicas
+have; an election chooses one of them.
 """
 
 from __future__ import annotations

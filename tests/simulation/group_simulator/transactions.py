@@ -1,8 +1,8 @@
-"""Producers that commit offsets in transactions, and the coordinator that decides of these.
+"""Producers that commit offsets in transactions, and the coordinator of these transactions.
 
-The coordinator of transactions is a model that never fails: what it has decided it has written to
-the group's partition again and again, until somebody says that it is done. What is played for real
-is the group coordinator's part. Each transaction has an epoch of its own (KIP-890).
+The transaction coordinator is a model that never fails: it writes its decision to the group's
+partition repeatedly, until that is confirmed. Only the group coordinator's part is real. Each
+transaction has its own epoch (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One seed's world of groups: three coordinators, members that come and go, faults, and the end."""
+"""The world of one seed: three coordinators, members that come and go, faults, and the end."""
 
 from __future__ import annotations
 

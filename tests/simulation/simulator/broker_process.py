@@ -1,8 +1,8 @@
 """One broker process: the real broker, its handlers and its tasks, around simulated edges.
 
 `Broker`, the session, the handlers of Produce, Fetch and ListOffsets, the fetchers, the proposer
-and the wake check run as they are. Replaced are the process' start and stop, its sockets, its log
-directory, its clock, and the rounds of housekeeping and flushing, which come by chance here.
+and the wake check are real. Simulated are the process's start and stop, its sockets, its log
+directory and its clock, and housekeeping and flushing, which happen at random times here.
 """
 
 from __future__ import annotations

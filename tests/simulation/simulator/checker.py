@@ -1,9 +1,9 @@
-"""The omniscient observer: what was ever committed, acknowledged or seen, and what must follow.
+"""The omniscient observer: knows what was committed, acknowledged or seen, and checks the rules.
 
-It looks at the store's tables as they change, at every replica's log, and at what clients see. The
-heart is one rule that the others follow from: every replica which the durable record counts as in
-sync or eligible, unless it has lost data and not been heard of since, holds everything that was
-ever committed. The invariants have numbers, in the code, too (those marked * for clean elections):
+It follows the store's tables, every replica's log, and the clients' views. One rule is central, and
+the others follow from it: every replica that the durable record counts as in sync or eligible has
+everything that was ever committed, unless it has lost data and has not reported since. The
+invariants have numbers, also in the code (* means: with clean elections):
 
     I1   log start <= high watermark <= log end.
     I2*  The high watermark that a client saw never goes back.

@@ -1,4 +1,4 @@
-"""Topics that come, grow and go while everything else goes wrong, and the clients that use them."""
+"""Topics that are created, grow and are deleted during all other faults, and their clients."""
 
 from __future__ import annotations
 

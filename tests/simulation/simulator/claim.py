@@ -1,4 +1,4 @@
-"""How much may be lost at once so that the claims must still hold."""
+"""How much may fail at once while the rules must still hold."""
 
 from __future__ import annotations
 

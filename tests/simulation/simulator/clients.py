@@ -1,6 +1,6 @@
-"""Producers and consumers, as clients of Kafka behave: they retry, move on, and never go back.
+"""Producers and consumers that behave like Kafka's clients: they retry, advance, never go back.
 
-A client believes the newest leader epoch that it has heard of; an older answer is ignored.
+A client uses the newest leader epoch that it knows; it ignores an older answer.
 """
 
 from __future__ import annotations

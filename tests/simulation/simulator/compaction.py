@@ -1,8 +1,8 @@
 """Compaction in a simulated broker: the real `Cleaner`, whose child works in the same process.
 
-Each broker cleans by itself, now and then. What the child does to files happens at once, as far as
-the others can see; replacing segments takes its steps one by one, with time between them in which
-the process may die, the log may be cut or the leader change.
+Each broker cleans its logs at random times. The child's changes of files happen at once, as far as
+others can see. The replacement of segments happens step by step: in between the process may die,
+the log may be truncated, or the leader may change.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The observer's eye on compacted logs: what may be missing from them, and what may never be.
+"""The observer of compacted logs: which records may be missing, and which may not.
 
-A record may go once a newer one of its key is committed and the log holds everything up to that; a
-tombstone, once `delete.retention.ms` have passed since some replica first cleaned it. Everything
-else that was committed is found by whoever reads, at the offset where it was acknowledged, and the
-last batch of every idempotent producer is known to each replica that may lead.
+A record may be removed once a newer one of its key is committed and the log has everything up to
+that. A tombstone may be removed `delete.retention.ms` after some replica first cleaned it. A reader
+finds every other committed record at the offset where it was acknowledged, and each replica that
+may lead knows the last batch of every idempotent producer.
 
 A replica that was away for longer than `delete.retention.ms` may never get a tombstone, and keeps
-what it deleted: here as in Kafka.
+the records that it deletes: this is so in Kafka, too.
 """
 
 from __future__ import annotations

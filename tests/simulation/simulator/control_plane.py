@@ -1,8 +1,8 @@
 """Controllers and broker sessions: the real ones, over the simulated network and store.
 
 `fairlead_controller`'s shell, committer, session server and liveness, and the broker's controller
-session run as they are. Replaced are the sockets under them, the clock, the port probe and the
-source of randomness, all of them names in their modules.
+session are real. Simulated are their sockets, the clock, the port probe and the source of
+randomness, all of which are names in their modules.
 """
 
 from __future__ import annotations

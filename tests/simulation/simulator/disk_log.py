@@ -1,9 +1,9 @@
-"""The real log, with all its files, on a simulated disk of its own.
+"""The real log, with all its files, on its own simulated disk.
 
-What `MemoryLog` imitates happens here: rolling, fsync, checkpoints, snapshots of producers, indexes
-of transactions, marks of holes, recovery. So a crash may fall between any two steps of a cleaning
-and of the replacement of segments, and what the next start makes of the files is what the real
-recovery makes of them. Topics with transactions have a `DiskLog`, compacted ones a `KeyedLog`.
+What `MemoryLog` imitates really happens here: rolling, fsync, checkpoints, snapshots of producers,
+transaction indexes, marks of holes, recovery. So a crash may occur between any two steps of a
+cleaning and of the replacement of segments, and the real recovery reads the files at the next
+start. Topics with transactions have a `DiskLog`, compacted ones a `KeyedLog`.
 """
 
 from __future__ import annotations

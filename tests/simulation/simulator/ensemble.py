@@ -1,10 +1,11 @@
 """ZooKeeper as the metadata store: the real store and client, over a simulated ensemble.
 
-Replaced is kazoo. A `SimKazoo` is one controller process's connection: what it sends arrives and is
-answered in order. A multi is carried out whole or not at all, with ZooKeeper's own checks. Three
-servers apply what was committed, each as late as it likes: a client reads what its server has, and
-what is new only after a sync. When a connection breaks, nobody knows of the writes under way: they
-are carried out now, late, or never. A session that no server has heard for too long has ended.
+kazoo is simulated. A `SimKazoo` is one controller process's connection: its requests arrive and are
+answered in order. A multi is done completely or not at all, with ZooKeeper's own checks. Three
+servers apply what was committed, each with its own delay: a client reads what its server has, and
+newer data only after a sync. When a connection breaks, the outcome of the writes under way is
+unknown: they are done now, late, or never. A session from which no server has heard for too long
+has ended.
 """
 
 from __future__ import annotations

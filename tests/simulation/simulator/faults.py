@@ -1,4 +1,4 @@
-"""What goes wrong, drawn from the seed: kinds of faults with their chances, and how each ends."""
+"""The faults of a seed: their kinds with their probabilities, and how each ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The observer's eye on brokers that are fenced by order (I19)."""
+"""The observer of brokers that are fenced by order (I19)."""
 
 from __future__ import annotations
 

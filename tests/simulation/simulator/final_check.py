@@ -1,4 +1,4 @@
-"""What must hold once everything has healed: all is whole, and the whole history is there."""
+"""The checks after all faults have healed: everything works, and the whole history is there."""
 
 from __future__ import annotations
 

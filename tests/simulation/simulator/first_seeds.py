@@ -1,4 +1,4 @@
-"""Where the search for a seed that catches a mutant begins."""
+"""The seeds with which the search for one that catches a mutant begins."""
 
 from __future__ import annotations
 

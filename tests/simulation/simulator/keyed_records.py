@@ -1,6 +1,6 @@
-"""Records of compacted topics: real batches, of which a header carries the number of each record.
+"""Records of compacted topics: real batches with a header that has the number of each record.
 
-A tombstone has no value, so the number that the observer knows a record by travels beside it.
+The observer identifies a record by this number. A tombstone has no value, so it is in a header.
 """
 
 from __future__ import annotations

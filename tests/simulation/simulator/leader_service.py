@@ -1,7 +1,7 @@
-"""What a broker answers to producers and consumers: the real handlers, behind the calls of `rpc`.
+"""The answers of a broker to producers and consumers: the real handlers, for calls of `rpc`.
 
-Clients name topics by id, as they do since Produce 13: what is sent to a topic that has gone does
-not land in the next one of its name, which the observer would take for a loss.
+Clients name topics by id, as from Produce 13 on. So a record for a deleted topic does not get into
+the next topic of the same name, which the observer would take for a loss.
 """
 
 from __future__ import annotations

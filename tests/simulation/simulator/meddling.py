@@ -1,7 +1,7 @@
-"""What people do to a cluster behind its back: they label its tables, remove folders of replicas,
-put another disk in place of one of several, and allow unclean elections.
+"""What people do to a cluster without its knowledge: they label its tables, remove folders of
+replicas, replace one of several disks, and allow unclean elections.
 
-Drawn apart from the other faults, so that seeds without meddlers are what they were before.
+Drawn separately from the other faults, so that seeds without meddlers stay the same.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A partition's log in memory, with the interface that `Partition` has of a real one.
 
-It keeps records one by one and hands them out, cuts and deletes them batch by batch, as a real log
-does. What was fsynced is remembered: losing power keeps that and any part of what came later, and
-may bring back what an unsynced truncation had dropped, or segments that were deleted.
+It stores single records, and returns, truncates and deletes them by batches, as a real log does. It
+remembers what was fsynced: a power cut keeps that and any part of what came later, and may restore
+records that an unsynced truncation had dropped, or deleted segments.
 
-Leader epochs and the memory of producers are the real ones. What a real log reads from its
-snapshots and transaction indexes is worked out from the records here, as far as it is kept there.
+Leader epochs and producer states are the real ones. What a real log reads from its snapshots and
+transaction indexes is computed from the records here, as far as the log has them.
 """
 
 from __future__ import annotations

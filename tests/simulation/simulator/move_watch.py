@@ -1,4 +1,4 @@
-"""The observer's eye on replicas that come and go (I15 to I18)."""
+"""The observer of replicas that are added and removed (I15 to I18)."""
 
 from __future__ import annotations
 

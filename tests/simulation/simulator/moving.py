@@ -1,6 +1,6 @@
-"""Partitions that are moved, called back, and driven off brokers while everything else goes wrong.
+"""Partitions that are reassigned, cancelled, and drained from brokers during all other faults.
 
-Drawn apart from the other faults, as meddlers are, so that seeds without moves are what they were.
+Drawn separately from the other faults, as meddlers are, so that seeds without moves stay the same.
 """
 
 from __future__ import annotations

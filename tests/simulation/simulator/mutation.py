@@ -1,4 +1,4 @@
-"""Small changes of the code that keeps a promise; the simulation must find each one out."""
+"""Mutants: small changes of code that keeps a promise. The simulation must detect each one."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The network: connections that keep order, delay, stall behind a cut, and break.
 
-Like TCP between hosts: nothing is lost or reordered within a connection, a cut only stalls it (the
-kernel sends again), and what stalled arrives when the cut heals, however late, unless an end has
-closed. Different connections do not wait for each other: the retry of a request may well arrive
-before the request. A killed process resets its connections; a host without power answers nothing,
-and its peers find out by their own time-outs or when it is back.
+As with TCP between hosts, nothing is lost or reordered within a connection. A cut only stalls it
+(the kernel retransmits), and the stalled data arrives when the cut heals, however late, unless an
+end has closed. Different connections do not wait for each other: the retry of a request may arrive
+before the request. A killed process resets its connections; a host without power does not answer,
+and its peers notice by their own time-outs or when it is back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker is killed while nobody can be elected: when it goes on where it stood, and when not."""
+"""A broker is killed while no election is possible: when it resumes leadership, and when not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Both at once: nobody can be elected, because the store or the controllers are away, and the
-process of a broker is killed and comes back. It decides itself whether it goes on where it stood.
+"""Two faults at once: no election is possible, because the store or the controllers are away, and a
+broker's process is killed and restarted. The broker decides itself whether it resumes leadership.
 
-Drawn apart from the other faults, as meddlers are, so that seeds without it are what they were.
+Drawn separately from the other faults, as meddlers are, so that seeds without it stay the same.
 """
 
 from __future__ import annotations

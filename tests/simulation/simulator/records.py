@@ -1,7 +1,7 @@
-"""Records as they travel here: 32 bytes each, of producer id, epoch, sequence, value and place.
+"""Records of the simulation: 32 bytes each, with producer id, epoch, sequence, value and position.
 
-A batch is a run of records that know their place in it, so that the layers above move real bytes,
-whole batches at a time, and offsets can lie inside of one.
+A batch is a run of records that know their position in it. So the layers above move real bytes, in
+whole batches, and an offset can be inside of a batch.
 """
 
 from __future__ import annotations

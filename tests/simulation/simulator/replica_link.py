@@ -1,7 +1,7 @@
 """Connections between brokers: the real fetcher and the real handlers, frame by frame.
 
-What is simulated is the socket. A follower's `ReplicaFetcher` sends the bytes that it sends in
-production; the leader's side hands them to `dispatch`, and answers leave in the order of requests.
+Only the socket is simulated. A follower's `ReplicaFetcher` sends the same bytes as in production;
+the leader's side passes them to `dispatch`, and sends replies in the order of requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What makes logs start later: retention and DeleteRecords on leaders, their word on followers.
+"""What advances log starts: retention and DeleteRecords on leaders, which followers adopt.
 
-What `fairlead_broker/tasks/housekeeping` does by the clock comes by chance here. A world draws how
-often it happens; what a producer may still send again is kept, because a leader that knows nothing
-of a producer any more takes whatever it sends, here as in Kafka.
+`fairlead_broker/tasks/housekeeping` does this by the clock; here it happens at random times. A
+world draws how often. What a producer may still send again is kept, because a leader that knows
+nothing of a producer any more accepts whatever it sends, as in Kafka.
 """
 
 from __future__ import annotations

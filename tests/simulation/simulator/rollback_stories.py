@@ -1,6 +1,6 @@
-"""Tables are put back from a copy: nobody decides on them, and nothing is lost or deleted.
+"""Tables are restored from a copy: no controller decides on them, and nothing is lost or deleted.
 
-Most stories end with the newest tables put back, after which all has to be well again.
+Most stories end with the newest tables restored, after which all must be well again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests and answers over one connection; a request without an answer in time ends it."""
+"""Requests and replies over one connection, which ends if a reply does not come in time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A metadata store far away: compare-and-swap tables behind delays, outages and lost answers.
+"""A remote metadata store: compare-and-swap tables behind delays, outages and lost answers.
 
-One `StoreService` stands for the API server and etcd; each controller process has a `SimStore` of
-its own. A write whose outcome is unknown lands before the time-out, long after it, or never, also
-when the controller that sent it has died meanwhile.
+One `StoreService` stands for the API server and etcd; each controller process has its own
+`SimStore`. A write with an unknown outcome is done before the time-out, long after it, or never,
+even if the controller that sent it has died meanwhile.
 """
 
 from __future__ import annotations

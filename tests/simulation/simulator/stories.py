@@ -1,4 +1,4 @@
-"""Stories that more than one test tells: what they need is too rare to come up by chance."""
+"""Stories of several tests: their situations are too rare to occur by chance."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The observer's eye on topics: what comes, grows and goes, and what brokers do about it.
+"""The observer of topics that are created, grow and are deleted, and of brokers' reactions.
 
-A topic is live only when it is whole; what brokers hold of it vanishes only once it is marked as
-being deleted; it is forgotten only when every broker that held a replica has let go of it.
+A topic is live only when it is complete. A broker's data of a topic is removed only once the topic
+is marked as being deleted. The topic is forgotten only when no broker has a replica any more.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The observer's eye on transactions: who wrote what, how it ended, and what readers may see of it.
+"""The observer of transactions: who wrote what, how it ended, and what readers may see of it.
 
-It goes by what is committed alone: the records and markers of each partition in their order, the
-decisions in the log of the transactional ids, and what producers were told. From that it works out,
-slowly and obviously, the fate of every record and, for every high watermark, the last stable
-offset; brokers have to tell the same.
+It uses only what is committed: the records and markers of each partition in order, the decisions in
+the log of transactional ids, and the answers to producers. From these it computes, slowly but
+simply, the outcome of every record and, for every high watermark, the last stable offset. Brokers
+must return the same.
 
     R25  No batch opens a transaction that its coordinator does not end.
     R27  The last stable offset is where the first transaction begins that is open, or whose marker

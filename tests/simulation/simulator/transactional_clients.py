@@ -1,9 +1,9 @@
-"""Producers that write in transactions, and consumers of what is committed, as Kafka's clients are.
+"""Producers that write in transactions, and read_committed consumers, like Kafka's clients.
 
-A producer of version 1 adds partitions by itself and keeps its epoch from transaction to
-transaction. What got no answer may arrive much later, and nothing tells it from what the next
-transaction sends (KIP-890 says so): like Kafka's own clients it then asks for a new epoch first. In
-version 2 each transaction has an epoch of its own.
+A producer of version 1 adds partitions itself and keeps its epoch from transaction to transaction.
+A request without an answer may arrive much later, and cannot be told from those of the next
+transaction (KIP-890 says so). So, like Kafka's own clients, it first asks for a new epoch then. In
+version 2 each transaction has its own epoch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records of topics with transactions, and of transactional ids, as the observer reads them.
 
-Batches are real ones. What they say is taken apart here by the published layouts (KIP-98,
-`TransactionLogKey.json`, `TransactionLogValue.json`), with nothing of what brokers decide by.
+Batches are real. They are parsed here by the published layouts (KIP-98,
+`TransactionLogKey.json`, `TransactionLogValue.json`), without the code with which brokers decide.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a seed draws for its transactions: topics, producers, and faults that only they feel.
+"""What a seed draws for its transactions: topics, producers, and faults for them only.
 
-Some seeds have a topic that is written in transactions, and the topic where transactional ids live.
-Nothing of either is imitated: the logs are real ones on simulated disks, and coordinators, marker
-writers and verifiers are the brokers' own. So what they say to each other is lost, late and
-repeated as everything else is, and a coordinator is deposed as any leader is.
+Some seeds have a topic with transactions, and the topic of transactional ids. Nothing of either is
+imitated: the logs are real ones on simulated disks, and coordinators, marker writers and verifiers
+are the brokers' own. So their messages are lost, late and repeated as all others are, and a
+coordinator is deposed as any leader is.
 """
 
 from __future__ import annotations

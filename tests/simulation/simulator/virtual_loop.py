@@ -1,11 +1,11 @@
-"""An event loop in virtual time, and the processes that live on it.
+"""An event loop in virtual time, and the processes that run on it.
 
 The loop never waits: when nothing is ready, its clock jumps to the next timer. Every callback and
-task belongs to a `Process` through its context, which asyncio hands on by itself. So a process can
-be stopped like a real one: paused, its callbacks stay queued while time runs on; killed, they are
-dropped and none of its code runs again, no `finally` either.
+task belongs to a `Process` through its context, which asyncio propagates. So a process can be
+stopped like a real one: if it is paused, its callbacks stay queued while time goes on; if it is
+killed, they are dropped and none of its code runs again, not even a `finally`.
 
-All order comes from the order of calls, so one seed gives one history.
+The order of calls is the only order, so a seed always gives the same history.
 """
 
 from __future__ import annotations

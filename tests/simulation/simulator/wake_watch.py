@@ -1,8 +1,8 @@
-"""A leader that was stopped and woke: what it acknowledges alone must not be lost by that alone.
+"""The observer of leaders that were suspended and resumed: they lose nothing that they acknowledge.
 
-With acks=1 a record is lost if its leader dies, and a leader that nobody can tell anything may go
-on for a while. But a process that was merely stopped, long enough to be replaced, asks before it
-acknowledges anything (`WakeGuard`). The rule holds where nothing else has gone wrong meanwhile.
+With acks=1 a record is lost if its leader dies, and a leader that no message reaches may go on for
+a while. But a process that was merely suspended, long enough to be replaced, asks before it
+acknowledges anything (`WakeGuard`). The rule applies if nothing else has failed meanwhile.
 """
 
 from __future__ import annotations

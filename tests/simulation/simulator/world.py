@@ -1,4 +1,4 @@
-"""One seed's world: a cluster, its clients, what goes wrong, and the end when all must be well."""
+"""The world of one seed: a cluster, its clients, its faults, and the end when all must be well."""
 
 from __future__ import annotations
 

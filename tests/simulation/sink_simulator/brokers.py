@@ -1,4 +1,4 @@
-"""Transactions of Kafka, version 1 of the protocol, as coordinators and leaders keep them."""
+"""Kafka's transactions, version 1 of the protocol, as coordinators and leaders handle them."""
 
 from __future__ import annotations
 

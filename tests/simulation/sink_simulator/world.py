@@ -1,8 +1,8 @@
-"""Drivers, tasks and a checkpoint, which are killed, stopped, frozen and doubled at every step.
+"""Drivers, tasks and a checkpoint, which are killed, stopped, frozen and duplicated at every step.
 
-Each is a generator that pauses wherever another may act; a seed chooses who goes on, and what
-befalls whom. The checkpoint is Spark's: plans of batches and notes of finished ones, each file made
-once. Behind the faults a last driver finishes all batches, and each row is counted.
+Each is a generator that pauses wherever another may act; a seed chooses which one continues, and
+the faults. The checkpoint is Spark's: plans of batches and notes of finished ones, each file
+created once. After the faults a last driver finishes all batches, and each row is counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold whatever happens: by what clients were told, and by what readers see."""
+"""The rules that must always hold, by the answers to clients and the views of readers."""
 
 from __future__ import annotations
 

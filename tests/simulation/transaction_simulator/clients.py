@@ -1,8 +1,8 @@
 """Producers of one transactional id, which fence each other; each is a generator of requests.
 
-Those of version 2 may have a request delivered again, however late. In version 1 a late EndTxn
-cannot be told from one of the next transaction (KIP-890 says so), so there a client asks again only
-when its last request is through.
+A request of version 2 may be delivered again, however late. In version 1 a late EndTxn cannot be
+told from one of the next transaction (KIP-890 says so), so a client sends again only when its last
+request is through.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The coordinators of the id, one after the other, and their log.
 
-The state machine and the records are the product's. Records are refused, take long, or are in the
-log when the coordinator moves: then the next one may or may not have them.
+The state machine and the records are the product's. Records are refused, take long, or are just
+being written when the coordinator moves: then the next one may or may not have them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Partitions as far as transactions go: a slow, obvious leader, and what readers make of its log.
+"""Partitions of transactions: a slow and simple leader, and what readers see in its log.
 
-Rules of the leader: KIP-890 (a batch that begins a transaction needs the guard of its verification)
-and KIP-1228 (how strict a marker's epoch is looked at).
+Rules of the leader: KIP-890 (a batch that begins a transaction needs verification) and KIP-1228
+(how strictly a marker's epoch is checked).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One seed's world: what is under way is delivered in any order, late, twice or never."""
+"""The world of one seed: messages are delivered in any order, late, twice or never."""
 
 from __future__ import annotations
 
