@@ -14,9 +14,9 @@ from fairlead_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 @contextmanager
 def answering_broker(replies: Mapping[ApiKey, Any] | None, *, newest: int = 5) -> Iterator[int]:
-    """The port of one with these replies; None: it hangs, and its kernel takes connections.
+    """Yield the port of a broker with these replies; None: it hangs, but its kernel connects.
 
-    It offers each of these APIs up to the version `newest`.
+    It supports each of these APIs up to the version `newest`.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         offered = [ApiVersion(int(api_key), 0, newest) for api_key in replies or ()]
@@ -31,7 +31,7 @@ def answering_broker(replies: Mapping[ApiKey, Any] | None, *, newest: int = 5) -
 
 
 def _serve(server: socket.socket, replies: Mapping[ApiKey, Any]) -> None:
-    """One request a connection, until the socket is shut."""
+    """Answer one request on each connection, until the socket is shut."""
     while True:
         try:
             connection, _ = server.accept()

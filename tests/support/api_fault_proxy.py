@@ -1,7 +1,7 @@
-"""A proxy before an API server that does to requests what networks and servers do to them.
+"""A proxy before an API server that causes the faults of networks and servers.
 
-Each fault takes one request that it matches; without one, requests pass. A request that a fault
-keeps may be carried out later, when the client has long given up.
+Each fault applies to one request that matches it; other requests pass. A request that a fault holds
+back may be carried out later, long after the client's time-out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_watch(request: web.Request) -> bool:
 
 @dataclass(slots=True)
 class Fault:
-    """What happens to one request; the default is that it is never answered nor carried out."""
+    """The fault of one request; by default it is neither answered nor carried out."""
 
     matches: Callable[[web.Request], bool] = is_write
     status: int = 0
@@ -56,11 +56,11 @@ class Fault:
     lands_late: asyncio.Event | None = None
     """Carry it out when this is set."""
     bytes_passed: int | None = None
-    """Of a watch's answer: pass so many bytes, then cut or fall silent."""
+    """Of a watch's answer: pass this many bytes, then cut or fall silent."""
     event: bytes = b""
     """Of a watch: answer with this text."""
     happened: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a request has met the fault, and if it lands, when it has been carried out."""
+    """Set when a request has met the fault and, if it lands, has been carried out."""
 
 
 class FaultProxy:
@@ -89,7 +89,7 @@ class FaultProxy:
         await self.come_back()
 
     async def come_back(self) -> None:
-        """Listen, on the port of before."""
+        """Listen at the previous port again."""
         application = web.Application(client_max_size=8 << 20)
         application.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(application, shutdown_timeout=0.05)

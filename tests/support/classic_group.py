@@ -1,10 +1,10 @@
-"""A large group of librdkafka's consumers, in a process of its own that is ended by a kill.
+"""A large group of librdkafka's consumers in a separate process, which ends by a kill.
 
-Where members leave while others are given their partitions, one of librdkafka's calls can wait for
-ever, and hold the interpreter's lock meanwhile: no limit of the tests' own process would end that.
+If members leave while others get their partitions, a call of librdkafka can wait forever, and hold
+the interpreter's lock meanwhile: no time-out in the tests' own process would end that.
 
 As a program it reads values, one a line. It polls until every partition has delivered the value and
-every member has partitions, and says when that was and what its members hold.
+every member has partitions, and reports the time and the partitions of its members.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 120.0
 SPARE_S = 30.0
-"""So much longer than its own deadline may an answer take to come here."""
+"""How much longer than the program's own deadline its answer may take."""
 
 
 class ClassicGroup:
@@ -48,7 +48,7 @@ class ClassicGroup:
         self._process.communicate()
 
     def read_until_all(self, value: bytes) -> float:
-        """Until every partition has delivered this value, and every member has some."""
+        """Wait until every partition has delivered this value, and every member has partitions."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -66,7 +66,7 @@ class ClassicGroup:
 
 
 class Members:
-    """All members in one thread: each is polled in turn."""
+    """All members in one thread, which polls each in turn."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, count: int) -> None:
         settings = {
@@ -93,7 +93,7 @@ class Members:
         return lambda *_: self.assigned.pop(number, None)
 
     def poll(self) -> list[tuple[int, bytes]]:
-        """What each member has now: partition and value."""
+        """Return the new records of all members: partition and value."""
         found = []
         for member in self._members:
             message = member.poll(0)
@@ -104,7 +104,7 @@ class Members:
     def read_until_all(self, value: bytes, partitions: int) -> float:
         missing = set(range(partitions))
         deadline = time.monotonic() + DEADLINE_S
-        # Whoever joins first may be given everything, and read it, before the others are there.
+        # The first member may get all partitions, and read everything, before the others join.
         while missing or len(self.assigned) < len(self._members):
             for partition, found in self.poll():
                 if found == value:
@@ -121,7 +121,7 @@ def main(bootstrap: str, group: str, topic: str, members: str, partitions: str) 
     for line in sys.stdin.buffer:
         at = every.read_until_all(line.rstrip(b"\n"), int(partitions))
         held = sorted(partition for places in every.assigned.values() for partition in places)
-        # The clock is the same one in all processes.
+        # All processes have the same clock.
         print(json.dumps({"at": at, "held": held}), flush=True)
 
 

@@ -1,6 +1,6 @@
-"""A client that reads what has long left the memory, in a process of its own.
+"""A client, in a separate process, that reads records that are no longer in memory.
 
-In one with the clock of whoever measures meanwhile, each would wait for the other's interpreter.
+In the measuring process, client and measurement would wait for the same interpreter lock.
 """
 
 import multiprocessing
@@ -19,7 +19,7 @@ from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 MIB: Final = 1 << 20
 FETCH_VERSION: Final = 11
 STEP: Final = 3
-"""The reader goes backwards, and further each time than the kernel has read ahead."""
+"""The reader goes backwards, in larger steps than the kernel's read-ahead."""
 READ_EVERY_S: Final = 0.015
 END_S: Final = 30.0
 
@@ -36,7 +36,7 @@ class ColdReader:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Have it read inside the block."""
+        """Let it read during the block."""
         self._reading.set()
         try:
             yield
@@ -44,7 +44,7 @@ class ColdReader:
             self._reading.clear()
 
     def end(self) -> int | None:
-        """End it; give its exit code."""
+        """End it; return its exit code."""
         self._ended.set()
         self._reading.set()
         self._process.join(END_S)
@@ -52,8 +52,8 @@ class ColdReader:
 
 
 def read_backwards(port: int, topic: str, batches: int, reading: Event, ended: Event) -> None:
-    """Read while asked to."""
-    # Like a client on another machine: the processors are for the broker and for who is measured.
+    """Read between `reading` and `ended`."""
+    # As if on another machine: the broker and the measured client have priority.
     os.nice(10)
     scratch = memoryview(bytearray(MIB))
     offset = batches - 1

@@ -1,4 +1,4 @@
-"""Compacting a log in the test's own process, and reading what is left of it."""
+"""Compact a log in the test's own process, and read the remaining records."""
 
 from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
 from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
@@ -17,7 +17,7 @@ def compact(
     dedupe_buffer_bytes: int = 1 << 20,
     last_horizon_ms: int | None = None,
 ) -> CleaningReport | None:
-    """One cleaning, as the loop, a thread and the child do it together; None if none is due."""
+    """Do one cleaning, as the loop, a thread and the child do it; None if none is due."""
     end = log.log_end_offset if high_watermark is None else high_watermark
     stable_offset = end if stable_offset is None else stable_offset
     if last_horizon_ms is not None:
@@ -49,9 +49,9 @@ def compact(
 
 
 def read_records(log: Log, offset: int | None = None) -> list[Record]:
-    """Every record from `offset` on, as a consumer reads on from batch to batch.
+    """Return every record from `offset` on, as a consumer reads them batch by batch.
 
-    Asserts that the reader gets to the log's end, whatever is missing on the way.
+    Asserts that the reader reaches the log's end, whatever is missing in between.
     """
     offset = log.log_start_offset if offset is None else offset
     found: list[Record] = []

@@ -1,4 +1,4 @@
-"""Programs of tests in languages that are compiled first."""
+"""Test programs in languages that have to be compiled."""
 
 import shutil
 import subprocess
@@ -9,11 +9,11 @@ BUILD_TIMEOUT_S: Final = 600
 
 
 class MissingError(Exception):
-    """A program cannot be run here; the text says for want of what."""
+    """A program cannot run here; the text says what is missing."""
 
 
 def build(command: list[str], folder: Path) -> None:
-    """Run a compiler, at a low priority; MissingError where it or a module cannot be had."""
+    """Run a compiler, at a low priority; MissingError if it, or a module, is not available."""
     if shutil.which(command[0]) is None:
         raise MissingError(f"no `{command[0]}` on the path")
     built = subprocess.run(

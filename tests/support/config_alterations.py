@@ -1,4 +1,4 @@
-"""AlterConfigs of resources in a few words, for tests of the controller's decisions."""
+"""Short forms of AlterConfigs, for tests of the controller's decisions."""
 
 from fairlead_controller.decisions.events import AlterConfigs
 from fairlead_model.session.calls import (

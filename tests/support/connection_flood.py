@@ -1,8 +1,8 @@
 """A process that floods a port with connections: `python connection_flood.py HOST:PORT COUNT HEX`.
 
-COUNT connections, each of which says the bytes HEX and then nothing more. It prints a line once all
-are there. With COUNT 0 it goes on for ever, and opens another connection whenever one was closed,
-seven hundred at a time.
+It opens COUNT connections, each of which sends the bytes HEX and then nothing more. It prints a
+line once all are open. With COUNT 0 it goes on forever, and opens another connection for each that
+was closed, seven hundred at a time.
 """
 
 import errno
@@ -39,7 +39,7 @@ def connect(address: tuple[str, int], greeting: bytes) -> socket.socket:
 
 
 def connect_again_and_again(address: tuple[str, int], greeting: bytes) -> None:
-    """Keep so many connections under way."""
+    """Keep this number of connections open."""
     selector = selectors.DefaultSelector()
     is_said = False
     while True:

@@ -1,4 +1,4 @@
-"""Groups of KIP-848 as tests find them, and how a refusal is looked at."""
+"""Groups of KIP-848 in the states that tests need, and a check of refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 
 
 def refused(driver: ConsumerGroupDriver, *args: Any, **options: Any) -> ErrorCode:
-    """The error of a heartbeat, which changes nothing."""
+    """Return the error of a heartbeat, which must change nothing."""
     before = driver.state.copy()
     with pytest.raises(KafkaError) as caught:
         driver.send(*args, **options)
@@ -22,7 +22,7 @@ def refused(driver: ConsumerGroupDriver, *args: Any, **options: Any) -> ErrorCod
 
 
 def pair() -> ConsumerGroupDriver:
-    """Members `a` and `b` with two of four partitions each."""
+    """Return a group of `a` and `b`, with two of four partitions each."""
     driver = ConsumerGroupDriver(t=4)
     driver.join("a")
     driver.join("b")
@@ -32,7 +32,7 @@ def pair() -> ConsumerGroupDriver:
 
 
 def joined_by_a_third() -> tuple[ConsumerGroupDriver, str]:
-    """`c` has joined `a` and `b`; which of these has yet to give something up."""
+    """Return a group that `c` has joined, and which of `a` and `b` must still revoke some."""
     driver = pair()
     driver.join("c")
     for member_id in "ab":

@@ -1,4 +1,4 @@
-"""Drives a ConsumerGroup by hand: heartbeats in a few words, a clock, writes that wait."""
+"""Drives a ConsumerGroup step by step: short heartbeats, a clock, writes that wait."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def held(found: Iterable[TopicIdPartition]) -> Held:
 
 
 def image_of(topics: Mapping[str, int], image: ClusterImage | None = None) -> ClusterImage:
-    """The image with these topics, each with so many partitions, and no others."""
+    """Return the image with exactly these topics, with their numbers of partitions."""
     image = empty_image("cluster") if image is None else image
     changes: list[Change] = [
         TopicRemoved(topic_id(name)) for name in image.names if name not in topics
@@ -85,7 +85,7 @@ def image_of(topics: Mapping[str, int], image: ClusterImage | None = None) -> Cl
 
 
 def subscription(*topics: str, owned: Held | None = None, version: int = 1) -> bytes:
-    """A consumer's metadata."""
+    """Return a consumer's metadata."""
     parts = [version.to_bytes(2, "big"), len(topics).to_bytes(4, "big")]
     for name in topics:
         parts += (len(name).to_bytes(2, "big"), name.encode())
@@ -100,7 +100,7 @@ def subscription(*topics: str, owned: Held | None = None, version: int = 1) -> b
 
 
 class Host:
-    """What the group knows of the world: `image` and `settings` may be set at any time."""
+    """The group's view of the cluster: `image` and `settings` may be set at any time."""
 
     def __init__(self, topics: Mapping[str, int]) -> None:
         self._image = image_of(topics)
@@ -152,7 +152,7 @@ class ConsumerGroupDriver:
         return self.group.state
 
     def asks_for_topics(self) -> bool:
-        """Tell whether patterns wait to be looked at."""
+        """Tell whether patterns wait to be matched."""
         return self.resolution is not None
 
     def take(self, effects: Effects) -> None:
@@ -166,7 +166,7 @@ class ConsumerGroupDriver:
             self.commit()
 
     def commit(self, error: ErrorCode = ErrorCode.NONE, *, count: int | None = None) -> None:
-        """Settle writes: all, or the first so many."""
+        """Settle writes: all, or the first `count`."""
         settled, self.writes = self.writes[:count], self.writes[len(self.writes[:count]) :]
         for write in settled:
             if error is ErrorCode.NONE:
@@ -191,7 +191,7 @@ class ConsumerGroupDriver:
         timeout_ms: int = -1,
         rack: str | None = None,
     ) -> str:
-        """A heartbeat; the name of its answer in `answers`. KafkaError if it is refused."""
+        """Send a heartbeat; return the name of its answer in `answers`. KafkaError if refused."""
         self._asked += 1
         waiter = f"{member_id}-{self._asked}"
         asked = ConsumerHeartbeat(
@@ -214,7 +214,7 @@ class ConsumerGroupDriver:
     def beat(
         self, member_id: str, epoch: int, *args: Any, **options: Any
     ) -> ConsumerHeartbeatResult:
-        """A heartbeat that is answered at once."""
+        """Return the answer to a heartbeat that is answered at once."""
         answer = self.answers[self.send(member_id, epoch, *args, **options)]
         assert isinstance(answer, ConsumerHeartbeatResult)
         return answer
@@ -236,7 +236,7 @@ class ConsumerGroupDriver:
         return held(self.state.current(member_id).assigned)
 
     def settle(self, *member_ids: str) -> None:
-        """Heartbeats of members that give up at once what they must, until nothing changes."""
+        """Send heartbeats of members that revoke at once, until nothing changes."""
         for _ in range(20):
             before = dict(self.state.currents)
             for member_id in member_ids:
@@ -310,7 +310,7 @@ class ConsumerGroupDriver:
         self.take(self.group.regular_expressions_resolved(topics, **self.times))
 
     def pass_time(self, milliseconds: int) -> None:
-        """Let time pass as the shell would: a tick whenever one is due."""
+        """Let time pass with a tick whenever one is due, as the shell does it."""
         end_ms = self.now_ms + milliseconds
         for _ in range(100_000):
             due_ms = self.group.next_deadline_ms()
@@ -323,7 +323,7 @@ class ConsumerGroupDriver:
         self.now_ms = end_ms
 
     def reload(self, log: Mapping[bytes, bytes] | None = None) -> ConsumerGroupDriver:
-        """Another coordinator, which has replayed what was committed."""
+        """Return another coordinator, which has replayed what was committed."""
         other = ConsumerGroupDriver(auto_commit=self.auto_commit)
         other.host, other.now_ms, other._asked = self.host, self.now_ms, self._asked
         other.log = dict(self.log if log is None else log)
@@ -332,7 +332,7 @@ class ConsumerGroupDriver:
         return other
 
     def require_replayable(self) -> None:
-        """Live = replay (R22)."""
+        """Check that the live state equals the replayed one (R22)."""
         replayed = load(self.log, self.host).members.speculative.committed
         live = self.group.members.speculative.committed
         for name in ConsumerGroupState.__slots__:

@@ -1,4 +1,4 @@
-"""What benches of resources stand on: a controller in this process, a LogCluster."""
+"""The base of benches of resources: a controller in this process, a LogCluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLUSTER = "demo"
 
 @contextlib.asynccontextmanager
 async def running_controller(directory: Path) -> AsyncIterator[Controller]:
-    """A controller that reigns, with its metadata in files, whose clock stands still."""
+    """Run an active controller, with its metadata in files and a clock that stands still."""
     store = await open_file_store(directory)
     controller = await open_controller(store, now_ms=lambda: 0, random_source=random.Random(1))
     running = asyncio.create_task(controller.run())
@@ -47,7 +47,7 @@ async def create_log_cluster(kube: KubeClient, namespace: str, **spec: Any) -> N
 
 
 async def let_go(kube: KubeClient, kind: ResourceKind, namespace: str) -> None:
-    """Take the finalizers off, so that the namespace can be deleted without an operator."""
+    """Remove the finalizers, so that the namespace can be deleted without an operator."""
     for item in (await kube.list(kind, namespace)).items:
         if item["metadata"].get("finalizers"):
             patch = {"metadata": {"finalizers": None}}

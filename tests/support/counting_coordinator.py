@@ -1,4 +1,4 @@
-"""A second kind of state in an internal topic: counters by key. Groups have no part in it."""
+"""A second kind of state in an internal topic: counters by key, without groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC = "counters"
 
 
 class Addition:
-    """One to a counter: the write of this kind of state, and what became of it."""
+    """An increment of a counter: the write of this kind of state, and its outcome."""
 
     def __init__(self, counters: Counters, key: str, value: int) -> None:
         self.counters = counters
@@ -77,7 +77,7 @@ class Counters:
 
 
 class Alarm:
-    """Something with a deadline."""
+    """An object with a deadline."""
 
     def __init__(self, deadline_ms: int) -> None:
         self.scheduled_ms: int | None = None
@@ -89,13 +89,13 @@ class Alarm:
 
 
 class CountingCoordinator:
-    """On one broker, beside the groups; made before the topic is."""
+    """A coordinator on one broker, beside the groups; created before the topic is."""
 
     def __init__(self, broker: Broker, *, write_timeout_ms: int = 60_000) -> None:
         self.events: list[str] = []
         self.rung: list[Alarm] = []
         self.faulty: list[Alarm] = []
-        """Those that cannot be heard."""
+        """Alarms that fail."""
         self.runtime: CoordinatorRuntime[Counters, Alarm] = CoordinatorRuntime(
             broker,
             TOPIC,
@@ -112,7 +112,7 @@ class CountingCoordinator:
         self.rung.append(alarm)
 
     def add(self, key: str) -> Addition:
-        """Count one more; KafkaError where this broker may not."""
+        """Increment a counter; KafkaError if this broker may not."""
         shard = self.runtime.shard_of(key)
         addition = Addition(shard.machine, key, shard.machine.values.get(key, 0) + 1)
         self.runtime.append(shard, addition)
@@ -122,7 +122,7 @@ class CountingCoordinator:
         return self.runtime.shard_of(key).machine.values.get(key, 0)
 
     def code(self, key: str) -> ErrorCode:
-        """Why it is not served here; NONE if it is."""
+        """Return why this broker does not serve the key; NONE if it does."""
         try:
             self.runtime.shard_of(key)
         except KafkaError as error:

@@ -1,8 +1,8 @@
-"""What tests cost: the processor time of each file, and of the processes that its tests waited for.
+"""The cost of tests: the processor time of each file, and of the processes that its tests awaited.
 
-The durations that pytest prints say how long a test took, most of which is waiting where tests run
-side by side. A run takes as long as its processor time allows, so the end of a run names the files
-that take most of it. A process that a test leaves to a later one counts there.
+pytest prints durations, most of which is waiting if tests run in parallel. A run takes as long as
+its processor time allows, so its end shows the files that use most of it. A process that a later
+test waits for counts for that test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PROPERTY: Final = "cpu_s"
 _FILES_SHOWN: Final = 12
 _WORTH_SHOWING_S: Final = 60.0
-"""A run that takes less needs no such list."""
+"""A run that takes less does not need this list."""
 
 
 def read_cpu_s() -> float:
@@ -30,7 +30,7 @@ def read_cpu_s() -> float:
 
 
 class CpuReport:
-    """A plugin of pytest: workers measure, and whoever prints the summary adds up."""
+    """A plugin of pytest: workers measure, and the process that prints the summary adds up."""
 
     def __init__(self) -> None:
         self._before_s = 0.0
@@ -38,28 +38,28 @@ class CpuReport:
         self.by_file: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logstart(self) -> None:
-        """Note what was used before the test's fixtures are made."""
+        """Note the processor time before the test's fixtures are set up."""
         self._before_s = read_cpu_s()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Send what a test used along with the report of its end."""
+        """Send a test's processor time with the report of its end."""
         report = yield
         if call.when == "teardown":
             report.user_properties.append((_PROPERTY, read_cpu_s() - self._before_s))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add up what reports say, of this process or of a worker."""
+        """Add up the reports of this process or of a worker."""
         path = report.nodeid.partition("::")[0]
         for name, value in report.user_properties:
             if name == _PROPERTY and isinstance(value, float):
                 self.by_file[path] += value
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the files that took most."""
+        """Print the files that used most."""
         total_s = sum(self.by_file.values())
         if total_s < _WORTH_SHOWING_S:
             return

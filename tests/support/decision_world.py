@@ -1,4 +1,4 @@
-"""A controller's state in a few words, for tests of decisions."""
+"""Short forms of a controller's state and events, for tests of decisions."""
 
 import random
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from fairlead_model.session.refusals import RefusedError
 
 
 def registration(broker_id: int, **fields: Any) -> BrokerRegistration:
-    """What a broker says of itself."""
+    """Return a broker's registration."""
     defaults: dict[str, Any] = {
         "endpoints": (
             Endpoint("CLIENT", "127.0.0.1", 9092 + broker_id),
@@ -46,7 +46,7 @@ def creatable(name: str, **fields: Any) -> CreatableTopic:
 
 
 def create_topics(*topics: CreatableTopic, validate_only: bool = False) -> CreateTopics:
-    """A CreateTopics request as a broker passes it on."""
+    """Return a CreateTopics request in the form in which a broker forwards it."""
     return CreateTopics(
         CreateTopicsCall(
             topics=list(topics),
@@ -58,19 +58,19 @@ def create_topics(*topics: CreatableTopic, validate_only: bool = False) -> Creat
 
 
 def there(topic: TopicImage | None) -> TopicImage:
-    """A topic that has to be there."""
+    """Return a topic, which must exist."""
     assert topic is not None
     return topic
 
 
 def reply_of(decision: Decision) -> Mapping[str, Any]:
-    """The reply of a decision that answers and does not refuse."""
+    """Return the reply of a decision that is no refusal."""
     assert decision.reply is not None and not isinstance(decision.reply, RefusedError)
     return decision.reply
 
 
 class World:
-    """A state that decisions are applied to at once."""
+    """A state to which decisions are applied at once."""
 
     def __init__(self, brokers: int = 0) -> None:
         self.random = random.Random(1)
@@ -85,7 +85,7 @@ class World:
         return decide(self.state, event, now_ms=0, random=self.random)
 
     def do(self, event: Event) -> Any:
-        """Decide and apply; the reply, raised if it is a refusal."""
+        """Decide and apply; return the reply, or raise it if it is a refusal."""
         decision = self.decide(event)
         self.state = self.state.apply(decision.changes)
         if isinstance(decision.reply, RefusedError):
@@ -93,18 +93,18 @@ class World:
         return decision.reply
 
     def register(self, broker_id: int, **fields: Any) -> int:
-        """Register a broker; its epoch."""
+        """Register a broker; return its epoch."""
         event = RegisterBroker(registration(broker_id, **fields), "")
         return int(self.do(event)["broker_epoch"])
 
     def start_broker(self, broker_id: int, **fields: Any) -> int:
-        """Register a broker and put it into service; its epoch."""
+        """Register a broker and unfence it; return its epoch."""
         epoch = self.register(broker_id, **fields)
         self.do(UnfenceBroker(broker_id, epoch))
         return epoch
 
     def epoch(self, broker_id: int) -> int:
-        """The epoch that a broker is registered with."""
+        """Return the epoch of a broker's registration."""
         return self.state.image.brokers[broker_id].broker_epoch
 
     def fence(self, *broker_ids: int) -> None:
@@ -113,7 +113,7 @@ class World:
             self.do(FenceBroker(broker_id, self.epoch(broker_id), FenceReason.SESSION_EXPIRED))
 
     def restart(self, broker_id: int, start_id: str, *, clean: bool = True) -> int:
-        """Register a new start of a broker, its disk as the last one left it, and unfence it."""
+        """Register a new start of a broker, with the disk of the last one, and unfence it."""
         return self.start_broker(
             broker_id,
             start_id=start_id,
@@ -122,7 +122,7 @@ class World:
         )
 
     def propose(self, *isr: int, name: str = "t") -> Any:
-        """Have the leader of partition 0 propose in-sync replicas; its outcome."""
+        """Let the leader of partition 0 propose an ISR; return the outcome."""
         topic = self.topic(name)
         partition = topic.partitions[0]
         proposal: Any = {
@@ -140,14 +140,14 @@ class World:
         return self.partitions(name)[index]
 
     def sets(self, name: str = "t", index: int = 0) -> tuple[int, str, str, str]:
-        """A partition's leader, ISR, eligible and last known eligible replicas, shortly."""
+        """Return a partition's leader, ISR, ELR and last known ELR in short form."""
         partition = self.partition(name, index)
         members = (partition.isr, partition.elr, partition.last_known_elr)
         texts = ["".join(map(str, each)) for each in members]
         return (partition.leader, texts[0], texts[1], texts[2])
 
     def create(self, name: str, **fields: Any) -> Any:
-        """Create a topic; its outcome."""
+        """Create a topic; return the outcome."""
         return self.do(create_topics(creatable(name, **fields)))["topics"][0]
 
     def partitions(self, name: str) -> Any:
@@ -159,5 +159,5 @@ class World:
         return [partition.leader for partition in self.partitions(name)]
 
     def topic(self, name: str) -> TopicImage:
-        """A topic that is there."""
+        """Return a topic, which must exist."""
         return there(self.state.image.topic(name))

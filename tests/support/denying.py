@@ -1,4 +1,4 @@
-"""An authorizer that denies what a test names, and the error codes of any reply."""
+"""An authorizer that denies selected operations, and the error codes of any reply."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -10,7 +10,7 @@ Question = tuple[Operation, ResourceType, str]
 
 
 class Denying:
-    """Denies what a test names by type and name, or by operation, and remembers who asked."""
+    """Denies by type and name, or by operation, as a test says; stores the questions."""
 
     def __init__(self, *denied: tuple[ResourceType, str]) -> None:
         self.denied = set(denied)
@@ -39,7 +39,7 @@ class Denying:
 
 
 def error_codes(message: Any) -> Iterator[int]:
-    """Every error code in a reply, wherever it stands."""
+    """Yield every error code in a reply, at any depth."""
     for field in fields(message):
         value = getattr(message, field.name)
         if field.name in {"error_code", "partition_error_code"}:

@@ -1,4 +1,4 @@
-"""A log whose older records lie elsewhere until a test brings them: what tiered storage will be."""
+"""A log whose older records are elsewhere until a test delivers them, as with tiered storage."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 
 
 class Transfer:
-    """Records on their way; compared by identity."""
+    """Records under way; compared by identity."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -20,7 +20,7 @@ class Transfer:
 
 
 class DistantRecords:
-    """Stands for `read` of a log: what lies below `end_offset` is not here."""
+    """Replaces `read` of a log: records below `end_offset` are not here."""
 
     def __init__(self, log: Log, end_offset: int) -> None:
         self._read = log.read
@@ -39,7 +39,7 @@ class DistantRecords:
         return ReadResult(None, offset, self.transfer)
 
     def arrive(self, *, is_lost: bool = False) -> None:
-        """The records are here from now on, or cannot be had."""
+        """Deliver the records, or report that they are lost."""
         transfer, self.transfer = self.transfer, None
         assert transfer is not None
         self._is_lost = is_lost

@@ -1,8 +1,8 @@
-"""How often and how long the failover tests break things.
+"""The number and the duration of faults in the failover tests.
 
-`FAIRLEAD_RUNS` sets the runs of each drill (3). Set, it also means a machine of one's own: then the
-limits hold as promised and faults last ten seconds. Without it, a suite that shares two cores with
-others allows four times as long, or one second more.
+`FAIRLEAD_RUNS` sets the runs of each drill (3). If it is set, the tests have the machine for
+themselves: then the documented limits apply, and faults last ten seconds. Otherwise, with two cores
+shared with other tests, four times the limit is allowed, or one second more.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ PROCESS_FAULTS: Final = (
 )
 IS_MEASURED = "FAIRLEAD_RUNS" in os.environ
 RUNS = int(os.environ.get("FAIRLEAD_RUNS", "3"))
-# Longer than the session timeout of 1.5 s: the controller has to act.
+# Longer than the session timeout of 1.5 s, so that the controller has to act.
 HOLD_S = 10.0 if IS_MEASURED else 2.5
-# Longer than the supervisor's patience with a frozen controller and the session timeout that its
-# successor gives a frozen leader: new leaders must come before anybody wakes.
+# Longer than the supervisor's patience with a frozen controller, plus the session timeout after
+# which its successor fences a frozen leader: new leaders must be there before anything resumes.
 FROZEN_TOGETHER_HOLD_S = 10.0
 
 
 def allowed_ms(promised_ms: int) -> int:
-    """What a drill may take here."""
+    """Return how long a drill may take here."""
     return promised_ms if IS_MEASURED else max(4 * promised_ms, promised_ms + 1000)
 
 

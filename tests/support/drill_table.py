@@ -1,4 +1,4 @@
-"""Writes what the failover drills have measured into docs/failover.md, between two marks."""
+"""Writes the results of the failover drills into docs/failover.md, between two marks."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ ITEM: Final = re.compile(r"^\* \*\*(.+?)\*\* of (.+?),(?:.*)\n(?:  .*\n)*", re.M
 def write_drill_table(
     path: Path, rows: list[dict[str, Any]], *, hold: str = "10 s", begin: str = BEGIN
 ) -> None:
-    """Put new items in the place of the old ones; drills that were not run keep theirs."""
+    """Replace old items by new ones; drills that were not run keep theirs."""
     text = path.read_text()
     before, _, rest = text.partition(begin)
     table, end, after = rest.partition(END)
@@ -43,7 +43,7 @@ def write_drill_table(
 
 
 def order_of(key: tuple[str, str]) -> tuple[int, int]:
-    """Faults and targets as the page speaks of them; unknown ones first."""
+    """Return the page's order of faults and targets; unknown ones come first."""
     fault, target = key
     faults = [name.split("{", maxsplit=1)[0] for name in FAULTS.values()]
     place = next((i for i, name in enumerate(faults) if fault.startswith(name.strip())), -1)

@@ -1,4 +1,4 @@
-"""A log as far as its leader epochs go."""
+"""The leader epochs of a log, without its records."""
 
 from dataclasses import dataclass
 

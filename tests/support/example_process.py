@@ -1,4 +1,4 @@
-"""An example of `examples/consumers` as a user runs it: a process, its log, signals."""
+"""An example of `examples/consumers` as a user runs it: a process, with log and signals."""
 
 import signal
 import subprocess
@@ -16,8 +16,8 @@ DEADLINE_S = 40.0
 
 
 class ExampleProcess:
-    """One run of `name`.py, or of a file with another ending; `kill_at` is a line of a Python
-    program, and how often it is reached before the end."""
+    """One run of `name`.py, or of a file with another suffix. `kill_at` is a line of a Python
+    program, and after how many executions of it the process is killed."""
 
     def __init__(
         self, directory: Path, name: str, *arguments: str, kill_at: tuple[int, int] | None = None
@@ -49,19 +49,19 @@ class ExampleProcess:
         return self.process.poll() is None
 
     def wait(self) -> int:
-        """Until it ends by itself; minus the signal's number if one killed it."""
+        """Wait for the end; return the exit code, negative for a signal."""
         try:
             return self.process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"still running: {self.command}\n{self.text}") from error
 
     def succeed(self) -> str:
-        """It ends by itself without an error; its output."""
+        """Wait for an end without an error; return the output."""
         assert self.wait() == 0, self.text
         return self.text
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Until the condition holds, while the example runs."""
+        """Wait until the condition is true, while the example runs."""
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             assert self.is_running, self.text
@@ -69,13 +69,13 @@ class ExampleProcess:
             time.sleep(0.002)
 
     def kill(self) -> None:
-        """SIGKILL: it gets no chance to finish anything."""
+        """Send SIGKILL: it cannot finish anything."""
         assert self.is_running, self.text
         self.process.kill()
         assert self.wait() == -signal.SIGKILL
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> str:
-        """As a supervisor or Ctrl-C does; it must end in good order."""
+        """Stop it as a supervisor or Ctrl-C does; it must end cleanly."""
         assert self.is_running, self.text
         self.process.send_signal(number)
         return self.succeed()

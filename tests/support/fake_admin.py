@@ -1,4 +1,4 @@
-"""A controller's admin socket for tests of the operator: answers what the test has put down."""
+"""A controller's admin socket for tests of the operator, with answers that the test sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeAdmin:
-    """What the fake controller says; a test changes it as it goes."""
+    """The fake controller's answers; a test changes them as it goes."""
 
     is_active: bool = True
     clusters: list[str] = field(default_factory=list)
@@ -23,16 +23,16 @@ class FakeAdmin:
     under_replicated: int = 0
     offline: int = 0
     refusal: tuple[int, str] | None = None
-    """Status and words with which every order is refused."""
+    """Status and message with which every order is refused."""
     problem: str = ""
-    """Why brokers that leave a pool cannot be emptied."""
+    """Why brokers that leave a pool cannot be drained."""
     configs: dict[str, str] = field(default_factory=dict)
     """Dynamic configs that the LogCluster has declared."""
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
-    """Method, path and body of everything but questions for state and status."""
+    """Method, path and body of every request except those for state and status."""
 
     def scale_down(self, pool: str, leaving: list[int], staying: list[int]) -> None:
-        """Note who is drained, as the controller does where nothing is in the way."""
+        """Note the drained brokers, as the controller does if nothing prevents it."""
         for each in self.brokers:
             if each["id"] in leaving and not self.problem:
                 each |= {"isDrained": True, "leavesPool": pool}
@@ -66,7 +66,7 @@ def broker(broker_id: int, *, leaders: int = 0, replicas: int = 0) -> dict[str, 
 
 
 class FakeAdminServer:
-    """Serves a FakeAdmin on a unix socket, in a thread of its own."""
+    """Serves a FakeAdmin on a unix socket, in its own thread."""
 
     def __init__(self, admin: FakeAdmin, socket: Path) -> None:
         self._admin = admin

@@ -1,8 +1,8 @@
-"""An API server in memory, as far as a client, an informer and a metadata store can tell.
+"""An API server in memory, as far as a client, an informer and a metadata store need it.
 
-Collections of objects with resourceVersions that count up, compare-and-swap, pages, watches with
-bookmarks that remember everything since `compact`, and label selectors of one label. An object that
-etcd would refuse for its size is refused.
+Collections of objects with increasing resourceVersions, compare-and-swap, pages, watches with
+bookmarks that remember everything since `compact`, and selectors of one label. An object that is
+too large for etcd is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FakeApiServer:
         """Path of a collection → name → object."""
         self.version = 100
         self.oldest_version = 0
-        """Watches from before this one are gone."""
+        """Watches from an earlier version fail with 410 Gone."""
         self.bookmark_lead_s = 0.1
         self.lists = 0
         self.watches = 0
@@ -77,7 +77,7 @@ class FakeApiServer:
         await self._tell(path, "DELETED", gone)
 
     def compact(self) -> None:
-        """Forget how it came to be as it is."""
+        """Forget the history of all objects."""
         self._log.clear()
         self.oldest_version = self.version
 
@@ -125,7 +125,7 @@ class FakeApiServer:
         if body["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]:
             return _status(409, "Conflict")
         if all(body.get(key) == old.get(key) for key in ("metadata", "spec")):
-            return web.json_response(old)  # As the real one: no difference, no new version.
+            return web.json_response(old)  # As in the real one: no difference, no new version.
         return web.json_response(await self._store(path, body, old))
 
     def _get(self, request: web.Request, path: str, name: str) -> web.Response:
@@ -178,7 +178,7 @@ class FakeApiServer:
 
 
 def _selected(request: web.Request, manifests: Any) -> Iterator[Manifest]:
-    """Those with a label, of a value where the request names one."""
+    """Yield the objects with a label, or with a label's value if the request has one."""
     key, is_equal, value = request.query.get("labelSelector", "").partition("=")
     for manifest in manifests:
         labels = manifest["metadata"].get("labels") or {}

@@ -1,4 +1,4 @@
-"""One drill, its cluster and its pod, and operators that carry it out and die in the middle."""
+"""One drill with its cluster and its pod, and operators that carry it out and die in between."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -130,7 +130,7 @@ class FakeWorld:
             assert (name, patch["metadata"]["uid"]) == ("demo-p-1", "uid-of-1")
             self.labels |= patch["metadata"]["labels"]
             if self.labels[CUT_LABEL] is not None:
-                # Whoever finds the label knows what it is of, and the policy is there already.
+                # The policy must exist before the label, which tells what it belongs to.
                 assert self.policy is not None
                 assert self.drill["status"]["cut"]["pods"][0]["uid"] == "uid-of-1"
                 assert CUT_FINALIZER in metadata["finalizers"]
@@ -152,7 +152,7 @@ class FakeWorld:
 
     async def delete(self, kind: Any, *_where: str) -> None:
         if kind.kind == "NetworkPolicy":
-            # Without a policy a pod with the label would be open to everybody.
+            # Without a policy, everybody could connect to a pod with the label.
             assert self.labels.get(CUT_LABEL) is None
             self.policy = None
         else:
@@ -196,7 +196,7 @@ class FakeWorld:
         }
 
     async def state(self, _address: Any) -> AgentState:
-        """Time passes: what was begun has come to its end by the next look."""
+        """Let time pass: what has begun is done at the next check."""
         if self.phase == "settling":
             self.phase = "steady"
         elif self.phase == "verifying":
@@ -257,7 +257,7 @@ class FakeWorld:
 
 
 class OperatorDiedError(BaseException):
-    """Raised in the middle of a step."""
+    """Raised in the middle of a step, in place of the operator's death."""
 
 
 def new_runner(world: Any, registry: CollectorRegistry | None = None) -> DrillRunner:
@@ -272,7 +272,7 @@ def new_runner(world: Any, registry: CollectorRegistry | None = None) -> DrillRu
 
 
 def go_to_the_end(world: FakeWorld, *, lives: int | None = None) -> int:
-    """With a new operator for every step; the n-th call to the world kills one, if asked."""
+    """Use a new operator for every step; if asked, its n-th call to the world kills one."""
     calls = 0
 
     async def go() -> None:

@@ -1,4 +1,4 @@
-"""Consumer groups and the store of resources in memory, with faults where a test wants them."""
+"""Consumer groups and the store of resources in memory, with faults on request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class CrashError(BaseException):
-    """The operator's process ends here; nothing in it may hold this up."""
+    """The operator's process ends here; nothing in it may catch this."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class FakeGroups:
         self.is_reachable = True
         self.is_closed = False
         self.commits: list[dict[Place, int]] = []
-        """Those that were taken and changed something."""
+        """Commits that were accepted and changed something."""
         self.looked: list[list[str]] = []
         self.before_call: Callable[[str], None] = lambda _name: None
         self.after_call: Callable[[str], None] = lambda _name: None

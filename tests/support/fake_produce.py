@@ -1,4 +1,4 @@
-"""Brokers in memory that take Produce requests as Kafka does, and fail as they are told."""
+"""Brokers in memory that accept Produce requests as Kafka does, and fail on request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FakeConnection:
 
 
 class FakeCluster:
-    """Two brokers. `fault(where, attempt)` says what becomes of an attempt to write a batch."""
+    """Two brokers. `fault(where, attempt)` returns the outcome of an attempt to write a batch."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The API server in memory, with what reconcilers need besides: merge patches, finalizers, labels.
 
-Objects get a generation and a time of creation. What has finalizers is marked as being deleted, and
-goes with the last of them; what it owns goes with it. Nothing is validated.
+Objects get a generation and a creation time. An object with finalizers is marked as being deleted,
+and removed with the last of them; its dependents are removed with it. Nothing is validated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Consumer groups on brokers of a `ReplicaCluster`, asked through their handlers."""
+"""Consumer groups on brokers of a `ReplicaCluster`, through their handlers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_DELAY: dict[str, Any] = {"group_initial_rebalance_delay_ms": "0"}
 
 
 class Call:
-    """One request to a broker's handler; `reply` is None as long as it is parked."""
+    """One request to a broker's handler; `reply` is None while it is parked."""
 
     def __init__(
         self, broker: Broker, request: Any, version: int, *, is_internal: bool = False
@@ -70,7 +70,7 @@ class Call:
             response, _ = RESPONSES[context.api_key].decode(
                 memoryview(response), 0, context.version
             )
-        # Every reply must fit the version that was asked in.
+        # Every reply must fit the version of its request.
         response.encode(context.version)
         self.reply = response
 
@@ -81,13 +81,13 @@ class Call:
         raise AssertionError(reason)
 
     def disconnect(self) -> None:
-        """As the connection does when it closes."""
+        """Do what the connection does when it closes."""
         if self.context.parked is not None:
             self.context.parked.cancel()
 
 
 class LaterCall(Call):
-    """A call that may cost a task."""
+    """A call that may need a task."""
 
     def run_later(self, context: RequestContext, coroutine: Any) -> None:
         self.coroutine = coroutine
@@ -98,7 +98,7 @@ class LaterCall(Call):
 
 
 class GroupCluster:
-    """One partition of the offsets topic, led by broker 1, and a topic `t` to commit for."""
+    """One partition of the offsets topic, led by broker 1, and a topic `t` for commits."""
 
     def __init__(self, cluster: ReplicaCluster, **options: Any) -> None:
         self.cluster = cluster
@@ -109,7 +109,7 @@ class GroupCluster:
         return self.cluster.members[broker_id].broker.group_coordinator
 
     async def ready(self, broker_id: int = 1) -> None:
-        """Until the groups are loaded."""
+        """Wait until the groups are loaded."""
         await self.cluster.until(lambda: self.is_served(broker_id))
 
     def is_served(self, broker_id: int = 1) -> bool:
@@ -150,7 +150,7 @@ class GroupCluster:
         return commit_code(call)
 
     def fetch(self, group: str, *, broker_id: int = 1, partition: int = 0) -> Any:
-        """The group's part of an answer about `t`."""
+        """Return the group's offset of `t` from a fetch."""
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[partition])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
         return self.call(request, 8, broker_id=broker_id).reply.groups[0]
@@ -173,7 +173,7 @@ class GroupCluster:
         return self.call(request, options.pop("version", 3), **options)
 
     async def stable(self, group: str, **options: Any) -> tuple[str, int]:
-        """A group of one member, which has its assignment: member id and generation."""
+        """Return member id and generation of a group of one member with an assignment."""
         join = self.join(group, **options)
         await self.cluster.until(lambda: join.reply is not None)
         assert join.reply.error_code == 0
@@ -192,7 +192,7 @@ class GroupCluster:
 
 
 def commit_code(call: Call) -> ErrorCode:
-    """The error of the one partition of a commit."""
+    """Return the error of a commit of one partition."""
     return ErrorCode(call.reply.topics[0].partitions[0].error_code)
 
 
@@ -201,19 +201,19 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 def records_of(cluster: ReplicaCluster, broker_id: int = 1) -> list[list[Record]]:
-    """The offsets topic, batch by batch."""
+    """Return the records of the offsets topic, batch by batch."""
     data = cluster.content(broker_id, CONSUMER_OFFSETS)
     return [decode_batch(data, position) for position, _ in iter_batches(data)]
 
 
 async def lead(cluster: ReplicaCluster, broker_id: int) -> None:
-    """The controller makes another broker the coordinator."""
+    """Make another broker the coordinator, as the controller does."""
     cluster.change(CONSUMER_OFFSETS, leader=broker_id)
     await asyncio.sleep(0)
 
 
 def delete_topic(cluster: ReplicaCluster, name: str) -> None:
-    """The controller begins to delete a topic: its name is free."""
+    """Begin to delete a topic, as the controller does: its name is free."""
     topic = cluster.image.topic(name)
     assert topic is not None
     header = TopicHeader(name, topic.topic_id, len(topic.partitions), state=TopicState.DELETING)

@@ -1,4 +1,4 @@
-"""Drives a ClassicGroup by hand: short requests, a clock, answers by waiter, writes when told."""
+"""Drives a ClassicGroup step by step: short requests, a clock, answers, writes on request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class GroupDriver:
-    """One group, its time, and what it has answered. Writes wait in `writes` until `commit`."""
+    """One group, its time, and its answers. Writes wait in `writes` until `commit`."""
 
     def __init__(self, *, delay_ms: int = 0, size_max: int = 1_000) -> None:
         self.delay_ms, self.size_max = delay_ms, size_max
@@ -82,7 +82,7 @@ class GroupDriver:
         skips: bool = False,
         new_id: str | None = None,
     ) -> None:
-        """A join; a member without an id gets m1, m2, … unless `new_id` names it."""
+        """Join; a member without an id gets m1, m2, … unless `new_id` names it."""
         if new_id is None and not member_id:
             self._ids += 1
             new_id = f"m{self._ids}"
@@ -147,7 +147,7 @@ class GroupDriver:
             self.take(self.group.written(write, error, **self.times))
 
     def pass_time(self, milliseconds: int) -> None:
-        """Let time pass as the shell would: a tick whenever one is due."""
+        """Let time pass with a tick whenever one is due, as the shell does it."""
         end_ms = self.now_ms + milliseconds
         for _ in range(100_000):
             due_ms = self.group.next_deadline_ms()
@@ -160,7 +160,7 @@ class GroupDriver:
         self.now_ms = end_ms
 
     def reload(self) -> GroupDriver:
-        """Another coordinator, which has replayed what was committed."""
+        """Return another coordinator, which has replayed what was committed."""
         other = GroupDriver(delay_ms=self.delay_ms, size_max=self.size_max)
         other.now_ms, other._ids, other.logged = self.now_ms, self._ids, self.logged
         if self.logged is not None:
@@ -174,7 +174,7 @@ class GroupDriver:
         return other
 
     def gather(self, count: int, *, static: bool = False, **options: Any) -> list[str]:
-        """A stable group of so many members, each assigned its own id; the first leads."""
+        """Build a stable group of `count` members, each assigned its own id; the first leads."""
         ids: list[str] = []
         for number in range(1, count + 1):
             instance = f"i{number}" if static else None

@@ -1,4 +1,4 @@
-"""A coordinated group as what it is: one of the classic protocol, or one of KIP-848's."""
+"""Returns a coordinated group with its own type: classic, or of KIP-848."""
 
 from fairlead_broker.group.classic.classic_group import ClassicGroup
 from fairlead_broker.group.consumer.consumer_group import ConsumerGroup

@@ -1,7 +1,7 @@
-"""Recovery processes that begin their work when a test lets them.
+"""Recovery processes that begin their work only when a test lets them.
 
-How long a recovery takes is the machine's affair: whoever wants to see one must not have to be
-quicker. The processes are Python's own, and run what lies in PYTHONPATH under this name first.
+The duration of a recovery depends on the machine, and a test that observes one must not have to be
+faster. The processes are Python's own, and first run the file of this name in PYTHONPATH.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ while {program!r} in sys.orig_argv and os.path.exists({hold!r}):
 
 
 class HeldRecovery:
-    """From its making on, of all processes that the test starts."""
+    """Holds all recovery processes that start after its creation."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir()

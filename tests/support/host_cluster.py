@@ -1,4 +1,4 @@
-"""A cluster on plain hosts, set up as docs/install_hosts.md says: three brokers, three controllers.
+"""A cluster on plain hosts, set up as in docs/install_hosts.md: three brokers, three controllers.
 
 The settings are those of `examples/hosts`; only addresses, folders and ZooKeeper's servers are this
 cluster's own.
@@ -43,7 +43,7 @@ class HostCluster:
         return ",".join(f"{host.address}:{KAFKA_PORT}" for host in self.hosts)
 
     def settings(self, host: Host, file: str) -> dict[str, str]:
-        """The example's settings with what is this host's own."""
+        """Return the example's settings with this host's own values."""
         example = read_properties((EXAMPLES / file).read_text())
         own = {
             name: text.replace("10.0.0.1:", f"{host.address}:") for name, text in example.items()
@@ -54,7 +54,7 @@ class HostCluster:
             "log.dirs": str(host.directory / ("broker" if is_broker else "controller")),
             "zookeeper.connect": self.zookeeper,
             "fairlead.cluster.secret.file": str(self._secret),
-            # All hosts here have the name of this machine.
+            # All hosts here have this machine's host name.
             **({"fairlead.host.name": host.name} if is_broker else {}),
         }
 
@@ -79,7 +79,7 @@ class HostCluster:
         admin.create_topics([topic])[name].result(30)
 
     def wait_whole(self) -> None:
-        """Wait until one controller decides, for whom all brokers live and nothing is missing."""
+        """Wait until a controller is active for which all brokers live and nothing is missing."""
 
         def is_whole() -> bool:
             found = [status for host in self.hosts if (status := self.status_of(host))]
@@ -93,9 +93,9 @@ class HostCluster:
         wait_until(is_whole, self.last_words, deadline_s=START_S)
 
     def active(self, *, but: Host | None = None) -> tuple[Host, dict[str, Any]]:
-        """The host whose controller decides, and what that says of the cluster.
+        """Return the host of the active controller, and its view of the cluster.
 
-        One that is cut off cannot know that it was replaced: it is left out with `but`.
+        A controller that is cut off cannot know that it was replaced: `but` leaves it out.
         """
         asked = [host for host in self.hosts if host is not but]
 
@@ -106,7 +106,7 @@ class HostCluster:
         return wait_until(find, self.last_words, deadline_s=START_S)
 
     def status_of(self, host: Host) -> dict[str, Any] | None:
-        """What the controller of a host says of the cluster; None where it does not decide."""
+        """Return the status of a host's controller; None if it is not active."""
         asked = host.run("curl", "-sf", "--max-time", "2", "http://127.0.0.1:8170/status")
         if asked.returncode != 0:
             return None

@@ -1,8 +1,8 @@
-"""A shell on a host of `plain_hosts`, for commands as a page of the docs has them.
+"""A shell on a host of `plain_hosts`, for the commands on a page of the docs.
 
 Each host has its own /etc, /opt, /var/lib and /usr/local/bin: overlays over this machine's, in a
-mount namespace that a process of the host holds. `systemctl` starts, stops and restarts what the
-units say, and starts what fails again, because there is no systemd in a namespace.
+mount namespace that a process of the host holds. A namespace has no systemd, so a small `systemctl`
+starts, stops and restarts the units, and restarts what fails.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ done
 
 
 class HostShell:
-    """Runs scripts on one host; `close` ends whatever they have left there."""
+    """Runs scripts on one host; `close` ends all processes that they have left."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -80,7 +80,7 @@ class HostShell:
         )
 
     def run(self, script: str, *, timeout_s: float = 120) -> str:
-        """Run a script with bash, as root; what it says."""
+        """Run a script with bash, as root; return its output."""
         done = subprocess.run(
             [*self._enter(), "bash", "-euo", "pipefail", "-c", script],
             cwd=self.home,

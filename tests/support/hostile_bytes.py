@@ -7,7 +7,7 @@ import struct
 
 
 def mutate(frame: bytes, chance: random.Random) -> bytes:
-    """One kind of damage."""
+    """Return the frame with one kind of damage."""
     data = bytearray(frame)
     match chance.randrange(9):
         case 0:
@@ -43,7 +43,7 @@ def mutate(frame: bytes, chance: random.Random) -> bytes:
 
 
 def provoke(port: int, data: bytes) -> int:
-    """Send, say that nothing more will come, read to the end; how many bytes came back."""
+    """Send, shut down sending, read to the end; return how many bytes came back."""
     received = 0
     with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
         try:
@@ -54,7 +54,7 @@ def provoke(port: int, data: bytes) -> int:
         except ConnectionError:
             return received
         except OSError as error:
-            # The other end was quicker: there is nothing to shut down any more.
+            # The other end has closed first: there is nothing to shut down.
             if error.errno != errno.ENOTCONN:
                 raise
     return received

@@ -21,7 +21,7 @@ NEVER: Final = -1
 
 
 class LeftBatch(NamedTuple):
-    """What a cleaning leaves of a batch, as either log tells it."""
+    """A batch after a cleaning, as each of the two logs reports it."""
 
     base_offset: int
     last_offset: int
@@ -68,14 +68,14 @@ class KafkaCleaner:
         assert self._answer("open", str(directory), *settings) == "opened"
 
     def append(self, content: bytes | memoryview) -> int:
-        """Append batches as they lie in another log; return the last stable offset."""
+        """Append batches from another log; return the last stable offset."""
         return int(self._answer("append", bytes(content).hex()))
 
     def roll(self) -> None:
         self._answer("roll")
 
     def clean(self, now_ms: int) -> int | None:
-        """Clean once; return up to where the log is clean now, None if nothing was dirty."""
+        """Clean once; return the end of the clean part, None if nothing was dirty."""
         answer = self._answer("clean", str(now_ms))
         return None if answer == "-" else int(answer)
 

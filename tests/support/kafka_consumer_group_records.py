@@ -1,6 +1,6 @@
-"""What Apache Kafka's own serializer makes of records of KIP-848's groups, as golden bytes.
+"""Golden bytes: records of KIP-848's groups from Apache Kafka's own serializer.
 
-Run it where Java is, to make kafka_consumer_group_records.json beside its tests anew:
+Run it with Java to write kafka_consumer_group_records.json beside its tests again:
 
     PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_consumer_group_records.py
 """

@@ -1,6 +1,6 @@
-"""What a real Apache Kafka keeps of groups: writes kafka_group_records.json beside its tests.
+"""The records of a real Apache Kafka about groups: writes kafka_group_records.json.
 
-Run it where Java is, to make the file anew:
+Run it with Java to write the file again:
 
     PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_group_records.py
 

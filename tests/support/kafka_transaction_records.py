@@ -1,6 +1,6 @@
-"""What a real Apache Kafka keeps of transactional ids: writes kafka_transaction_records.json.
+"""The records of a real Apache Kafka about transactional ids: kafka_transaction_records.json.
 
-Run it where Java is, to make the file anew:
+Run it with Java to write the file again:
 
     PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_transaction_records.py
 
@@ -62,7 +62,7 @@ def use_transactions(bootstrap: str) -> None:
     producer.begin_transaction()
     producer.produce("orders", b"value", partition=1)
     producer.flush(DEADLINE_S)
-    # Never ended: the coordinator aborts it when its time is over.
+    # Never ended: the coordinator aborts it after its time-out.
 
 
 def read_records(bootstrap: str) -> list[dict[str, str | None]]:

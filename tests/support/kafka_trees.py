@@ -1,8 +1,8 @@
-"""Trees of znodes as Kafka 0.8 to 3.x left them, from the format's description.
+"""Trees of znodes of Kafka 0.8 to 3.x, from the descriptions of the formats.
 
-Each release's own fields, and nothing from Fairlead's readers: bytes by path. `EPHEMERAL` are those
-that end with their owner. Two topics and one group are the same in all of them, so that the same
-must come out of each.
+They have each release's own fields, without the use of Fairlead's readers: bytes by path.
+`EPHEMERAL` are znodes that end with their owner. All trees have the same two topics and one group,
+so all must give the same result.
 """
 
 import json
@@ -13,7 +13,7 @@ RELEASES = ("0.8.0", "0.8.2", "0.9.0", "0.10.2", "1.1", "2.3", "2.4", "2.8", "3.
 TOPIC_ID = "tPyCFwKZQvy9LZ3XTXSlNg"
 CONSUMER = "billing_host-7.example-1400000000000-1a2b3c4d"
 
-# What must come out: name, partitions, replication factor, settings.
+# The expected result: name, partitions, replication factor, settings.
 ORDERS = ("orders", 3, 2)
 CLICKS = ("clicks_EU.raw", 1, 1)
 ORDERS_CONFIG = {"retention.ms": "86400000", "segment.bytes": "1048576"}
@@ -53,7 +53,7 @@ def broker(release: str, broker_id: int) -> bytes:
 def assignment(release: str, partitions: Mapping[str, list[int]]) -> bytes:
     """/brokers/topics/<topic>: versions 1 to 3."""
     if release == "0.8.0":
-        # Put together from texts; keys in no order.
+        # Built from texts, with keys in no order.
         inner = ", ".join(f'"{p}":[{", ".join(map(str, ids))}]' for p, ids in partitions.items())
         return f'{{ "version":1, "partitions":{{ {inner} }} }}'.encode()
     value: dict[str, Any] = {"version": 1, "partitions": dict(partitions)}
@@ -77,7 +77,7 @@ def partition_state(release: str, leader: int, isr: list[int]) -> bytes:
 
 
 def build_tree(release: str) -> dict[str, bytes]:
-    """Everything below a cluster's chroot but what is ephemeral."""
+    """Return everything below a cluster's chroot except ephemeral znodes."""
     at = number(release)
     orders = {"2": [1, 2], "0": [1, 2], "1": [2, 1]}
     tree = {
@@ -115,7 +115,7 @@ def build_tree(release: str) -> dict[str, bytes]:
 
 
 def build_ephemerals(release: str) -> dict[str, bytes]:
-    """What is there only while brokers and consumers run."""
+    """Return the znodes that exist only while brokers and consumers run."""
     version = 2 if number(release) >= (3, 4) else 1
     controller: dict[str, Any] = {"version": version, "brokerid": 1, "timestamp": "1400000000000"}
     if version == 2:

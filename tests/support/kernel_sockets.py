@@ -1,6 +1,6 @@
-"""What the kernel says of one TCP connection, whoever's it is: the question that `ss -tm` asks.
+"""The kernel's information about a TCP connection of any process, as `ss -tm` shows it.
 
-Neither a right nor a tool is needed (sock_diag(7)).
+It needs no special right and no tool (sock_diag(7)).
 """
 
 import socket
@@ -25,7 +25,7 @@ Address = tuple[str, int]
 
 
 class BufferSizes(NamedTuple):
-    """SO_RCVBUF and SO_SNDBUF, as getsockopt in its own process would say: twice what was set."""
+    """SO_RCVBUF and SO_SNDBUF, as getsockopt in the owner returns them: twice what was set."""
 
     receive: int
     send: int
@@ -56,5 +56,5 @@ def read_buffer_sizes(local: Address, peer: Address) -> BufferSizes:
 
 
 def read_window_scales(sock: socket.socket) -> int:
-    """Return what both ends settled about their windows with the first two packets."""
+    """Return the window scales that both ends negotiated in the first two packets."""
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)[WINDOW_SCALES_AT]

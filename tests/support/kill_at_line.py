@@ -2,8 +2,8 @@
 
     python kill_at_line.py LINE HITS SCRIPT [ARGUMENTS]
 
-The script runs as it would by itself. The process is gone before the line is executed, without a
-last word, as after a power cut or the kernel's out-of-memory killer.
+The script runs as it would by itself. The process ends before the line is executed, without any
+cleanup, as after a power cut or a kill by the kernel's out-of-memory killer.
 """
 
 import json
@@ -33,7 +33,7 @@ def make_trace(script: str, on_line: Callable[[int], None]) -> Trace:
 
 
 def main() -> None:
-    """Line 0 kills nothing: a JSON object tells how often each line was reached."""
+    """Run a script. With line 0, kill nothing and print how often each line was reached."""
     line, hits, path, *rest = sys.argv[1:]
     reached: Counter[int] = Counter()
 

@@ -1,4 +1,4 @@
-"""kubectl and helm as a platform engineer uses them, with waits that say what they waited for."""
+"""kubectl and helm as a platform engineer uses them, and waits that name what they waited for."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ class CommandError(AssertionError):
 
 
 def run(*command: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-    """What a command prints; CommandError unless it succeeds in time."""
+    """Return a command's output; CommandError unless it succeeds in time."""
     try:
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
@@ -50,7 +50,7 @@ class Kubectl:
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Server-side, as one file."""
-        # What begins with a brace would be read as JSON, which knows no lines between documents.
+        # A text that begins with a brace would be read as JSON, without separators of documents.
         text = "".join(f"---\n{json.dumps(manifest)}\n" for manifest in manifests)
         self("apply", "--server-side", "-f", "-", stdin=text)
 
@@ -69,7 +69,7 @@ class Kubectl:
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> float:
-    """Poll until it holds; the seconds that it took. Commands may fail meanwhile."""
+    """Poll until a condition is true; return the seconds. Commands may fail meanwhile."""
     started = time.monotonic()
     failure = ""
     while True:
@@ -86,7 +86,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> fl
 
 @contextmanager
 def fresh_namespace(name: str) -> Iterator[Kubectl]:
-    """A namespace of its own, deleted at the end without waiting for it."""
+    """Create a namespace, and delete it at the end without waiting."""
     run("kubectl", "create", "namespace", name)
     try:
         yield Kubectl(name)

@@ -1,4 +1,4 @@
-"""Writes what drills on Kubernetes have measured into docs/failover.md, between two marks."""
+"""Writes the results of drills on Kubernetes into docs/failover.md, between two marks."""
 
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,7 @@ TIMES = ("detectionMs", "electionMs", "recoveryMaxMs", "longestGapMs")
 def write_kubernetes_drills(
     path: Path, name: str, status: dict[str, Any], promised_ms: int
 ) -> None:
-    """Put the line of a drill in the place of its old one; the others stay."""
+    """Replace the old line of a drill; the other lines stay."""
     text = path.read_text()
     before, begin, rest = text.partition(BEGIN)
     table, end, after = rest.partition(END)

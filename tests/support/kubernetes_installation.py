@@ -1,4 +1,4 @@
-"""A Fairlead installation for end-to-end tests, made by Helm as a user makes it, and a summary."""
+"""A Fairlead installation for end-to-end tests, installed with Helm as by a user, and a summary."""
 
 import json
 import os
@@ -21,10 +21,10 @@ BOOTSTRAP = f"{CLUSTER}-bootstrap:9092"
 NODE_PORT_BASE = 31090
 IMAGE = os.environ.get("FAIRLEAD_E2E_IMAGE", "")
 SPARK_IMAGE = os.environ.get("FAIRLEAD_E2E_SPARK_IMAGE", "")
-# Shared machines are slow at times: promises are judged as they stand only where this is 1.
+# Shared machines are slow at times: limits apply unchanged only if this is 1.
 PATIENCE = float(os.environ.get("FAIRLEAD_E2E_PATIENCE", "2.5"))
 
-# No pod comes up there that the restricted Pod Security Standard forbids.
+# Pods that the restricted Pod Security Standard forbids cannot start there.
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -77,7 +77,7 @@ RELEASES = ((CLUSTER, NAMESPACE), ("fairlead", OPERATOR_NAMESPACE))
 
 @dataclass(frozen=True)
 class Holder:
-    """Of the Lease: a pod's name and something random; empty where nobody holds it."""
+    """The holder of the Lease: a pod's name and a random text; empty if there is none."""
 
     identity: str
 
@@ -87,7 +87,7 @@ class Holder:
 
 
 def _delete_all(kubectl: Kubectl, kind: str) -> None:
-    """Objects and their finalizers: there is no operator any more that would take those off."""
+    """Delete objects and their finalizers, because there is no operator that would remove them."""
     resource = f"{kind}.fairlead.io"
     with suppress(CommandError):
         for name in kubectl("get", resource, "-o", "name").split():
@@ -99,7 +99,7 @@ def _delete_all(kubectl: Kubectl, kind: str) -> None:
 
 @dataclass
 class Installation:
-    """Both releases and what tests ask of them."""
+    """Both Helm releases, and helpers for tests."""
 
     kubectl: Kubectl = field(default_factory=lambda: Kubectl(NAMESPACE))
     operator: Kubectl = field(default_factory=lambda: Kubectl(OPERATOR_NAMESPACE))
@@ -113,7 +113,7 @@ class Installation:
     def install_operator(self, *extra: str) -> None:
         extra = (*os.environ.get("FAIRLEAD_E2E_OPERATOR_VALUES", "").split(), *extra)
         for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
-            with suppress(CommandError):  # There already.
+            with suppress(CommandError):  # It exists already.
                 run("kubectl", "create", "namespace", namespace)
             run("kubectl", "label", "--overwrite", "namespace", namespace, RESTRICTED)
         drills = ("--set", "drills.controller=true")
@@ -127,13 +127,13 @@ class Installation:
     def install_chart_cluster(
         self, release: str, namespace: str, values: Mapping[str, Any]
     ) -> None:
-        """A cluster with the chart's defaults, but for these values."""
+        """Install a cluster with the chart's defaults, except for these values."""
         given = (f"{name}={json.dumps(value)}" for name, value in values.items())
         arguments = (part for value in given for part in ("--set-json", value))
         self._helm(release, namespace, "charts/fairlead-cluster", *arguments)
 
     def uninstall_operator(self) -> None:
-        """The operator alone, if there is one: brokers serve on."""
+        """Uninstall only the operator, if there is one: brokers go on."""
         with suppress(CommandError):
             run("helm", "uninstall", "fairlead", "-n", OPERATOR_NAMESPACE, "--wait")
 
@@ -147,7 +147,7 @@ class Installation:
         self.operator(*ready, timeout_s=190)
 
     def uninstall_cluster_beside_operator(self) -> None:
-        """While there is still an operator that lets it go; the chart keeps what holds data."""
+        """Uninstall it while there is an operator that releases it; the chart keeps the data."""
         run("helm", "uninstall", CLUSTER, "-n", OPERATOR_NAMESPACE, "--wait")
         for kind in ("failoverdrills", "topics", "logclusters", "brokerpools"):
             self.operator("delete", f"{kind}.fairlead.io", "--all", "--timeout=60s")
@@ -158,7 +158,7 @@ class Installation:
         run(*command, "--create-namespace", "--take-ownership", *extra)
 
     def uninstall(self) -> None:
-        """Everything, data too; for a clean start."""
+        """Uninstall everything, with its data, for a clean start."""
         with suppress(CommandError):
             self.uninstall_cluster_beside_operator()
         for release, namespace in RELEASES:
@@ -172,7 +172,7 @@ class Installation:
                 run("kubectl", "delete", "namespace", namespace, "--timeout=120s")
 
     def ensure_installed(self) -> None:
-        """Both releases and a cluster that is well, from whatever is there."""
+        """Ensure that both releases and a healthy cluster exist, whatever exists now."""
         if not self.is_installed():
             self.uninstall()
             self.install_operator()
@@ -197,7 +197,7 @@ class Installation:
         self.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
 
     def renew_topic(self, name: str, *, partitions: int) -> None:
-        """An empty topic of this name, whatever was there."""
+        """Create an empty topic of this name, in place of any existing one."""
         spec = {"clusterName": CLUSTER, "partitions": partitions, "reclaimPolicy": "Delete"}
         manifest = {
             "apiVersion": "fairlead.io/v1alpha1",
@@ -215,7 +215,7 @@ class Installation:
         self.kubectl(*ready)
 
     def lease(self) -> tuple[Holder, str]:
-        """Who holds the Lease, and when that was last said."""
+        """Return the holder of the Lease, and the time of its last renewal."""
         spec = self.operator.get("lease", "fairlead-operator")["spec"]
         return Holder(str(spec.get("holderIdentity") or "")), str(spec.get("renewTime") or "")
 

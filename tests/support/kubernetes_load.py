@@ -1,4 +1,4 @@
-"""An idempotent producer in the client pod, for as long as a test breaks or changes something."""
+"""An idempotent producer in the client pod, while a test causes faults or changes something."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from kubernetes_commands import Kubectl
 
 SOURCE = Path(__file__).with_name("pod_load.py")
 VERDICT_S = 120.0
-"""For all that was acknowledged to be read back."""
+"""Limit for reading back everything that was acknowledged."""
 
 
 @contextmanager
@@ -24,9 +24,9 @@ def under_load(
     rate: int,
     stop_file: str,
 ) -> Iterator[dict[str, Any]]:
-    """The block begins when records have been acknowledged; its verdict is there after it.
+    """Yield once records have been acknowledged; the verdict is set after the block.
 
-    `stop_file` is a path in the client pod, of this load alone.
+    `stop_file` is a path in the client pod, for this load only.
     """
     verdict: dict[str, Any] = {}
     command = ["kubectl", "-n", kubectl.namespace, "exec", "-i", "client", "--", "python", "-"]
@@ -38,7 +38,7 @@ def under_load(
         ) as process,
     ):
         assert process.stdout is not None
-        # Bounded by the load itself, which gives up. It says nothing more before it is stopped.
+        # The load itself has a limit, and gives up. It prints nothing more before it is stopped.
         first = process.stdout.readline()
         if not first:
             _, err = process.communicate(timeout=VERDICT_S)

@@ -1,9 +1,9 @@
 """Members of a KIP-848 group that cost next to nothing, so that a hundred fit beside their brokers.
 
-They speak Kafka's protocol to real brokers and wait as real clients do: a heartbeat at the
-coordinator's interval, one fetch at a time at each leader, `retry.backoff.ms` of 100 between two
-questions that failed. They heartbeat at once where they have found a new coordinator. What is light
-about them: no threads, and answers to Metadata that are the same bytes are decoded once.
+They use Kafka's protocol with real brokers and wait as real clients do: a heartbeat at the
+coordinator's interval, one fetch at a time at each leader, `retry.backoff.ms` of 100 after a failed
+request. They send a heartbeat at once after they have found a new coordinator. They are cheap
+because they have no threads, and decode equal answers to Metadata only once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Connection:
 
 
 class ClusterView:
-    """A Metadata reply as members need it."""
+    """The parts of a Metadata reply that members need."""
 
     def __init__(self, reply: Any) -> None:
         self.ports = {broker.node_id: broker.port for broker in reply.brokers}
@@ -87,18 +87,18 @@ class ClusterView:
 
 
 class LightGroup:
-    """All members of one group on one topic, and what they were told."""
+    """All members of one group on one topic, and their results."""
 
     def __init__(self, ports: Sequence[int], group: str, topic: str, members: int) -> None:
         self.ports, self.group, self.topic = list(ports), group, topic
         self.sought = b""
-        """What a record has to contain that is waited for."""
+        """Text in the records that the test waits for."""
         self.found_at: dict[int, float] = {}
-        """When each partition delivered it."""
+        """When each partition delivered such a record."""
         self.heartbeats: dict[int, float] = {}
-        """When each member was last told by the coordinator that all is well."""
+        """When each member last had a successful heartbeat."""
         self.fenced: list[tuple[int, ErrorCode]] = []
-        """Members that the coordinator did not know any more."""
+        """Members that the coordinator no longer knew."""
         self._views: dict[bytes, ClusterView] = {}
         self.members = [LightMember(self, number) for number in range(members)]
         self._tasks: list[asyncio.Task[None]] = []
@@ -148,7 +148,7 @@ class LightMember:
     def __init__(self, group: LightGroup, number: int) -> None:
         self.number = number
         self.positions: dict[int, int] = {}
-        """By partition that it has: the next offset."""
+        """The next offset of each partition that the member has."""
         self._group = group
         self._member_id = f"light-{number}"
         self._epoch = 0
@@ -167,7 +167,7 @@ class LightMember:
                 tasks.create_task(self._fetch_from(node))
 
     async def _stay(self) -> None:
-        """Keep the membership: find the coordinator, heartbeat, take what is given."""
+        """Keep the membership: find the coordinator, send heartbeats, take assignments."""
         while True:
             try:
                 port = await self._find_coordinator()
@@ -281,7 +281,7 @@ class LightMember:
         return FetchRequest(max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=[topic])
 
     def _take(self, reply: Any) -> bool:
-        """Take what was read; whether leaders have to be asked for."""
+        """Handle what was read; return whether leaders have to be looked up."""
         is_stale = bool(reply.error_code)
         for topic in reply.responses:
             for each in topic.partitions:
@@ -297,7 +297,7 @@ class LightMember:
         return is_stale
 
     def _ask_again(self) -> None:
-        """Ask for leaders until each one can be reached."""
+        """Look up leaders until each one can be reached."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
 
@@ -313,12 +313,12 @@ class LightMember:
                 self._wake()
                 if not self._unreachable and leaders <= self._view.ports.keys():
                     return
-                # Whoever was given up is asked whether it is back, as the others are.
+                # Try the unreachable brokers again, because they may be back.
                 self._unreachable.clear()
             await asyncio.sleep(RETRY_BACKOFF_S)
 
     def _next_port(self) -> int:
-        """Another broker with each question."""
+        """Return the port of another broker for each request."""
         self._turn += 1
         return self._group.ports[self._turn % len(self._group.ports)]
 

@@ -1,4 +1,4 @@
-"""Transactions on brokers of a `ReplicaCluster`; what brokers tell each other is the product's."""
+"""Transactions on brokers of a `ReplicaCluster`, whose messages to each other are real."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 COORDINATOR = 1
 VERSION_1 = 11
 VERSION_2 = 12
-"""Of Produce: clients of the two versions of the protocol."""
+"""Version of Produce: clients of the two versions of the protocol differ in it."""
 
 
 class Marker(NamedTuple):
@@ -76,7 +76,7 @@ class LinkedTransactions:
         return broker
 
     async def ready(self, broker_id: int = COORDINATOR) -> None:
-        """Until the transactional ids are loaded."""
+        """Wait until the transactional ids are loaded."""
 
         def is_served() -> bool:
             shard = self.broker(broker_id).transaction_coordinator.runtime.shards.get(0)
@@ -90,13 +90,13 @@ class LinkedTransactions:
         return call.reply
 
     async def begin(self, transactional_id: str = "id") -> Producer:
-        """A producer that begins, and fences those before it."""
+        """Return a new producer, which fences those before it."""
         reply = await self.ask(InitProducerIdRequest(transactional_id, 60_000), 4)
         assert reply.error_code == 0
         return Producer(transactional_id, reply.producer_id, reply.producer_epoch)
 
     async def add(self, producer: Producer, *indexes: int, topic: str = "t") -> ErrorCode:
-        """What a client of version 1 asks; the first code that is none of success."""
+        """Add partitions as a client of version 1 does; return the first error."""
         reply = await self.ask(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=producer.transactional_id,
@@ -171,13 +171,13 @@ class LinkedTransactions:
                 await asyncio.sleep(0.002)
 
     def markers_count(self, broker_id: int, index: int) -> int:
-        """How many control batches a replica has, repeated ones too."""
+        """Return how many control batches a replica has, including repeated ones."""
         return len(self._all_markers(broker_id, index, "t"))
 
     def markers(self, broker_id: int, index: int, topic: str = "t") -> list[Marker]:
-        """The control batches of a replica, in order.
+        """Return the control batches of a replica, in order.
 
-        Each once: one that was not committed in time was sent again, as on a busy machine.
+        Each once: a marker that was not committed in time, on a busy machine, was sent again.
         """
         return list(dict.fromkeys(self._all_markers(broker_id, index, topic)))
 

@@ -1,7 +1,7 @@
-"""A server over real logs in a thread, and a client that speaks frames, for tests.
+"""A server over real logs in a thread, and a client that sends frames, for tests.
 
-The control plane is left out: partitions are created and led on request. Everything between the
-socket and the page cache is the product's.
+There is no control plane: partitions are created and led on request. Everything between the socket
+and the page cache is the product's.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ DEADLINE_S = 10.0
 
 
 class ScriptedVerification:
-    """A transaction coordinator that answers when a test says so, or `verdict` at once."""
+    """A transaction coordinator that answers on request, or at once with `verdict`."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, set[TopicPartition], bool]] = []
@@ -90,13 +90,13 @@ class ScriptedVerification:
             self.answer(self.verdict)
 
     def answer(self, verdict: ErrorCode = ErrorCode.NONE) -> None:
-        """Answer the oldest question."""
+        """Answer the oldest request."""
         partitions, answer = self.waiting.pop(0)
         answer(dict.fromkeys(partitions, verdict))
 
 
 class BrokerOfLogs:
-    """What handlers need of a broker, without a cluster."""
+    """The parts of a broker that handlers need, without a cluster."""
 
     leading = Broker.leading
     may_be_replaced = Broker.may_be_replaced
@@ -293,14 +293,14 @@ class LiveBroker:
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(DEADLINE_S)
 
     def set_quotas(self, quotas: dict[QuotaEntity, Quotas]) -> None:
-        """Have these quotas and no others from now on."""
+        """Set exactly these quotas."""
         self.run(lambda: self.quotas.publish(quotas))
 
     def add_partition(self, topic: str, index: int = 0, **options: Any) -> Partition:
         return self.run(lambda: self.broker.add_partition(topic, index, **options))
 
     def eventually(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds on the loop."""
+        """Wait until `condition`, which runs on the loop, is true."""
 
         async def poll() -> None:
             async with asyncio.timeout(DEADLINE_S):
@@ -310,7 +310,7 @@ class LiveBroker:
         asyncio.run_coroutine_threadsafe(poll(), self.loop).result(DEADLINE_S + 1)
 
     def pass_seconds(self, seconds: int) -> None:
-        """Let the sweep believe that so many seconds have gone by."""
+        """Let the sweep's clock advance by this many seconds."""
 
         def sweep() -> None:
             for _ in range(seconds):
@@ -379,7 +379,7 @@ class FrameClient:
         return response
 
     def prove(self, secret: bytes = SECRET) -> Self:
-        """Be let in on the brokers' listener."""
+        """Authenticate on the brokers' internal listener."""
         proof = PeerProof(secret)
         assert self.call(SaslHandshakeRequest(MECHANISM), 1).error_code == 0
         first = self.call(SaslAuthenticateRequest(proof.nonce), 2)
@@ -388,7 +388,7 @@ class FrameClient:
         return self
 
     def is_closed_by_peer(self) -> bool:
-        """Wait for the end of the stream; anything that still comes is dropped."""
+        """Wait for the end of the stream; drop data that still arrives."""
         try:
             while self.socket.recv(1 << 16):
                 pass
@@ -410,6 +410,6 @@ def batch(*values: bytes, **options: Any) -> bytes:
 
 
 def has_no_connection_left(live: LiveBroker) -> bool:
-    """Let a second pass, and tell whether the broker has given up all its connections."""
+    """Let a second pass, and tell whether the broker has closed all its connections."""
     live.pass_seconds(1)
     return not live.server.connections

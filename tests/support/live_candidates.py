@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Child:
-    """A process that says `ready name=value …` on its standard output."""
+    """A process that prints `ready name=value …` on its standard output."""
 
     def __init__(self, command: list[str], log: Path, **environment: str) -> None:
         self.log = log
@@ -139,7 +139,7 @@ class Candidate(Child):
 
     @property
     def epoch(self) -> int:
-        """The controller epoch of the cluster, 0 if this process does not reign."""
+        """Return the controller epoch of the cluster; 0 if this process is not active."""
         try:
             clusters = self.ask("GET", "/v1/state")[1]["clusters"]
         except OSError:
@@ -173,14 +173,14 @@ class CandidateCluster:
         self.directory = directory
         self.namespace = namespace
         self.home = self.watched = namespace
-        """Namespace of the candidates and their Lease; what they watch, with commas."""
+        """Namespace of the candidates and their Lease; namespaces that they watch, with commas."""
         self.secret = directory / "secret"
         self.secret.write_bytes(SECRET_TEXT)
         self.secret.chmod(0o600)
         self.ports = [(first, second) for first, second in (take_ports(2), take_ports(2))]
         self.candidates: list[Candidate] = []
         self.environment: dict[str, str] = {}
-        """Of candidates that are started from now on."""
+        """Environment of candidates that are started from now on."""
         self.brokers: list[Child] = []
 
     def __enter__(self) -> Self:
@@ -262,7 +262,7 @@ class CandidateCluster:
         return broker
 
     def active(self) -> Candidate:
-        """The candidate that reigns; waits for it."""
+        """Wait for the active candidate and return it."""
         return wait_for(
             lambda: next(
                 (each for each in self.candidates if each.process.poll() is None and each.epoch),
@@ -272,7 +272,7 @@ class CandidateCluster:
 
 
 async def skip_beside_an_operator(kube: KubeClient) -> None:
-    """An installed operator that serves all namespaces would reign over this cluster, too."""
+    """Skip the test if an installed operator serves all namespaces: it would take the cluster."""
     selector = "app.kubernetes.io/name=fairlead,app.kubernetes.io/component=operator"
     for pod in (await kube.list(POD, label_selector=selector)).items:
         entries = pod["spec"]["containers"][0].get("env") or []
@@ -307,5 +307,5 @@ def produce(bootstrap: str, topic: str, partitions: int = 6) -> None:
 
 
 def wait_for(condition: Callable[[], T | None], timeout_s: float = 60.0) -> T:
-    """Wait until something is true; give it."""
+    """Wait until a condition is true; return its value."""
     return wait_until(condition, deadline_s=timeout_s)

@@ -1,4 +1,4 @@
-"""A real local cluster, run by the `fairlead` command, and the means to call it as a user does."""
+"""A real local cluster, run by the `fairlead` command, which tests call as a user does."""
 
 import json
 import os
@@ -69,9 +69,9 @@ class Cli:
         return outcome
 
     def up_for_groups(self, *arguments: str) -> Outcome:
-        """Start a detached cluster in which an empty group without offsets lives as long as a test.
+        """Start a detached cluster in which an empty group without offsets lives during a test.
 
-        Its offsets' expiry, every ten minutes, ends such groups at once, as Kafka does.
+        By default, the check for expired offsets every ten minutes removes these groups.
         """
         return self.up("--set", "offsets.retention.check.interval.ms=86400000", *arguments)
 
@@ -116,6 +116,6 @@ def take_cluster_ports() -> tuple[int, int]:
 
 
 def log_in_to(cli: Cli) -> None:
-    """Have the clients of this process be those of one cluster, and of no other before."""
+    """Let the clients of this process log in to this cluster, and to no earlier one."""
     access._settings.clear()
     access.note_local_cluster(cli.data)

@@ -32,10 +32,10 @@ def batch(
     fill: bytes = b"x",
     body: bytes | None = None,
 ) -> memoryview:
-    """A batch as a producer sends it, exactly `size` bytes unless a `body` is given.
+    """Return a batch as a producer sends it, exactly `size` bytes unless a `body` is given.
 
-    Its records have no keys, and the last one's value is as long as that takes; records that do not
-    fit are a body that no leader takes.
+    Its records have no keys, and the last value is as long as needed. If the records do not fit,
+    the body is one that leaders refuse.
     """
     if body is None:
         body = _records_of(records, size - BATCH_HEADER_SIZE, fill)
@@ -142,7 +142,7 @@ class LogBench:
 
 
 def flush(log: Log, now_ms: int = 0) -> None:
-    """A whole flush, as the loop and a thread do it."""
+    """Do a whole flush, as the loop and a thread do it."""
     job = log.begin_flush()
     if job is not None:
         job.run()
@@ -150,7 +150,7 @@ def flush(log: Log, now_ms: int = 0) -> None:
 
 
 def append(log: Log, *batches: memoryview, epoch: int = 0, now_ms: int = 1_000) -> list[int]:
-    """Append as leader; the first offsets."""
+    """Append as leader; return the first offsets."""
     return [
         log.append_as_leader(content, leader_epoch=epoch, now_ms=now_ms).first_offset
         for content in batches
@@ -160,7 +160,7 @@ def append(log: Log, *batches: memoryview, epoch: int = 0, now_ms: int = 1_000) 
 def read_headers(
     log: Log, offset: int, max_bytes: int = 1 << 20, *, end_offset: int | None = None
 ) -> list[BatchHeader]:
-    """The batches that one read answers."""
+    """Return the batches of one read."""
     result = log.read(
         offset,
         max_bytes,
@@ -183,7 +183,7 @@ def read_headers(
 
 
 def all_headers(log: Log, *, end_offset: int | None = None) -> list[BatchHeader]:
-    """Every readable batch, read on from where the last read ended."""
+    """Return every readable batch; each read continues after the one before."""
     headers: list[BatchHeader] = []
     offset = log.log_start_offset
     while found := read_headers(log, offset, end_offset=end_offset):

@@ -1,6 +1,6 @@
-"""Clients that log in, write a record and read it back in a group: one function for each of them.
+"""Clients that log in, write a record and read it back in a group: a function for each client.
 
-Each raises AssertionError, or an error of its own, where it may not: its text says why.
+If it is refused, each raises AssertionError, or its own error, whose text says why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEADLINE_S: Final = 30
 TOKEN_LIFE_S: Final = 300
 BOOTSTRAP_MS: Final = 10_000
-"""For how long kafka-python tries a password again that was refused."""
+"""How long kafka-python retries a password that was refused."""
 JAVA_LOGIN_MODULES: Final = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -42,7 +42,7 @@ JAVA_TOKENS: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLo
 
 @dataclass(frozen=True)
 class Login:
-    """How somebody comes in: by one of Kafka's mechanisms, or ("") by a certificate."""
+    """How a client logs in: by a SASL mechanism, or ("") by a certificate."""
 
     mechanism: str
     bootstrap: str
@@ -59,7 +59,7 @@ class Login:
 
 
 class Tokens(AbstractTokenProvider):
-    """What aiokafka asks for a token."""
+    """The token provider of aiokafka."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -69,7 +69,7 @@ class Tokens(AbstractTokenProvider):
 
 
 class KafkaPythonTokens(KafkaPythonTokenProvider):
-    """What kafka-python asks for a token."""
+    """The token provider of kafka-python."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -79,7 +79,7 @@ class KafkaPythonTokens(KafkaPythonTokenProvider):
 
 
 def librdkafka_settings(login: Login) -> dict[str, str]:
-    """Return what librdkafka calls them, but for tokens."""
+    """Return librdkafka's settings of the login, without tokens."""
     settings = {
         "bootstrap.servers": login.bootstrap,
         "security.protocol": login.protocol,
@@ -208,12 +208,12 @@ IN_PYTHON: Final = {
 
 
 def by_python(client: str) -> Callable[[Login, str, str, bytes], None]:
-    """One of those in a process of its own: two of them leave sockets to the garbage collector."""
+    """Run one of these in another process: two of them leave sockets to the garbage collector."""
     return by_program(sys.executable, __file__, client)
 
 
 def by_program(*command: str) -> Callable[[Login, str, str, bytes], None]:
-    """A client in another language: a program that is told the login, as JSON, by its input."""
+    """Return a client in another language: a program that reads the login, as JSON, from stdin."""
 
     def exchange(login: Login, topic: str, group: str, value: bytes) -> None:
         who = {
@@ -257,7 +257,7 @@ def java_properties(login: Login, folder: Path) -> Path:
 
 
 def by_kafkas_tools(tools: JavaTools, folder: Path) -> Callable[[Login, str, str, bytes], None]:
-    """The Java clients, by the tools of Kafka: admin, producer and consumer."""
+    """Return the Java clients, as Kafka's tools: admin, producer and consumer."""
 
     def exchange(login: Login, topic: str, group: str, value: bytes) -> None:
         access = ("--command-config", str(java_properties(login, folder)))
@@ -266,7 +266,7 @@ def by_kafkas_tools(tools: JavaTools, folder: Path) -> Callable[[Login, str, str
         written = tools.run_unchecked(
             "kafka-console-producer", *access, "--topic", topic, stdin=value + b"\n"
         )
-        # It ends with 0 whatever became of its records.
+        # Its exit code is 0 even if records have failed.
         assert b"Exception" not in written.stderr, written.stderr.decode()
         read = tools.run(
             "kafka-console-consumer",
@@ -280,7 +280,7 @@ def by_kafkas_tools(tools: JavaTools, folder: Path) -> Callable[[Login, str, str
 
 
 def run(command: list[str], stdin: bytes = b"") -> bytes:
-    """Return what a program prints; its error as AssertionError."""
+    """Return a program's output; its error as AssertionError."""
     ended = subprocess.run(
         command, input=stdin, capture_output=True, timeout=DEADLINE_S, check=False
     )

@@ -1,7 +1,7 @@
-"""Waits until readers see how transactions have ended.
+"""Wait until readers see how transactions have ended.
 
-A transaction is decided when its EndTxn is answered; its markers, and with them what a reader of
-`read_committed` finds, follow (KIP-98). Who reads once behind a commit waits for them here.
+A transaction is decided when its EndTxn is answered; its markers follow, and with them what
+`read_committed` readers see (KIP-98). A test that reads once after a commit waits for them here.
 """
 
 from waiting import wait_until
@@ -11,11 +11,11 @@ from fairlead_spark.cluster import Cluster
 from fairlead_wire.messages.list_transactions import ListTransactionsRequest
 
 DECIDED = ["PrepareCommit", "PrepareAbort"]
-"""The states of what is decided and not yet marked in every partition."""
+"""States of transactions that are decided but not yet marked in every partition."""
 
 
 def wait_until_marked(bootstrap: str) -> None:
-    """Wait until no transaction of the cluster is decided without its markers; it may be open."""
+    """Wait until every decided transaction of the cluster has its markers; some may be open."""
     cluster = Cluster(ClientSettings(bootstrap))
 
     def is_marked() -> bool:

@@ -1,4 +1,4 @@
-"""Clusters as the controller tells of them, and what their brokers say that they hold."""
+"""Clusters as the controller reports them, with the data that their brokers report."""
 
 from __future__ import annotations
 

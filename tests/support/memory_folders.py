@@ -1,6 +1,6 @@
-"""Folders in memory, for histories that fsync thousands of times and look at files alone.
+"""Folders in memory, for tests that fsync thousands of times but only check files.
 
-What a disk keeps when it loses power is asked elsewhere (tests/crash/test_power_loss.py).
+tests/crash/test_power_loss.py tests what a disk keeps after a power cut.
 """
 
 import os
@@ -11,6 +11,6 @@ SHARED_MEMORY: Final = "/dev/shm"
 
 
 def make_memory_folder() -> "tempfile.TemporaryDirectory[str]":
-    """Make a folder that is removed with its `cleanup`; on a disk where memory has no files."""
+    """Create a folder that `cleanup` removes; on a disk if there is no file system in memory."""
     is_there = os.access(SHARED_MEMORY, os.W_OK | os.X_OK)
     return tempfile.TemporaryDirectory(dir=SHARED_MEMORY if is_there else None)

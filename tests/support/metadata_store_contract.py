@@ -21,7 +21,7 @@ from fairlead_controller.stores.metadata_store import (
 
 
 class StoreContract(ABC):
-    """Tests of the interface; `open` gives the store of a folder, again after `close`."""
+    """Tests of the interface; `open` returns the store of a folder, again after `close`."""
 
     @abstractmethod
     async def open(self, directory: Path) -> MetadataStore:
@@ -49,7 +49,7 @@ class StoreContract(ABC):
         return result.outcome
 
     def contents(self, directory: Path) -> dict[str, StoredTable]:
-        """What a store opened anew holds."""
+        """Return what a newly opened store has."""
         loaded: dict[str, StoredTable] = {}
 
         async def story(store: MetadataStore) -> None:

@@ -1,7 +1,7 @@
-"""Tools beside Python's packages that some tests need: what for, and how to get them.
+"""Tools outside Python's packages that some tests need: their purpose, and how to get them.
 
-Where one is missing, these tests are skipped and the run says so at its start. Where CI is set, the
-tools are promised: then it is an error.
+If a tool is missing, its tests are skipped and the run reports that at its start. In CI all tools
+must be there: a missing one is an error.
 """
 
 import os
@@ -25,7 +25,7 @@ def is_on_the_path(name: str) -> bool:
 
 
 def can_be_fetched() -> bool:
-    """What Maven has fetched once lies in `.cache`, and needs it no more."""
+    """Tell whether Maven's downloads are in `.cache` already, or can be made."""
     kafka = CACHE / f"kafka-{read_version(POM)}"
     jars = [
         *(CACHE / "spark-connector" / jar.file_name for jar in spark_connector.JARS),
@@ -37,7 +37,7 @@ def can_be_fetched() -> bool:
 
 @dataclass(frozen=True)
 class Tool:
-    """A command, and what of the tests is skipped without it."""
+    """A command, and the tests that are skipped without it."""
 
     name: str
     skips: str
@@ -75,32 +75,32 @@ TOOLS = {
 
 
 def is_promised(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether every tool has to be there."""
+    """Tell whether every tool must be there."""
     return environment.get("CI", "").lower() not in ("", "0", "false")
 
 
 def missing(reason: str) -> NoReturn:
-    """End a test for want of a tool: skipped for a developer, an error where it is promised."""
+    """End a test because a tool is missing: skipped for a developer, an error in CI."""
     if is_promised():
         pytest.fail(f"{reason} (CI is set: it must be there)")
     pytest.skip(reason)
 
 
 def need(name: str) -> None:
-    """Go on only where a tool is there."""
+    """Skip the test if a tool is missing."""
     tool = TOOLS[name]
     if not tool.is_there():
         missing(f"{name} is not installed: {tool.how_to_get}")
 
 
 def need_ipv6() -> None:
-    """Go on only where a socket can be one of both families."""
+    """Skip the test if a socket cannot serve both IPv4 and IPv6."""
     if not socket.has_dualstack_ipv6():
         missing("this kernel has no IPv6, so nothing listens at ::1")
 
 
 def describe_missing() -> list[str]:
-    """For the head of a run: what will be skipped, and how to have it run."""
+    """Return, for the start of a run, what will be skipped and how to change that."""
     absent = [tool for tool in TOOLS.values() if not tool.is_there()]
     if not absent:
         return [f"nothing is skipped for want of a tool: {', '.join(TOOLS)} are there"]

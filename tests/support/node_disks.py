@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 DISK_MIB: Final = 400
 DISKS_PER_NODE: Final = 2
 CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
-# A file on the node's disk becomes a device with an ext4, as a cloud's volume is. Loop devices are
-# the machine's: a node has names for those alone that were there when it began.
+# A file on the node's disk becomes a device with an ext4, like a cloud's volume. Loop devices
+# belong to the machine: a node has names only for those that existed when it began.
 MAKE: Final = f"""
 for number in $(seq 0 63); do
   [ -e /dev/loop$number ] || mknod /dev/loop$number b 7 $number
@@ -37,9 +37,9 @@ done
 
 @contextmanager
 def disks_of_nodes(kubectl: Kubectl, storage_class: str) -> Iterator[None]:
-    """Make some on every node that takes pods, as volumes of a StorageClass.
+    """Create volumes of a StorageClass on every node that runs pods.
 
-    Skipped where the nodes are no containers of this machine, and CI is not set.
+    Skipped if the nodes are no containers of this machine, except in CI.
     """
     nodes = [
         node["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""An object store with the S3 API: the server of moto, in a process of its own."""
+"""An object store with the S3 API: moto's server, in a separate process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ObjectStoreServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead a command to this store, and to nothing else of this machine's."""
+        """Variables with which a command uses this store, and no credentials of this machine."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": "eu-central-1",
@@ -59,7 +59,7 @@ class ObjectStoreServer:
 
     @contextmanager
     def asking_who_calls(self) -> Iterator[None]:
-        """Have the store check keys, of which it knows none."""
+        """Let the store check access keys, of which it knows none."""
         self._ask_for_keys_after("0")
         try:
             yield
@@ -76,13 +76,13 @@ class ObjectStoreServer:
 
 @dataclass
 class Bucket:
-    """A bucket, looked into past what is tested."""
+    """A bucket, with direct access for tests."""
 
     server: ObjectStoreServer
     name: str
 
     def call(self, operation: str, **fields: Any) -> Any:
-        """Do something with it by the API."""
+        """Call an operation of the API on the bucket."""
         client = boto3.client(
             "s3",
             endpoint_url=self.server.url,
@@ -122,7 +122,7 @@ class Bucket:
 
 @contextmanager
 def running_object_store(directory: Path) -> Iterator[ObjectStoreServer]:
-    """A server for as long as the block takes; what it holds is gone afterwards."""
+    """Run a server during the block; its data is gone afterwards."""
     (port,) = take_ports(1)
     server = ObjectStoreServer(f"http://{HOST}:{port}")
     environment = {**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(KEYS_A_PAGE)}

@@ -1,6 +1,6 @@
-"""The kopf process beside a fake controller, and short words for tests that look at what it does.
+"""The kopf process with a fake controller, and short forms for tests of its work.
 
-The brokers' pods ask for a node that is not there, so that no kubelet has a say: the test itself
+The brokers' pods require a node that does not exist, so no kubelet changes them: the test itself
 makes them ready.
 """
 
@@ -43,7 +43,7 @@ class Operator:
         self._log = log
 
     def writes(self) -> dict[str, float]:
-        """What it has written so far, by the metrics."""
+        """Return how much it has written so far, by its metrics."""
         url = f"http://127.0.0.1:{self.port}/metrics"
         with urllib.request.urlopen(url, timeout=5) as answer:
             lines = answer.read().decode().splitlines()
@@ -59,7 +59,7 @@ class Operator:
 
 
 async def let_go(kube: KubeClient, namespace: str) -> None:
-    """Without an operator nobody else takes the finalizers off, and the namespace would stay."""
+    """Remove the finalizers: without an operator, the namespace would stay."""
     for kind in (LOG_CLUSTER, BROKER_POOL):
         for manifest in (await kube.list(kind, namespace)).items:
             patch = {"metadata": {"finalizers": None}}
@@ -139,7 +139,7 @@ class Bench:
         return {pod["metadata"]["name"]: pod for pod in listing.items}
 
     async def make_ready(self, name: str) -> None:
-        """Say of a pod what a kubelet would."""
+        """Set a pod's status as a kubelet does."""
         now = "2026-01-01T00:00:00Z"
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
         status = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [ready]}
@@ -177,7 +177,7 @@ class Bench:
         await self.kube.patch(BROKER_POOL, self.namespace, "main", patch, subresource="scale")
 
     async def may_go(self) -> int:
-        """How many brokers the PodDisruptionBudget lets go."""
+        """Return how many brokers the PodDisruptionBudget allows to stop."""
         budget = await self.get(POD_DISRUPTION_BUDGET, "demo")
         return int(budget["spec"]["maxUnavailable"])
 

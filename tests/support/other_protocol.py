@@ -1,6 +1,6 @@
-"""A group that speaks no protocol of the product's: members by name, an epoch, records of its own.
+"""A group with a protocol of its own: members by name, an epoch, and its own records.
 
-It is as small as `GroupProtocol` lets it be, and shares nothing with the classic one.
+It is as small as `GroupProtocol` allows, and shares nothing with the classic protocol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hosts of their own on this machine: network namespaces at one switch, each with its processes.
+"""Separate hosts on this machine: network namespaces at one switch, each with its processes.
 
     with Switch(hosts=3) as switch:
         host = switch.hosts[0]
@@ -57,7 +57,7 @@ def free_subnet() -> str:
 
 
 class HostProcess:
-    """A process of a host, which is started again whenever it fails, as systemd does it."""
+    """A process of a host, which is restarted whenever it fails, as by systemd."""
 
     def __init__(self, host: Host, command: list[str], log: Path) -> None:
         self.log = log
@@ -136,7 +136,7 @@ class Host:
         ip("-n", self._switch.name, "link", "set", self._line, "master", "bridge")
 
     def power_off(self) -> None:
-        """All at once: no connection is closed, because nothing goes out any more."""
+        """Kill everything at once: no connection is closed, because nothing is sent any more."""
         self.cut_off()
         self.kill()
 

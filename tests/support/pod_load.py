@@ -1,4 +1,4 @@
-"""Runs inside a client pod: an idempotent producer at load until told to stop, then the verdict.
+"""Runs in a client pod: an idempotent producer under load until it is stopped, then the verdict.
 
 Started with the source on standard input (`kubectl exec -i … python - BOOTSTRAP TOPIC …`), so it
 uses nothing but what the image has. Writes a line of JSON when records have been acknowledged, and
@@ -17,7 +17,7 @@ from fairlead_cli.drill.workload import Workload
 
 POLL_S = 0.05
 BEGIN_S = 60.0
-"""For the first records to be acknowledged: pods find their network slowly at times."""
+"""Limit for the first acknowledgements: the network of a new pod is sometimes slow."""
 
 
 def main() -> None:

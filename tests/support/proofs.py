@@ -1,8 +1,8 @@
-"""What `make test` does a part of and `make proofs` does whole: proofs that only get longer.
+"""Proofs, of which `make test` does a part and `make proofs` all; more work only takes longer.
 
-A part finds a rule that is broken; the whole looks for what happens in one history of hundreds. A
-test that takes its size from here has the marker `proof`, which is how `make proofs` finds it. Some
-tests have no part: `make test` leaves them out (`Whole`).
+A part finds a broken rule; the whole finds what occurs in one history of hundreds. A test that
+takes its size from here has the marker `proof`, by which `make proofs` finds it. Some tests have no
+part: `make test` omits them (`Whole`).
 """
 
 from __future__ import annotations

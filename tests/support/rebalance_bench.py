@@ -52,7 +52,7 @@ COPY_S = 0.05
 
 
 class ControllerWorld:
-    """The controller of one cluster, and what its brokers would do."""
+    """The controller of one cluster, and the actions of its brokers."""
 
     def __init__(self, controller: Controller) -> None:
         self.controller = controller
@@ -60,7 +60,7 @@ class ControllerWorld:
             parts=SimpleNamespace(controller=controller), problem="it does not reign yet"
         )
         self.copies = True
-        """Whether replicas that are added come in sync."""
+        """Whether added replicas come in sync."""
 
     @property
     def is_silent(self) -> bool:
@@ -169,11 +169,11 @@ async def controller_world(
 
 
 class OperatorKilledError(BaseException):
-    """The operator's process would be gone here."""
+    """Raised in place of the death of the operator's process."""
 
 
 class DeadlyCalls:
-    """Hands calls on, and at one of them kills who calls: before it is made, or after it landed."""
+    """Passes calls on; at one of them the caller is killed, before or after the call is done."""
 
     def __init__(self, behind: Any, counted: frozenset[str], count: list[int]) -> None:
         self._behind = behind

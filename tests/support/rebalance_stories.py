@@ -1,4 +1,4 @@
-"""How a Rebalance comes, moves and ends: played on a real API server, and on one in memory."""
+"""How a Rebalance begins, proceeds and ends: with a real API server, and with one in memory."""
 
 from __future__ import annotations
 

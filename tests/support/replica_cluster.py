@@ -1,8 +1,8 @@
 """Brokers that replicate to each other, in one process and loop, under a scripted controller.
 
 Logs, sockets, fetchers and ISR proposals are the product's. The controller is a few lines here: it
-holds the image, tells every broker what changes, and answers ISR proposals by their epochs. Tests
-say who leads; nobody is elected.
+has the image, sends every broker the changes, and answers ISR proposals by their epochs. Tests
+choose the leaders; there are no elections.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ReplicaCluster:
     """Brokers 1 to `size`, and the controller's part of them."""
 
     longest_stop_ms = 60_000
-    """A loop that others keep from the processor is no stop in these tests."""
+    """In these tests a loop that waits for the processor does not count as suspended."""
     has_session = True
 
     def __init__(
@@ -193,7 +193,7 @@ class ReplicaCluster:
                 member.broker.publish(delta, self.image)
 
     async def call(self, method: str, body: dict[str, Any], *, timeout_ms: int) -> dict[str, Any]:
-        """What brokers ask: ISR proposals, and replicas out that their disk has failed."""
+        """Handle calls of brokers: ISR proposals, and reports of replicas on a failed disk."""
         await asyncio.sleep(0)
         while self.is_controller_away:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

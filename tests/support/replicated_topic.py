@@ -1,4 +1,4 @@
-"""One topic on a cluster of real brokers: who leads it, and what producers and consumers see."""
+"""One topic on a cluster of real brokers: its leaders, and what producers and consumers see."""
 
 import time
 from collections.abc import Callable

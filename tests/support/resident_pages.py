@@ -1,7 +1,6 @@
-"""How much of a file the kernel holds in memory, for tests of code that asks the same.
+"""How much of a file is in the kernel's memory, for tests of code that asks the same.
 
-A test that gives up where the kernel keeps what it was told to let go must not take the word of the
-code that it tests.
+A test that depends on the kernel's eviction of pages must not rely on the code that it tests.
 """
 
 import ctypes

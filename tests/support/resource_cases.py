@@ -1,7 +1,7 @@
-"""Good and bad manifests of every kind, with what the API server and our readers say to each.
+"""Valid and invalid manifests of every kind, with the answers of the API server and of our readers.
 
-Both say yes or no to the same manifests, apart from cases that are marked: settings are known by
-name to readers only, and `fairlead up` takes manifests that name no cluster.
+Both accept or refuse the same manifests, except for marked cases: only readers know the names of
+settings, and `fairlead up` accepts manifests without a cluster.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,11 @@
-"""Which worker runs what, where `make test` runs tests side by side.
+"""Which worker runs which tests, when `make test` runs them in parallel.
 
-Tests with processes and clients wait most of the time: two workers of them leave more than half of
-two cores idle. Another one has all of Spark, whose tests share a JVM, and whoever takes the first
-test of ZooKeeper takes all of them, also those of the command: they share an ensemble. The last
-worker takes what computes, at a low priority: whoever wakes up beside it has a core at once. Long
-files come first, and simulated clusters are given out one by one, so that everybody is busy to the
-end. Other files stay whole, for what their tests share.
+Tests with processes and clients wait most of the time: two workers for them leave more than half of
+two cores idle. Another worker has all tests of Spark, which share a JVM. The worker with the first
+test of ZooKeeper gets all of them, also those of the command: they share an ensemble. The last
+worker has the tests that compute, at a low priority, so that the others always get a core at once.
+Long files come first, and simulated clusters are assigned one by one, so that all workers are busy
+to the end. Other files stay whole, because their tests share state.
 """
 
 import os

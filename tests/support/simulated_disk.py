@@ -1,10 +1,10 @@
 """A disk in memory that loses what a power cut may lose.
 
-It must survive what POSIX allows and file systems do: un-fsynced pages are kept or lost one by one
-(granules of 512 bytes or 4 KiB), the last write may be torn at any byte, a file may have its new
-size without its data (zeros) or its data without its new size, and creates, renames and unlinks are
-undone unless the directory was fsynced, each by itself. Directories themselves are durable at once,
-and so are their new names unless `may_lose_directory_names` is set.
+Code must survive what POSIX allows and file systems do. Pages without an fsync are kept or lost one
+by one (granules of 512 bytes or 4 KiB), and the last write may be torn at any byte. A file may have
+its new size without its data (zeros) or its data without its new size. Creates, renames and unlinks
+are undone, each by itself, unless the directory was fsynced. Directories themselves are durable at
+once, and so are their new names unless `may_lose_directory_names` is set.
 A process that is killed loses nothing.
 """
 

@@ -1,8 +1,8 @@
-"""An earlier build of this repository, taken out of its history, that supports one level less.
+"""An earlier build of this repository, from its history, that supports one level less.
 
-Which one is fixed here. Whoever raises `lowest` of a feature (`fairlead_model.features`) chooses a
-later one. So that a level can be raised that the earlier build does not support, the highest level
-of `fairlead.version` is lowered in its sources: that is all in which such a release would differ.
+The commit is fixed here. When `lowest` of a feature (`fairlead_model.features`) is raised, a later
+commit has to be chosen. The highest level of `fairlead.version` is lowered in the build's sources,
+so that a level can be raised that it does not support: a real release would only differ in this.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""The way in which tests wait: until something is so.
+"""How tests wait: until a condition is true.
 
-What another process, thread or task does has not happened when the call that asked for it returns:
-a signal has not arrived, a broker has not heard of a topic, a line is not written. Whoever asks
-once asks too early on a busy machine. The deadline is far beyond what anything takes here; only
-what never comes meets it.
+What another process, thread or task does is not done when the call that asked for it returns: a
+signal has not arrived, a broker does not know a topic yet, a line is not written. A test that
+checks only once checks too early on a busy machine. The deadline is far longer than anything takes
+here; only what never happens reaches it.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""A thread whose end is known: whoever joins it gets what it failed with."""
+"""A thread whose `join` raises the error that ended it."""
 
 import threading
 from collections.abc import Callable
 
 
 class WatchedThread:
-    """Runs `work`. A script would not see that a plain thread has died, and find all right."""
+    """Runs `work`. With a plain thread, a script would not notice that it has died."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work

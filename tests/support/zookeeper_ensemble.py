@@ -8,8 +8,8 @@ chroot of its own for each test) are in `tests/conftest.py`.
     ensemble.servers[0].kill()        SIGKILL; `start` brings it back with its data
     ensemble.stop() ; ensemble.start()   all of it away, and back
 
-A tick has 500 ms: sessions of 1 s or more are granted, and an ephemeral is gone some 2 s after the
-death of its owner.
+A tick has 500 ms: sessions of 1 s or more are granted, and an ephemeral znode is deleted some 2 s
+after the death of its owner.
 """
 
 from __future__ import annotations

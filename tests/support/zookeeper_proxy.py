@@ -1,7 +1,7 @@
-"""Stands between a client and a ZooKeeper server, and loses or holds what they say.
+"""A proxy between a client and a ZooKeeper server that loses or delays their messages.
 
-One connection after the other, or several; each has two threads. What is held is passed on later,
-in order, also after the client has given up on the connection: a request that lands late.
+It serves one or several connections, with two threads for each. What is held is passed on later, in
+order, even after the client has given up on the connection: a request that lands late.
 """
 
 from __future__ import annotations
