@@ -1,4 +1,4 @@
-"""Three brokers with the real coordinator on each, and the controller that says who leads."""
+"""Three brokers, each with the real coordinator, and the controller that elects the leader."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ INITIAL_DELAY_MS: Final = 200
 
 
 class BrokerHost:
-    """A machine: the disk stays, processes come and go."""
+    """A machine: its disk stays, processes start and end on it."""
 
     def __init__(self, world: World, broker_id: int) -> None:
         self.world = world
         self.broker_id = broker_id
         self.copy = LogCopy()
         self.is_cut_off = False
-        """From the other brokers and the controller; clients still reach it."""
+        """Cut off from the other brokers and the controller; clients still reach it."""
         self.start()
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class BrokerHost:
         return f"broker {self.broker_id}"
 
     def _environment(self) -> Any:
-        """What the coordinator asks its broker for."""
+        """Return what the coordinator needs of its broker."""
         loop, world = self.world.loop, self.world
         topic = SimpleNamespace(partitions=[object()])
         clock = SimpleNamespace(monotonic_ms=loop.now_ms, now_ms=world.wall_clock_ms)
@@ -66,7 +66,7 @@ class BrokerHost:
         )
 
     def do(self, action: Callable[..., None], *arguments: Any) -> None:
-        """In the process, as soon as it runs; never if it is gone by then."""
+        """Run an action in the process, as soon as the process runs; never if it is gone then."""
         self.process.call_soon(action, *arguments)
 
     def lead(self, leader_epoch: int, in_sync: frozenset[int]) -> None:
@@ -82,7 +82,7 @@ class BrokerHost:
         self._tell_role()
 
     def _tell_role(self) -> None:
-        # Whatever else happens in between, the coordinator must find out by itself (R20).
+        # In all other cases the coordinator must find out by itself (R20).
         if self.world.rng.random() < 0.5:
             self.coordinator.runtime.advanced([cast("Partition", self.partition)])
         self.coordinator.runtime.on_role(cast("Partition", self.partition))
@@ -92,7 +92,7 @@ class BrokerHost:
 
 
 class Replication:
-    """Who leads, who is in sync, what is committed."""
+    """The leader, the in-sync replicas, and what is committed."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -100,7 +100,7 @@ class Replication:
         self.leader_epoch = 0
         self.in_sync: set[int] = set(world.brokers)
         self.acknowledged: dict[int, int] = {}
-        """By follower, the end of its log as its last fetch told the present leader."""
+        """By follower: the end of its log, from its last fetch at the present leader."""
 
     @property
     def leader(self) -> BrokerHost | None:
@@ -121,7 +121,7 @@ class Replication:
             self._fetch_later(host)
 
     def elect(self, broker_id: int | None = None) -> None:
-        """Another leader, of those in sync; everybody hears of it in their time."""
+        """Elect another in-sync replica; each broker learns of it after its own delay."""
         brokers = self.world.brokers
         live = [each for each in sorted(self.in_sync) if brokers[each].is_running]
         if not live:
@@ -154,7 +154,7 @@ class Replication:
         self.world.later(delay_s, tell)
 
     def on_down(self, host: BrokerHost) -> None:
-        """The controller has missed its heartbeats."""
+        """Handle missing heartbeats, as the controller does."""
         if host.is_running and not host.is_cut_off and not host.process.is_paused:
             return
         if len(self.in_sync) > 1:
@@ -169,7 +169,7 @@ class Replication:
             self._tell(host)
 
     def lost_data(self, host: BrokerHost) -> None:
-        """An unclean start: it is in sync with nobody, and not electable (R14)."""
+        """Handle an unclean start: the replica is neither in sync nor electable (R14)."""
         self._change_in_sync(self.in_sync - {host.broker_id})
 
     def _change_in_sync(self, in_sync: set[int]) -> None:

@@ -47,11 +47,11 @@ SOME_COMMITS = 3
 
 
 class Violation(AssertionError):  # noqa: N818
-    """A promise was broken."""
+    """A rule was broken."""
 
 
 class CommitNote(NamedTuple):
-    """Who committed, under which generation: travels as the metadata of the offset."""
+    """Who committed, in which generation; stored as the metadata of the offset."""
 
     number: int
     member_id: str
@@ -75,7 +75,7 @@ class OffsetRecord(NamedTuple):
 
 
 class Ledger:
-    """The committed log so far, and what it says."""
+    """The committed log so far, and the state that follows from it."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -84,16 +84,16 @@ class Ledger:
         self.offsets: dict[tuple[str, int], OffsetValue] = {}
         self.unstable: set[tuple[str, int]] = set()
         self.assignments: dict[int, dict[str, bytes]] = {}
-        """By generation, what its leader assigned; by instance or member."""
+        """By generation: the assignments of its leader, by instance or member."""
         self.deletions = 0
         self.joined: set[tuple[str, int]] = set()
-        """Members with the generations that they were told by a join."""
+        """Members with the generations that a join returned to them."""
         self.commit_epochs: dict[int, int] = {}
-        """By number of the commit, the leader epoch that its record was appended under."""
+        """By number of the commit: the leader epoch in which its record was appended."""
         self.ended: set[tuple[int, int]] = set()
         """Producer and epoch of each transaction whose marker is in the log."""
         self._records: dict[tuple[str, int], dict[int, OffsetRecord]] = {}
-        """By partition all that was ever written for it, by the offset of the record."""
+        """By partition: all records that were ever written for it, by offset."""
 
     @property
     def end(self) -> int:
@@ -120,7 +120,7 @@ class Ledger:
                 self._take_group(record.value)
 
     def _take_marker(self, producer: tuple[int, int], kind: ControlType) -> None:
-        """The oracle of transactions: by what was decided, of records and not of markers (G22)."""
+        """Apply the oracle of transactions: by decisions about records, not by markers (G22)."""
         self.ended.add(producer)
         for place, records in self._records.items():
             for offset, each in records.items():
@@ -130,7 +130,7 @@ class Ledger:
             self._decide(place)
 
     def _decide(self, place: tuple[str, int]) -> None:
-        """What counts is the last record of a partition that is of no transaction left open."""
+        """Use the last record of a partition that belongs to no open transaction."""
         records = self._records[place]
         committed = [offset for offset, each in records.items() if each.is_committed]
         value = records[max(committed)].value if committed else None
@@ -153,13 +153,13 @@ class Ledger:
         note = CommitNote.of_metadata(value.metadata)
         members = {each.member_id for each in self.group.members} if self.group else set()
         if note.generation_id < 0 and producer is not None:
-            pass  # Clients of TxnOffsetCommit before version 3 cannot say who they are.
+            pass  # Clients of TxnOffsetCommit before version 3 cannot identify themselves.
         elif note.generation_id < 0:
             expect(not members, "G5: {} was committed beside members {}", note, members)
         else:
             generation = -1 if self.group is None else self.group.generation_id
             is_valid = note.generation_id == generation and note.member_id in members
-            # A rebalance may overtake one whose assignments were never written: who had joined
+            # A rebalance may overtake another one whose assignments were never written: members of
             # that one may keep its partitions (KIP-429), and commit for them.
             is_unwritten = note.generation_id > generation
             is_valid |= is_unwritten and (note.member_id, note.generation_id) in self.joined
@@ -192,13 +192,13 @@ class Ledger:
 
 
 class Checker:
-    """Asked by the world at every step that matters."""
+    """The world calls it at every step that matters."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.ledger = Ledger()
         self.fenced: dict[str, float] = {}
-        """Member ids of static instances that another has taken over, and since when."""
+        """Member ids of static instances that another member has taken over, and since when."""
         self._holders: dict[str, str] = {}
         self.acknowledged = 0
         self.steps_to_commits = 0
@@ -206,7 +206,7 @@ class Checker:
         self.comparisons = 0
 
     def on_elected(self, leader: BrokerHost) -> None:
-        """The model itself: what is committed is in every log that may lead."""
+        """Check the model itself: every log that may lead has what is committed."""
         ledger = self.ledger.entries
         has_all = leader.copy.entries[: len(ledger)] == ledger
         expect(has_all, "I4: {} was elected without what is committed", leader.name)
@@ -219,7 +219,7 @@ class Checker:
             ledger.take(entry)
 
     def on_joined(self, host: BrokerHost, member: Member, answer: Answer) -> None:
-        """A static member that is answered in a stable group is known to the log by its new id."""
+        """Check that the log has the new id of a static member that joins a stable group."""
         result = answer.result
         if result.error is not ErrorCode.NONE:
             return
@@ -264,7 +264,7 @@ class Checker:
                 self.steps_to_commits = self.world.loop.steps
 
     def on_staged_answered(self, host: BrokerHost, answer: Answer, note: CommitNote) -> None:
-        """Acknowledged: by who leads now, below the high watermark, of the epoch it leads in."""
+        """Check an acknowledgement: from the leader, below its high watermark, of its epoch."""
         if answer.result is not ErrorCode.NONE:
             return
         epoch = self.ledger.commit_epochs.get(note.number)
@@ -276,7 +276,7 @@ class Checker:
         self._check_not_fenced(answer)
 
     def on_marker_answered(self, host: BrokerHost, code: ErrorCode, marker: EndMarker) -> None:
-        """Acknowledged: what the transaction has staged is shown, or forgotten."""
+        """Check an acknowledged marker: the staged offsets are visible, or dropped."""
         if code is not ErrorCode.NONE:
             return
         transaction = (marker.producer_id, marker.producer_epoch)
@@ -316,7 +316,7 @@ class Checker:
         return self.world.replication.is_true_leader(host)
 
     def compare(self) -> None:
-        """What the true leader has in memory is what the committed log says."""
+        """Compare the true leader's memory with the committed log."""
         for each in self.world.brokers.values():
             count = each.coordinator.metrics.broken_decisions
             expect(count == 0, "{} wrong records of {} were stopped", count, each.name)
@@ -351,7 +351,7 @@ class Checker:
         expect(unstable == staged, "G21: unstable in memory {}, in the log {}", unstable, staged)
 
     def _compare_memory(self, host: BrokerHost) -> None:
-        """What is counted bit by bit is what there is."""
+        """Check that running counts equal what they count."""
         counted = host.coordinator.memory.total_bytes
         there = 0
         for group in host.coordinator.groups.values():
@@ -380,7 +380,7 @@ class Checker:
         expect(same, "G9: in memory {}, in the log {}", live.describe(), replayed.describe())
 
     def check_ownership(self) -> None:
-        """Of one generation no two members that hold it own one partition."""
+        """Check that no two members of one generation own the same partition."""
         held: dict[tuple[int, int, int], Member] = {}
         for member in self.world.members:
             if not member.is_running or member.holds is None:
@@ -395,7 +395,7 @@ class Checker:
 
 
 def partitions_of(assignment: bytes) -> list[int]:
-    """What a simulated leader assigned."""
+    """Return the partitions in a simulated leader's assignment."""
     if not assignment:
         return []
     return list(json.loads(assignment)["partitions"])

@@ -25,7 +25,7 @@ def _let_go_on(process: Process) -> None:
 
 
 class Faults:
-    """Each is a method without arguments, named for what it does."""
+    """Each method without arguments is a fault of that name."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -105,7 +105,7 @@ class Faults:
             self.kill(host)
 
     def lose_power(self) -> None:
-        """Within the claim: somebody else in sync still has everything."""
+        """Cut a machine's power if another in-sync replica still has everything."""
         world, replication = self.world, self.world.replication
         host = world.rng.choice(list(world.brokers.values()))
         others = replication.in_sync - {host.broker_id}
@@ -141,7 +141,7 @@ class Faults:
         host.is_cut_off = False
 
     def move_leader(self) -> None:
-        """The operator wants another leader; the old one may even be elected again."""
+        """Elect a leader on request; the old one may even be elected again."""
         self.world.replication.elect(self.world.rng.choice((1, 2, 3)))
 
     def _any_member(self, *, is_static: bool = False) -> Member | None:
@@ -187,7 +187,7 @@ class Faults:
             self.world.add_member(member.instance)
 
     def double_instance(self) -> None:
-        """Another process of the same instance, while the first is still there."""
+        """Start another process of the same instance, while the first is still there."""
         member = self._any_member(is_static=True)
         if member is not None and sum(e.is_running for e in self.world.members) < MEMBERS_MAX:
             self.world.add_member(member.instance)
@@ -199,7 +199,7 @@ class Faults:
             self.world.remove_instance(member.instance)
 
     def leave_and_delete(self) -> None:
-        """Everybody goes, some without a word, and then the group is deleted."""
+        """Let all members go, some without LeaveGroup, and then delete the group."""
         world = self.world
         for member in [each for each in world.members if each.is_running]:
             if member.instance is None and world.rng.random() < 0.5:
@@ -223,7 +223,7 @@ class Faults:
         self.world.commit_from_outside("", -1)
 
     def commit_late(self) -> None:
-        """Of a member under a generation that may be over."""
+        """Commit for a member in a generation that may be over."""
         member = self.world.rng.choice(self.world.members)
         if member.member_id:
             generation_id = member.generation_id - self.world.rng.choice((0, 0, 1))

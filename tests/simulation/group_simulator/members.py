@@ -55,17 +55,17 @@ class FencedError(Exception):
 
 
 class Holding(NamedTuple):
-    """What a member believes to be its own."""
+    """What a member believes to own."""
 
     life: int
-    """How often the group had been deleted before: generations count from 1 again."""
+    """How often the group was deleted before: then generations count from 1 again."""
     generation_id: int
     partitions: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Answer:
-    """What a broker said, and to which request."""
+    """A broker's answer, and its request."""
 
     result: Any
     sent_s: float
@@ -76,7 +76,7 @@ class Answer:
 
 
 class Waiter:
-    """A parked request: the coordinator answers it, or its connection is gone before."""
+    """A parked request: the coordinator answers it, or its connection closes before."""
 
     def __init__(self, on_answer: Callable[[Any], None]) -> None:
         self._on_answer = on_answer
@@ -140,7 +140,7 @@ class Member:
         self.is_over = True
 
     async def _ask(self, act: Callable[[BrokerHost, Callable[[Any], None]], Any]) -> Any:
-        """Send to whom it takes for the coordinator; None if no answer comes in time."""
+        """Send to the presumed coordinator; return None if no answer comes in time."""
         world = self.world
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -191,7 +191,7 @@ class Member:
         )
 
         def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
-            # The broker makes an id up for each request that it gets, one that came twice, too.
+            # The broker creates an id for each request, even for a request that arrives twice.
             arrived = replace(request, new_member_id=world.next_member_id(self.name))
 
             def on_answer(result: JoinResult) -> None:
@@ -312,7 +312,7 @@ class Member:
                     index for index in range(PARTITIONS) if group.offsets.is_unstable("t", index)
                 }
             world.checker.on_fetched(host, found, unstable)
-            # As `read_committed` consumers of KIP-447 ask.
+            # As read_committed consumers do with KIP-447.
             is_stable = unstable.isdisjoint(partitions)
             respond(found if is_stable else ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
@@ -326,7 +326,7 @@ class Member:
             await asyncio.sleep(0.05)
 
     async def _read(self) -> None:
-        """Read and commit until something is wrong, or the world wants otherwise."""
+        """Read and commit until something is wrong, or the world ends it."""
         rng = self.world.rng
         while not self.is_leaving:
             await asyncio.sleep(HEARTBEAT_S * rng.uniform(0.5, 1.1))
@@ -388,7 +388,7 @@ class Member:
 def leave(
     world: World, host: BrokerHost, leaving: LeavingMember, respond: Callable[[Any], None]
 ) -> None:
-    """What the handler of LeaveGroup does."""
+    """Do what the handler of LeaveGroup does."""
     try:
         group = host.coordinator.find(GROUP)
     except KafkaError as error:
@@ -407,7 +407,7 @@ def leave(
 def commit_action(
     world: World, note: CommitNote, instance: str | None, index: int, offset: int
 ) -> Callable[[BrokerHost, Callable[[Any], None]], None]:
-    """What the handler of OffsetCommit does."""
+    """Return an action that does what the handler of OffsetCommit does."""
     sent_s = world.loop.time()
 
     def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:

@@ -35,7 +35,7 @@ MIN_IN_SYNC: Final = 2
 
 
 class Entry(NamedTuple):
-    """A batch in a log. Two logs agree up to where base and epoch of their entries do."""
+    """A batch in a log. Two logs agree as far as base and epoch of their entries are equal."""
 
     base: int
     end: int
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 def end_of_transaction(data: bytes) -> ControlType:
-    """Whether a marker commits or aborts."""
+    """Return whether a marker commits or aborts."""
     (record,) = decode_batch(data)
     end = decode_end_of_transaction(record)
     assert end is not None
@@ -52,7 +52,7 @@ def end_of_transaction(data: bytes) -> ControlType:
 
 
 def open_transactions(entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
-    """By producer, the epoch of its open transaction and where that begins."""
+    """Return by producer the epoch of its open transaction, and where that begins."""
     found: dict[int, tuple[int, int]] = {}
     for entry in entries:
         header = decode_batch_header(entry.data, 0)
@@ -64,9 +64,9 @@ def open_transactions(entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
 
 
 def compacted(entries: Sequence[Entry], to: int) -> list[Entry]:
-    """Without records below `to` that are aborted or have a newer one of their key.
+    """Return entries without records below `to` that are aborted or have a newer one of their key.
 
-    Markers stay. `to` is not above the stable offset, so all is decided below (KIP-534).
+    Markers stay. `to` is at most the stable offset, so everything below is decided (KIP-534).
     """
     aborted: set[int] = set()
     last: dict[bytes | None, int] = {}
@@ -105,7 +105,7 @@ def compacted(entries: Sequence[Entry], to: int) -> list[Entry]:
 
 
 class LogCopy:
-    """What one broker's disk has."""
+    """The log on one broker's disk."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -115,7 +115,7 @@ class LogCopy:
         return self.entries[-1].end if self.entries else 0
 
     def follow(self, leader: LogCopy) -> None:
-        """Drop what the leader has not, take what it has."""
+        """Drop what the leader does not have, and copy what it has."""
         common = len(self.entries)
         if self.entries == leader.entries[:common]:
             self.entries += leader.entries[common:]
@@ -129,12 +129,12 @@ class LogCopy:
         self.entries += leader.entries[common:]
 
     def lose_tail(self, rng: random.Random) -> None:
-        """Power was lost, and with it what had not been fsynced."""
+        """Lose some of what was not fsynced, as in a power cut."""
         del self.entries[rng.randint(0, len(self.entries)) :]
 
 
 class OffsetsPartition:
-    """The partition as one broker process sees it: what the coordinator calls a partition."""
+    """The partition in one broker process, in place of the broker's `Partition`."""
 
     index = 0
     topic = CONSUMER_OFFSETS
@@ -143,7 +143,7 @@ class OffsetsPartition:
     def __init__(self, copy: LogCopy, rng: random.Random) -> None:
         self.copy = copy
         self.compacted_to = 0
-        """What is read is compacted up to here."""
+        """Reads return a compacted log below this offset."""
         self._rng = rng
         self._guards: dict[int, VerificationGuard] = {}
         self.leader: OffsetsPartition | None = None
@@ -219,7 +219,7 @@ class OffsetsPartition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few in sync")
 
     def append_end_marker(self, marker: EndMarker, *, now_ms: int) -> Any:
-        """Its epoch may be repeated; whoever is being verified has to ask again."""
+        """Append a marker; its epoch may be repeated. Pending verifications must be repeated."""
         self._require_leader()
         self._check_epoch(marker.producer_id, marker.producer_epoch)
         self._guards.pop(marker.producer_id, None)
@@ -244,7 +244,7 @@ class OffsetsPartition:
         guard: VerificationGuard | None = None,
         is_from_coordinator: bool = False,
     ) -> Any:
-        """A batch at the end of this broker's log, whether or not others still follow it."""
+        """Append a batch to this broker's log, whether or not others still follow it."""
         self._require_leader()
         assert required_acks == -1
         assert has_keys
@@ -272,7 +272,7 @@ class OffsetsPartition:
     def _read(
         self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
     ) -> Any:
-        """A few batches from `offset`: small pieces, so that loading takes several."""
+        """Return few batches from `offset`, so that loading takes several reads."""
         assert max_bytes > 0
         assert minimum_one_batch
         entries = compacted(self.copy.entries, self.compacted_to)

@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from .world import World
 
 TIMEOUT_S: Final = 1.0
-"""How long a transaction stays open whose producer has died."""
+"""How long a transaction of a dead producer stays open."""
 AGAIN_S: Final = 0.2
 FIRST_PRODUCER_ID: Final = 1_000
 
 
 class Transactions:
-    """Who has an open transaction, and how each has ended."""
+    """The open transactions, and how the others have ended."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.open: dict[int, int] = {}
-        """By producer, the epoch of its transaction: it may take more offsets."""
+        """By producer: the epoch of its transaction, which may get more offsets."""
         self.decisions: dict[tuple[int, int], bool] = {}
-        """By producer and epoch, whether the transaction is committed."""
+        """By producer and epoch: whether the transaction is committed."""
         self.ended = 0
         self._epochs: dict[int, int] = {}
         self._unwritten: dict[tuple[int, int], asyncio.Event] = {}
@@ -53,7 +53,7 @@ class Transactions:
         return not self.open and not self._unwritten
 
     async def marker_written(self, producer_id: int, epoch: int) -> None:
-        """Wait until the marker is where it belongs."""
+        """Wait until the marker is in the group's partition."""
         unwritten = self._unwritten.get((producer_id, epoch))
         if unwritten is not None:
             await unwritten.wait()
@@ -64,7 +64,7 @@ class Transactions:
         return epoch
 
     def end(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
-        """Decide, unless somebody was faster: a producer, or the time-out."""
+        """Decide, unless a producer or the time-out has decided already."""
         if self.open.get(producer_id) != epoch:
             return
         del self.open[producer_id]
@@ -108,7 +108,7 @@ class TransactionalProducer:
         self.process.spawn(self._run())
 
     def kill(self) -> None:
-        """The transaction that is open ends by its time-out."""
+        """Kill the producer; its open transaction ends by its time-out."""
         self.process.end()
         producer_id, epoch, transactions = self.producer_id, self.epoch, self.world.transactions
         self.world.later(TIMEOUT_S, lambda: transactions.end(producer_id, epoch, is_commit=False))
@@ -126,7 +126,7 @@ class TransactionalProducer:
             await transactions.marker_written(self.producer_id, self.epoch)
 
     def _stage(self) -> None:
-        """Commit an offset, with what some member is, or was, or without saying who one is."""
+        """Commit an offset with the identity of a present or earlier member, or with none."""
         world, rng = self.world, self.world.rng
         member_id, generation_id, instance = "", -1, None
         members = [each for each in world.members if each.member_id]
@@ -152,7 +152,7 @@ def stage_action(
     producer: StagingProducer,
     committed: tuple[int, int],
 ) -> Callable[[BrokerHost, Callable[[Any], None]], None]:
-    """What the handler of TxnOffsetCommit does; `committed` are partition and offset."""
+    """Return an action like the handler of TxnOffsetCommit; `committed`: partition and offset."""
     sent_s = world.loop.time()
     index, offset = committed
 
@@ -205,4 +205,4 @@ def stage_action(
 
 
 def _ignore(result: Any) -> None:
-    """A producer whose offsets are refused ends its transaction all the same."""
+    """Ignore a result: a producer whose offsets are refused also ends its transaction."""

@@ -38,44 +38,44 @@ COMMITS_IN_THE_END: Final = 3
 
 
 class SimulationFailed(AssertionError):  # noqa: N818
-    """A promise was broken; the text is the history before it."""
+    """A rule was broken; the text is the history before that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long and how hard."""
+    """The length of a run, and its faults."""
 
     fault_s: float = 6.0
     has_faults: bool = True
     only: tuple[str, ...] = ()
-    """Names of the faults that may happen; empty for all."""
+    """Names of the possible faults; empty for all."""
     crash_at_step: int | None = None
-    """Kill the leader after so many steps of the whole world."""
+    """Kill the leader after this number of steps of the whole world."""
     members: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to; equal digests mean equal histories."""
+    """The result of a run; equal digests mean equal histories."""
 
     seed: int
     digest: int
     steps: int
     virtual_s: float
     steps_to_commits: int
-    """How many steps it took until some commits of members were acknowledged."""
+    """Number of steps until some commits of members were acknowledged."""
     acknowledged: int
     committed: int
     generations: int
     elections: int
     comparisons: int
     transactions: int
-    """How many have ended, with a marker."""
+    """Number of transactions that have ended, with a marker."""
     faults: dict[str, int]
 
 
 class World:
-    """Everything that one seed makes."""
+    """The world of one seed."""
 
     def __init__(self, seed: int, options: Options) -> None:
         self.seed = seed
@@ -122,7 +122,7 @@ class World:
         return f"{name}-{self.next_number()}"
 
     def delay_s(self) -> float:
-        """Mostly quick; now and then late enough to be overtaken by what was sent afterwards."""
+        """Return a delay, mostly short; sometimes long enough for later messages to overtake."""
         rng = self.rng
         if not self.is_healing and rng.random() < 0.03:
             return rng.uniform(0.1, 2.5)
@@ -135,7 +135,7 @@ class World:
         return False
 
     def send(self, broker_id: int, act: Callable[..., Any], respond: Callable[..., None]) -> None:
-        """A request travels: it may be lost, late, or there twice."""
+        """Send a request, which may be lost, late, or delivered twice."""
         rng = self.rng
         if not self.is_healing and rng.random() < self.loss:
             return
@@ -155,14 +155,14 @@ class World:
         return deliver
 
     def guess_coordinator(self) -> int:
-        """What FindCoordinator says: mostly right."""
+        """Return FindCoordinator's answer, which is mostly right."""
         leader = self.replication.leader_id
         if leader is None or self.rng.random() < 0.1:
             return self.rng.choice(sorted(self.brokers))
         return leader
 
     def watch_connection(self, member: Member, host: BrokerHost, waiter: Waiter) -> None:
-        """The broker finds out when a member is gone that waits there."""
+        """Let the broker notice when a member is gone whose request waits there."""
         self._connections = [each for each in self._connections if not each[2].answers]
         if not waiter.answers:
             self._connections.append((member, host, waiter))
@@ -191,14 +191,14 @@ class World:
         self.note("%s starts", producer.name)
 
     def commit_from_outside(self, member_id: str, generation_id: int) -> None:
-        """A commit of somebody who is in no group, or not any more."""
+        """Commit as somebody who is not, or no longer, a member of the group."""
         note = CommitNote(self.next_number(), member_id, generation_id)
         index, offset = self.rng.randrange(PARTITIONS), self.rng.randrange(100)
         act = commit_action(self, note, None, index, offset)
         self.send(self.guess_coordinator(), act, _ignore)
 
     def remove_instance(self, instance: str) -> None:
-        """An administrator removes a static member that is gone."""
+        """Remove a static member that is gone, as an administrator."""
 
         def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
             leave(self, host, LeavingMember("", instance), respond)
@@ -206,7 +206,7 @@ class World:
         self.send(self.guess_coordinator(), act, _ignore)
 
     def delete_group(self) -> None:
-        """An administrator deletes the group, if it is empty."""
+        """Delete the group if it is empty, as an administrator."""
 
         def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
             group = host.coordinator.groups.get(GROUP)
@@ -216,7 +216,7 @@ class World:
         self.send(self.guess_coordinator(), act, _ignore)
 
     def delete_offsets(self) -> None:
-        """An administrator deletes offsets, whether or not they are committed to (KIP-496)."""
+        """Delete offsets, as an administrator, whether or not members commit them (KIP-496)."""
         partitions = [("t", index) for index in range(PARTITIONS) if self.rng.random() < 0.5]
 
         def act(host: BrokerHost, respond: Callable[[Any], None]) -> None:
@@ -227,7 +227,7 @@ class World:
         self.send(self.guess_coordinator(), act, _ignore)
 
     def _after_step(self) -> None:
-        """Something has run, anywhere: a broker may be killed between any two of these."""
+        """Called after every callback: a broker may be killed between any two of them."""
         if self.loop.steps == self.options.crash_at_step:
             self.faults.kill_leader()
 
@@ -291,7 +291,7 @@ class World:
         self.later(COMPARE_S, self._compare)
 
     async def _until_settled(self) -> None:
-        """All share all partitions, go on committing, and still do in the end."""
+        """Wait until live members share all partitions and commit, and keep doing so."""
         await self._until(self._unsettled)
         goal = self.checker.acknowledged + COMMITS_IN_THE_END
         await self._until(lambda: self._commits_missing(goal))
@@ -311,10 +311,10 @@ class World:
         return "nobody was left" if self._is_left_alone() else "too few commits"
 
     def _is_left_alone(self) -> bool:
-        """Whether no member lives; then another one begins.
+        """Tell whether no member lives; then another one begins.
 
-        The last one was fenced: by its own request of long ago, which came late, or by another
-        process of its instance, which did not live to see the end.
+        The last one was fenced: by its own earlier request, which arrived late, or by another
+        process of its instance, which died before the end.
         """
         if any(each.is_running for each in self.members):
             return False
@@ -322,7 +322,7 @@ class World:
         return True
 
     def _unsettled(self) -> str | None:
-        """Why not all live members share all partitions in one generation; None if they do."""
+        """Return why not all live members share all partitions in one generation, or None."""
         leader = self.replication.leader
         if leader is None:
             return "no leader"
@@ -348,12 +348,12 @@ class World:
 
 
 def _ignore(result: Any) -> None:
-    """Nobody waits for it."""
+    """Ignore a result that nobody waits for."""
 
 
 @contextmanager
 def _edges() -> Iterator[None]:
-    """Threads and files are no part of this world: pieces of the log are read in place."""
+    """Replace threads and files: parts of the log are read in place."""
 
     async def in_place(act: Callable[..., Any], *arguments: Any) -> Any:
         await asyncio.sleep(0.005)

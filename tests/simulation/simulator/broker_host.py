@@ -26,41 +26,41 @@ DIRECTORIES: Final = 2
 
 @dataclass(slots=True)
 class Disk:
-    """What a data directory holds; `fairlead_broker.log.directory.identity` says what for."""
+    """A data directory; `fairlead_broker.log.directory.identity` explains its parts."""
 
     directory_id: str
     cluster_id: str = ""
     logs: dict[PartitionKey, AnyLog] = field(default_factory=dict)
     high_watermarks: dict[PartitionKey, int] = field(default_factory=dict)
     deleted: list[AnyLog] = field(default_factory=list)
-    """Since the last fsync of the directory: a power loss may undo it."""
+    """Deleted since the last fsync of the directory: a power cut may restore them."""
     clean_marker: int | None = None
     """Broker epoch of the start that stopped cleanly."""
     start_id: str = ""
-    """Of a start whose registration has not been answered yet."""
+    """Of a start whose registration has no answer yet."""
     registered_epoch: int = -1
-    """Broker epoch of the last start that was told it."""
+    """Broker epoch of the last start whose registration was answered."""
     is_failing: bool = False
-    """Writes and fsyncs fail, and the kernel has dropped what they were to write."""
+    """Writes and fsyncs fail, and the kernel has dropped the unwritten data."""
     is_full: bool = False
-    """Nothing more is written, and all that was is there."""
+    """Nothing more can be written, and all earlier data is there."""
     metadata_seen: MetadataSeen = NOTHING_SEEN
     removed: dict[PartitionKey, str] = field(default_factory=dict)
-    """Replicas whose folders are gone, by topic name: the checkpoints speak of them, until the
+    """Replicas whose folders are gone, by topic name: the checkpoints name them, until the
     controller knows."""
     roles: SimulatedDisk = field(default_factory=SimulatedDisk)
-    """What the process was doing: a file of its own."""
+    """The role of each partition in the process: a file of its own."""
     unreported: set[PartitionKey] = field(default_factory=set)
-    """Those of `removed` that went with their whole log directory: no checkpoint speaks of them."""
+    """Those of `removed` that vanished with their whole log directory: no checkpoint names them."""
     directory_ids: list[str] = field(default_factory=list)
-    """Of each log directory, where the broker has several."""
+    """One for each log directory, if the broker has several."""
     has_lost_pages: bool = False
-    """`syncfs` will say so to the next start."""
+    """`syncfs` will report this to the next start."""
 
 
 class Start(NamedTuple):
-    """What a registration says of who it comes from. A start that was not answered leaves its start
-    id to the next; an outage of the machine or of the disk in between shows in the rest."""
+    """What a registration says of its process. A start without an answer leaves its start id to
+    the next; an outage of the machine or of the disk in between changes the other fields."""
 
     start_id: str
     boot_id: str
@@ -70,8 +70,8 @@ class Start(NamedTuple):
 class BrokerHost:
     """One broker id.
 
-    `losses` counts how often data was lost here, `wounds` how often it might have been: then, too,
-    the replicas count for nothing until they have caught up.
+    `losses` counts how often data was lost here, `wounds` how often it might have been: in both
+    cases the replicas do not count until they have caught up.
     """
 
     def __init__(self, world: World, broker_id: int) -> None:
@@ -80,11 +80,11 @@ class BrokerHost:
         self.name = f"broker-{broker_id}"
         self.boot = 0
         self.min_insync_replicas = 1
-        """What the settings of its next start say."""
+        """The setting of its next start."""
         self.losses = 0
         self.losses_known = 0
         self.hurts_at_start: dict[Start, tuple[int, int]] = {}
-        """Start → losses and wounds before it: what its registration has to own up to."""
+        """Start → losses and wounds before it, which its registration has to report."""
         self.wounds = 0
         self.wounds_known = 0
         self.starts = 0
@@ -102,7 +102,7 @@ class BrokerHost:
 
     @property
     def is_lossy(self) -> bool:
-        """True from the loss of data until a registration that owns up to it is durable."""
+        """True from a loss of data until a registration that reports it is durable."""
         return self.losses > self.losses_known
 
     @property
@@ -140,11 +140,11 @@ class BrokerHost:
 
     @property
     def last_start(self) -> Start:
-        """What names the start whose registration has not been answered yet."""
+        """Identifies the start whose registration has no answer yet."""
         return Start(self.disk.start_id, self.boot_id, not self.disk.has_lost_pages)
 
     def owns_up(self, start: Start) -> bool:
-        """Tell whether the registration of a start has a loss to report that nobody knows of."""
+        """Tell whether the registration of a start has to report a loss that is not known yet."""
         return self.hurts_at_start.get(start, (0, 0))[0] > self.losses_known
 
     def on_registered_durably(self, start: Start) -> None:
@@ -158,7 +158,7 @@ class BrokerHost:
         if not self.disk.start_id:
             self.disk.start_id = f"start-{self.broker_id}-{self.starts}"
         if self.disk.is_full:
-            # No broker starts without any room: somebody has made some.
+            # A broker cannot start on a full disk: somebody has freed some room.
             self.empty_disk()
         hurts = (self.losses, self.wounds)
         self.hurts_at_start[self.last_start] = hurts
@@ -172,12 +172,12 @@ class BrokerHost:
         self.running.start()
 
     def supervise(self) -> None:
-        """Start again what has ended by itself."""
+        """Restart a process that has ended by itself."""
         if not self.is_running:
             self.start()
 
     def kill(self) -> None:
-        """SIGKILL: the page cache lives on."""
+        """Send SIGKILL: the page cache survives."""
         if self.running is not None and self.is_running:
             self.world.note("%s is killed", self.name)
             self._end(dark=False)
@@ -187,7 +187,7 @@ class BrokerHost:
                 self._drop_pages()
 
     def lose_power(self) -> None:
-        """The machine goes dark: what was not fsynced is lost, or part of it."""
+        """Cut the machine's power: what was not fsynced is lost, or part of it."""
         self.world.note("%s loses power", self.name)
         self._end(dark=True)
         self.boot += 1
@@ -197,7 +197,7 @@ class BrokerHost:
         self._lose_what_is_not_durable()
 
     def _undo_deletions(self) -> None:
-        """Names that were not fsynced are the old ones again, where nothing else has them now."""
+        """Restore old names whose change was not fsynced, unless something else has them now."""
         deleted, self.disk.deleted = self.disk.deleted, []
         names = {(log.topic, log.partition) for log in self.disk.logs.values()}
         for log in deleted:
@@ -207,8 +207,8 @@ class BrokerHost:
                 self.disk.logs[(log.topic_id, log.partition)] = log
 
     def fail_disk(self) -> None:
-        """Writes fail from now on; what was not fsynced is gone, though the process still has it
-        in the page cache."""
+        """Let writes fail from now on; what was not fsynced is gone, though the process still has
+        it in the page cache."""
         self.world.note("the disk of %s fails", self.name)
         self._count_loss()
         self.disk.is_failing = True
@@ -216,12 +216,12 @@ class BrokerHost:
             log.is_failing = True
 
     def fill_disk(self) -> None:
-        """No record finds room from now on."""
+        """Leave no room for records from now on."""
         self.world.note("the disk of %s is full", self.name)
         self._set_full(True)
 
     def empty_disk(self) -> None:
-        """There is room again."""
+        """Free the room again."""
         self.world.note("the disk of %s has room", self.name)
         self._set_full(False)
 
@@ -247,7 +247,7 @@ class BrokerHost:
             self.world.checker.on_log_changed(key, found, 0)
 
     def lose_disk(self) -> None:
-        """The process ends and comes back on an empty disk."""
+        """End the process, and restart it on an empty disk."""
         self.world.note("%s loses its disk", self.name)
         self._end(dark=False)
         self.losses += 1
@@ -257,12 +257,12 @@ class BrokerHost:
         self.disk = self._new_disk()
 
     def folders(self) -> list[PartitionKey]:
-        """Replicas that checkpoints know of, while no registration waits for its answer."""
+        """Return replicas in the checkpoints, while no registration waits for its answer."""
         disk = self.disk
         return [] if disk.start_id else sorted(disk.logs.keys() & disk.high_watermarks.keys())
 
     def remove_folder(self, key: PartitionKey) -> None:
-        """Somebody has removed one; all else is as the process left it."""
+        """Remove a replica's folder; everything else stays as the process left it."""
         log = self.disk.logs.pop(key)
         self.world.note("%s loses its folder of %s-%d", self.name, log.topic, log.partition)
         self.wounds += 1
@@ -270,7 +270,7 @@ class BrokerHost:
         self.world.checker.on_log_changed(key, log, 0)
 
     def replace_directory(self, number: int) -> None:
-        """One of several log directories is empty, and the others are as they were."""
+        """Empty one of several log directories; the others stay as they were."""
         self.world.note("%s has another log directory %d", self.name, number)
         disk = self.disk
         self.wounds += 1
@@ -285,7 +285,7 @@ class BrokerHost:
                 self.world.checker.on_log_changed(key, log, 0)
 
     def exited(self) -> None:
-        """The process has ended by itself."""
+        """Note that the process has ended by itself."""
         self._end(dark=False)
         if self.disk.is_failing:
             self._drop_pages()

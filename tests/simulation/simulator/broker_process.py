@@ -57,7 +57,7 @@ CHECKPOINT_S: Final = 0.05
 
 
 class WatchedBroker(Broker):
-    """Tells the observer what becomes of partitions."""
+    """Reports changes of partitions to the observer."""
 
     process: BrokerProcess
 
@@ -76,7 +76,7 @@ class WatchedBroker(Broker):
 
 
 class BrokerProcess:
-    """From start to end of one process. `disk` outlives it."""
+    """One process from start to end. `disk` outlives it."""
 
     def __init__(self, world: World, host: BrokerHost) -> None:
         self.world = world
@@ -107,7 +107,7 @@ class BrokerProcess:
         self.compaction = Compaction(self)
         self._tasks: list[asyncio.Task[Any]] = []
         self._waiting: list[End] = []
-        """Followers that asked to be let in before this start was registered."""
+        """Followers whose connections wait because this start was not registered yet."""
 
     def start(self) -> None:
         self.process.spawn(self._run())
@@ -131,7 +131,7 @@ class BrokerProcess:
         return self.world.wall_clock_ms() + self.host.clock_skew_ms
 
     def _make_session(self) -> ControllerSession:
-        """What the disk says of the start before; the controller judges it."""
+        """Build a session with what the disk says of the last start; the controller judges it."""
         disk, host = self.disk, self.host
         has_marker = disk.clean_marker is not None
         endpoints = [Endpoint("INTERNAL", host.name, 9192, is_internal=True)]
@@ -151,7 +151,7 @@ class BrokerProcess:
             previous_broker_epoch=disk.clean_marker
             if disk.clean_marker is not None
             else disk.registered_epoch,
-            # Recovery finds whole logs after a power loss too: it is the boot id that tells.
+            # Recovery finds whole logs even after a power cut: only the boot id shows that.
             is_recovered_whole=not disk.has_lost_pages,
             min_insync_replicas=host.min_insync_replicas,
         )
@@ -192,9 +192,9 @@ class BrokerProcess:
             self._begin_service()
 
     def _confirm(self) -> None:
-        """As `LogDirectory.confirm_start`: a controller knows this start."""
+        """Do what `LogDirectory.confirm_start` does: a controller knows this start."""
         self.world.checker.on_registered(self.host)
-        # Before the first append: from here on a crash must find no marker of a clean stop.
+        # Before the first append: after a crash there must be no marker of a clean stop.
         self.disk.cluster_id = self.session.cluster_id
         self.disk.registered_epoch = self.session.broker_epoch
         self.disk.clean_marker = None
@@ -213,7 +213,7 @@ class BrokerProcess:
         self._tick()
 
     async def _maybe_go_on(self) -> None:
-        """As the product's `BrokerProcess._join_cluster` does."""
+        """Do what the product's `BrokerProcess._join_cluster` does."""
         roles = self._roles
         if roles is None:
             return
@@ -224,7 +224,7 @@ class BrokerProcess:
         try:
             self.journal.put_back()
         except OSError:
-            return  # A controller has answered already, and what it tells has taken its place.
+            return  # A controller has answered already, and its image replaces this state.
         with suppress(TimeoutError, SessionRefusedError):
             await self.session.wait_registered(GO_ON_AFTER_S)
         if self.session.broker_epoch != NO_BROKER_EPOCH or self.is_stopping:
@@ -241,7 +241,7 @@ class BrokerProcess:
         self._begin_service()
 
     def _start_replicating(self) -> None:
-        """As `Background.start_replicating` does."""
+        """Do what `Background.start_replicating` does."""
         broker = self.broker
         self.proposer = IsrProposer(broker)
         broker.on_proposal = self.proposer.propose
@@ -260,11 +260,11 @@ class BrokerProcess:
         self._tasks.append(self.process.spawn(work))
 
     def _on_truncated(self) -> None:
-        """A truncation has to be durable before anything is appended behind it."""
+        """Make a truncation durable before anything is appended after it."""
         self.process.call_later(self.world.rng.random() * CHECKPOINT_S, self._checkpoint_cut_logs)
 
     def _on_resumed(self) -> None:
-        """What a full disk has refused has to be gone durably before anything is appended there."""
+        """Durably remove what a full disk has refused, before anything is appended there."""
         self._on_truncated()
 
     def _checkpoint_cut_logs(self) -> None:
@@ -274,7 +274,7 @@ class BrokerProcess:
                 log.checkpoint()
 
     async def stop(self) -> None:
-        """SIGTERM: leaders move, logs are flushed, the marker comes last."""
+        """Handle SIGTERM: leaders move, logs are flushed, the marker comes last."""
         self.is_stopping = True
         with suppress(KafkaError):
             await self.session.call(Method.CONTROLLED_SHUTDOWN, {}, timeout_ms=1000)
@@ -301,7 +301,7 @@ class BrokerProcess:
         broker.deletion_confirmer.stop()
         await self.session.stop()
         self.journal.close()
-        # Only now: a broker that was told to stop before it was registered may have been since.
+        # Only now: a broker that was stopped before it was registered may be registered by now.
         epoch = self.session.broker_epoch
         if not self.disk.is_failing:
             for log in self.disk.logs.values():
@@ -319,12 +319,12 @@ class BrokerProcess:
         self.broker.publish(delta, image)
 
     def _on_published(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """As `Background` does."""
+        """Do what `Background` does."""
         self.marker_writer.publish(delta, image)
         self.verifier.publish(image)
 
     def on_role(self, partition: Partition) -> None:
-        """`partition` leads, follows or is gone now."""
+        """Handle that `partition` now leads, follows or is gone."""
         key = (partition.topic_id, partition.index)
         if self.broker.partitions.get((partition.topic, partition.index)) is not partition:
             self.partitions.pop(key, None)
@@ -361,7 +361,7 @@ class BrokerProcess:
                 self.broker.on_partition_offline(partition)
 
     def _note_metadata(self) -> None:
-        """As `LogDirectory.note_metadata` does, durably."""
+        """Do what `LogDirectory.note_metadata` does, durably."""
         self.disk.metadata_seen = max(self.disk.metadata_seen, self.session.metadata_seen)
 
     def _checkpoint(self) -> None:

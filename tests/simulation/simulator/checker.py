@@ -56,12 +56,12 @@ PartitionKey = tuple[bytes, int]
 
 
 class Violation(AssertionError):  # noqa: N818
-    """The cluster broke a promise."""
+    """The cluster broke a rule."""
 
 
 @dataclass(slots=True)
 class Record:
-    """A partition as the store has it."""
+    """A partition's registration in the store."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -88,7 +88,7 @@ class Record:
 
 @dataclass(slots=True)
 class Truth:
-    """All that is known of one partition."""
+    """Everything that is known of one partition."""
 
     record: Record | None = None
     committed: list[Entry] = field(default_factory=list)
@@ -98,17 +98,17 @@ class Truth:
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch → broker that led in it."""
     agreed: dict[AnyLog, int] = field(default_factory=dict)
-    """Log → offset below which it was found to agree with what was committed."""
+    """Log → offset below which it was found to equal what was committed."""
     forgotten: int = 0
-    """Records below may be gone: a leader has deleted them, which it may if they are committed."""
+    """Records below may be gone: a leader has deleted them, as it may if they are committed."""
     is_forgiven: bool = False
-    """More was broken at once than the claim covers: loss is possible, contradiction is not."""
+    """More failed at once than is claimed: loss is possible, contradiction is not."""
     had_nothing: bool = False
-    """It recovers, and nothing had been committed when that began."""
+    """It recovers, and nothing was committed when that began."""
 
 
 class Checker:
-    """Raises `Violation` in the step that breaks a promise."""
+    """Raises `Violation` in the step that breaks a rule."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -119,7 +119,7 @@ class Checker:
         self.compaction = CompactionWatch(self)
         self.transactions = TransactionWatch(self)
         self.suspects: dict[PartitionKey, None] = {}
-        """Partitions that something has happened to in this step."""
+        """Partitions that have changed in this step."""
         self.sent_elsewhere = 0
         """How often a leader told a consumer to read from a follower …"""
         self.read_elsewhere = 0
@@ -129,14 +129,14 @@ class Checker:
         self.epochs_seen: dict[str, int] = {}
         self.checks = 0
         self.reigning_epoch = -1
-        """Of the newest controller that has sealed the store."""
+        """Epoch of the newest controller that has sealed the store."""
         self.is_confirmed = False
-        """Somebody has confirmed tables that went back in time: no replica is known to be whole,
-        though none of them has lost anything. What is committed has to stay all the same."""
+        """Somebody has confirmed tables that were rolled back: no replica is known to be whole,
+        though none has lost anything. What is committed has to stay all the same."""
         self._published: dict[tuple[int, PartitionKey], int] = {}
 
     def on_written(self, write: TableWrite, before: StoredTable | None, after: StoredTable) -> None:
-        """A table has changed in the store."""
+        """Check a table's change in the store."""
         if write.controller_epoch < self.reigning_epoch:
             self.fail(
                 "I11: a write of controller epoch %d landed on table %s in the reign of %d",
@@ -155,7 +155,7 @@ class Checker:
                 self._on_broker_line(json.loads(line), None if known is None else json.loads(known))
 
     def on_reign(self, controller_epoch: int) -> None:
-        """A controller has sealed every table and loaded them; another may have since."""
+        """Note that a controller has sealed and loaded every table; another may have since."""
         self.reigning_epoch = max(controller_epoch, self.reigning_epoch)
         self.moves.on_reign(controller_epoch)
         self.fences.on_reign(controller_epoch)
@@ -188,12 +188,12 @@ class Checker:
         if record.leader >= 0 and record.leader not in record.isr:
             self.fail("I5: leader %d outside of the isr %s", record.leader, record.isr)
         if record.min_insync_replicas < 2:
-            # It may acknowledge alone for all that the controller knows, and the others are let go,
-            # though it has lost data itself.
+            # For all that the controller knows, it may acknowledge alone, and the others are
+            # released, though it has lost data itself.
             lone = _lone_leaders(old, record)
             truth.is_forgiven |= any(self.world.brokers[each].is_wounded for each in lone)
         if old is None and all(self.world.brokers[each].is_wounded for each in record.isr):
-            # Made by a controller that does not know yet what those that are in sync have lost.
+            # From a controller that does not know yet what in-sync replicas have lost.
             truth.is_forgiven = True
         if old is not None and old.leader_epoch != record.leader_epoch:
             truth.moved_s = self.world.loop.time()
@@ -204,8 +204,8 @@ class Checker:
                 self.fail("I3: the leader epoch fell: %s", record)
             if record.leader != old.leader and record.leader_epoch == old.leader_epoch:
                 self.fail("I3: two leaders in epoch %d: %s", record.leader_epoch, record)
-        # A replica that has never been made is taken for one that is gone, where there are several
-        # disks; no more than a false alarm if nothing was ever committed.
+        # With several disks, a replica that was never created is taken for one that is gone; this
+        # is only a false alarm if nothing was ever committed.
         is_empty = self.world.has_several_disks and not truth.committed
         truth.had_nothing = record.is_recovering and (truth.had_nothing or is_empty)
         if record.is_recovering and not (
@@ -215,8 +215,8 @@ class Checker:
         self.suspects[key] = None
 
     def _on_broker_line(self, broker: dict[str, Any], known: dict[str, Any] | None) -> None:
-        """A registration: by then the old incarnation has left every leadership and, if it lost
-        anything, every set that promises data."""
+        """Check a registration: by then the old incarnation has lost all leadership and, if it lost
+        data, its place in every set that promises data."""
         if known is not None and known["epoch"] == broker["epoch"]:
             return
         broker_id = broker["id"]
@@ -237,7 +237,7 @@ class Checker:
         host.on_registered_durably(start)
 
     def on_registered(self, host: BrokerHost) -> None:
-        """A broker is told that it is registered: by then it is written what it may lack."""
+        """Check an answered registration: by then it is written what the broker may lack."""
         if host.owns_up(host.last_start):
             self.fail("%s was registered, and nobody knows that it lost data", host.name)
         for key in host.disk.removed:
@@ -248,7 +248,7 @@ class Checker:
     def on_published(
         self, controller_epoch: int, changes: Iterable[Change], broken: Counter[str]
     ) -> None:
-        """A controller tells of committed changes (I6, one by one), and had no wrong decision."""
+        """Check committed changes that a controller publishes (I6), and that no decision failed."""
         if broken:
             self.fail("wrong decisions were stopped: %s", dict(broken))
         changes = tuple(changes)
@@ -269,13 +269,13 @@ class Checker:
                     self.fail("I5: %s", problems)
 
     def on_controller_epoch(self, host: str, epoch: int) -> None:
-        """A broker follows a controller; never an older one than before."""
+        """Check that a broker never follows an older controller than before."""
         if epoch < self.epochs_seen.get(host, -1):
             self.fail("%s went back to controller epoch %d", host, epoch)
         self.epochs_seen[host] = epoch
 
     def on_leading(self, broker_id: int, partition: Partition) -> None:
-        """A broker has begun to lead (I3)."""
+        """Check a broker that begins to lead (I3)."""
         truth = self.truths[(partition.topic_id, partition.index)]
         known = truth.leaders.setdefault(partition.leader_epoch, broker_id)
         if known != broker_id:
@@ -283,7 +283,7 @@ class Checker:
         self.on_high_watermark(broker_id, partition)
 
     def on_high_watermark(self, broker_id: int, partition: Partition) -> None:
-        """A leader's high watermark may have moved: what lies below is committed from now on."""
+        """Follow a leader's high watermark: everything below is committed from now on."""
         key = (partition.topic_id, partition.index)
         truth = self.truths[key]
         log: Any = partition.log
@@ -308,26 +308,26 @@ class Checker:
             self.world.trace("%s committed to %d by %d", partition, high_watermark, broker_id)
             self.suspects[key] = None
         if partition.is_leader:
-            # A follower's mark may be the checkpoint's, above a log that lost its end: a hint only.
+            # A follower's mark may be from the checkpoint, above a log that lost its end: a hint.
             self._agree(key, log, min(high_watermark, log.log_end_offset))
 
     def on_log_changed(self, key: PartitionKey, log: AnyLog, end: int) -> None:
-        """A log was cut back to `end`."""
+        """Note that a log was truncated to `end`."""
         truth = self.truths[key]
         if truth.agreed.get(log, 0) > end:
-            # Where records were compacted away, what excuses that may have been cut off.
+            # If records were compacted away, the newer ones that allowed this may be truncated.
             truth.agreed[log] = 0 if isinstance(log, KeyedLog) else end
         self.suspects[key] = None
 
     def on_forgetting(self, partition: Partition, offset: int) -> None:
-        """A leader is about to delete what lies below an offset: all of it must be committed."""
+        """Check that everything below an offset that a leader deletes is committed."""
         truth = self.truths[(partition.topic_id, partition.index)]
         if offset > len(truth.committed) and not truth.is_forgiven:
             self.fail("R17: %s forgets up to %d, which is not committed", partition, offset)
         truth.forgotten = max(truth.forgotten, offset)
 
     def on_log_start(self, broker_id: int, key: PartitionKey, log: AnyLog) -> None:
-        """A log starts later: nobody raises that above what some leader has said."""
+        """Check that a log start is not above what a leader has announced."""
         truth = self.truths[key]
         if log.log_start_offset > truth.forgotten and not truth.is_forgiven:
             self.fail(
@@ -341,7 +341,7 @@ class Checker:
     def on_acknowledged(
         self, broker_id: int, partition: Partition, value: int, offset: int
     ) -> None:
-        """A leader tells a producer of acks=all that a record is committed (I9)."""
+        """Check a record that a leader acknowledges with acks=all (I9)."""
         key = (partition.topic_id, partition.index)
         committed = self.truths[key].committed
         if self.truths[key].is_forgiven:
@@ -359,7 +359,7 @@ class Checker:
         self.acknowledged[(key, value)] = offset
 
     def on_seen(self, key: PartitionKey, offset: int, entry: Entry | KeyedEntry) -> None:
-        """A consumer has got a record: committed, and the same that everybody gets there."""
+        """Check a consumer's record: it is committed, and equal for all consumers."""
         committed = self.truths[key].committed
         if offset >= len(committed):
             self.fail("a consumer saw offset %d beyond what is committed", offset)
@@ -367,7 +367,7 @@ class Checker:
             self.fail("a consumer saw %s at %d, committed is %s", entry, offset, committed[offset])
 
     def after_step(self) -> None:
-        """Look at every partition that something happened to."""
+        """Check every partition that has changed."""
         if self.suspects:
             suspects, self.suspects = self.suspects, {}
             for key in suspects:
@@ -375,7 +375,7 @@ class Checker:
                 self._check_holders(key, self.truths[key])
 
     def _check_holders(self, key: PartitionKey, truth: Truth) -> None:
-        """Everybody who may become leader holds all that was committed (I4)."""
+        """Check that every possible leader has all that was committed (I4)."""
         record = truth.record
         if record is None or truth.is_forgiven:
             return
@@ -409,9 +409,9 @@ class Checker:
                 )
 
     def _agree(self, key: PartitionKey, log: AnyLog, end: int) -> None:
-        """Compare a log with what was committed, from where it was last found to agree (I7)."""
+        """Compare a log with what was committed, from where it was last found equal (I7)."""
         truth = self.truths[key]
-        # What lies below the start is deleted, though a power loss may bring its segment back.
+        # Records below the start are deleted, though a power cut may restore their segment.
         at = max(truth.agreed.get(log, 0), log.log_start_offset)
         end = min(end, log.log_end_offset, len(truth.committed))
         if isinstance(log, KeyedLog):
@@ -445,14 +445,14 @@ class Checker:
             self.fail("%s: offset %d is out of range", consumer.name, consumer.offset)
 
     def on_high_watermark_back(self, consumer: Consumer, latest: int) -> None:
-        """I2."""
+        """Report a broken I2."""
         if not self.truths[consumer.key].is_forgiven:
             self.fail("I2: %s saw the end at %d, then %d", consumer.name, consumer.latest, latest)
 
 
 def _lone_leaders(old: Record | None, record: Record) -> tuple[int, ...]:
-    """Who leads, or may have led between two records: brokers that are given up one after the other
-    in the same moment make one write, in which the second has led and does not any more."""
+    """Return who leads, or may have led between two registrations: brokers that are fenced one
+    after the other in the same moment give one write, in which the second one led for a moment."""
     if record.leader >= 0:
         return (record.leader,)
     if old is None or record.leader_epoch <= old.leader_epoch + 1:

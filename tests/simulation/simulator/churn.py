@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 NAMES: Final = ("churn-a", "churn-b")
 PARTITIONS_MAX: Final = 4
 CLIENTS_MAX: Final = 6
-"""Partitions that are used at a time: more would only take longer."""
+"""Most partitions in use at a time: more would only take longer."""
 GOES_ON_S: Final = 3.0
-"""Clients of a deleted topic find out late."""
+"""How long clients of a deleted topic go on before they notice."""
 FIRST_PRODUCER_ID: Final = 500_000
 
 
 class Churn:
-    """An operator's hand: topics under two names, again and again."""
+    """An operator's actions: topics under two names, again and again."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -40,7 +40,7 @@ class Churn:
         self.create_named(rng.choice(NAMES), replicas=replicas, partitions=rng.randint(1, 3))
 
     def create_named(self, name: str, *, replicas: int, partitions: int = 2) -> None:
-        """Two replicas can commit alone, so that one that stays behind holds nobody up."""
+        """Create a topic in which two replicas can commit, so that a slow one delays nothing."""
         topic = {
             "name": name,
             "partitions": partitions,
@@ -77,12 +77,12 @@ class Churn:
         self._world.tell_controller(Method.DELETE_TOPICS, {"topics": [topic]})
 
     def replace(self) -> None:
-        """Delete a topic and make another one of the same name at once."""
+        """Delete a topic and create another one of the same name at once."""
         self.delete()
         self._world.later(self._world.rng.random(), self.create)
 
     def on_live(self, topic_id: bytes, header: Header) -> None:
-        """A topic is there, or has grown: somebody uses its partitions."""
+        """Start clients of a topic that is new or has grown."""
         if header.name not in NAMES:
             return
         for index in range(header.count):

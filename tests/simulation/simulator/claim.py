@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def may_lose(world: World, broker: BrokerHost) -> bool:
-    """Whether acknowledged data of this broker may go now, within what is claimed.
+    """Tell whether acknowledged data of this broker may be lost now, within what is claimed.
 
-    At most min.insync.replicas - 1 replicas of a partition may lose data at once; "at once"
-    ends when the loss is known and enough replicas are in sync again. A partition that one
-    replica can acknowledge for promises nothing then.
+    At most min.insync.replicas - 1 replicas of a partition may lose data at once; "at once" ends
+    when the loss is known and enough replicas are in sync again. A partition for which one replica
+    can acknowledge promises nothing then.
     """
     is_within = all(
         other is broker or not _is_recovering(world, other) for other in world.brokers.values()
@@ -43,7 +43,7 @@ def _is_recovering(world: World, broker: BrokerHost) -> bool:
 
 
 def _promises_survival(record: Record, broker_id: int) -> bool:
-    """Whether another replica holds what this one acknowledges. Where a minimum was raised lately,
-    or the others were away when the partition was made, none does before it is in sync."""
+    """Tell whether another replica has what this one acknowledges. After a minimum was raised, or
+    if the others were away at the creation, none has before it is in sync."""
     others = {*record.isr, *record.elr} - {broker_id}
     return record.min_insync_replicas >= 2 and bool(others)

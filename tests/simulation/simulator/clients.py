@@ -59,7 +59,7 @@ class Client:
         self._failures = 0
 
     def find_leader(self) -> None:
-        """Ask any broker who leads; `on_leader` follows when somebody does."""
+        """Ask any broker for the leader; `on_leader` is called when there is one."""
         if self._is_asking:
             return
         self._is_asking = True
@@ -89,7 +89,7 @@ class Item(NamedTuple):
 class Producer(Client):
     """Sends numbered values. Idempotent: until each is acknowledged, at most `window` at once.
 
-    Not idempotent: gives up after some tries, so that a value may be there twice, or not at all.
+    Not idempotent: gives up after some tries, so a value may be there twice, or not at all.
     """
 
     def __init__(
@@ -113,13 +113,13 @@ class Producer(Client):
         self.acknowledged: dict[int, int] = {}
         self.is_finishing = False
         self._queue: deque[Item] = deque()
-        """Sent once or never, not acknowledged: in order."""
+        """Batches without an acknowledgement, sent or not, in order."""
         self._in_flight: dict[int, Item] = {}
         self._must_retry = False
         self._tries = 0
         self._next_sequence = 0
         self._sizes: deque[int] = deque(maxlen=8)
-        """Of the last batches."""
+        """Sizes of the last batches."""
         self._has_lost_its_place = False
 
     @property
@@ -137,8 +137,8 @@ class Producer(Client):
     def _produce(self) -> None:
         if self.is_finishing:
             return
-        # A leader takes whatever comes first from a producer that it doesn't know, as in Kafka: so
-        # nothing follows the first batch before that is acknowledged.
+        # A leader accepts anything first from a producer that it does not know, as in Kafka: so
+        # nothing follows the first batch before it is acknowledged.
         window = self.window if self.acknowledged else 1
         if self._batches_ahead < window:
             count = self.world.rng.choice(BATCH_SIZES)
@@ -152,8 +152,8 @@ class Producer(Client):
 
     @property
     def _batches_ahead(self) -> int:
-        """Batches from the oldest that is not acknowledged: a leader remembers a few only, so a
-        client does not run further ahead of it than `window`."""
+        """Return the number of batches from the oldest unacknowledged one: a leader remembers only
+        a few, so a client is never more than `window` ahead of it."""
         waiting = [*self._queue, *self._in_flight.values()]
         sequence = min((item.sequence for item in waiting), default=self._next_sequence)
         count, at = 0, self._next_sequence
@@ -224,7 +224,7 @@ class Producer(Client):
         self._queue = deque(sorted(self._queue))
 
     def _begin_anew(self) -> None:
-        """Records before ours are lost, which was forgiven: a new producer id, as clients do."""
+        """Start with a new producer id, as clients do, after a loss of earlier records."""
         self._has_lost_its_place = False
         self.producer_id += 1000
         batches, sequence = [item.values for item in self._queue], 0
@@ -237,7 +237,7 @@ class Producer(Client):
         self._next_sequence = sequence
 
     def _is_first(self, item: Item) -> bool:
-        """Nothing before this one is still unacknowledged."""
+        """Tell whether every earlier batch is acknowledged."""
         return all(
             other.sequence > item.sequence for other in [*self._queue, *self._in_flight.values()]
         )
@@ -255,15 +255,15 @@ class Consumer(Client):
         super().__init__(world, name, key)
         self.offset = 0
         self.rack = ""
-        """Names one where it reads from followers, too."""
+        """The consumer's rack, if it reads from followers, too."""
         self.elsewhere = NO_BROKER
-        """The follower that a leader has told it to read from."""
+        """The follower from which a leader has told it to read."""
         self._reads_at = NO_BROKER
         self._asked = 0
         self._is_lost = False
         """Its offset is out of range."""
         self.latest = -1
-        """Highest end that a leader has told as certain."""
+        """Highest end that a leader has reported as certain."""
 
     def start(self) -> None:
         if self.world.options.reads_followers:
@@ -292,7 +292,7 @@ class Consumer(Client):
         self.link(self._reads_at).call("consume", body, self._on_records, timeout_s=0.5)
 
     def _on_earliest(self, reply: dict[str, Any] | None) -> None:
-        """What was to be read next is deleted: go on with what is left."""
+        """Continue with what is left, after the next records were deleted."""
         if reply is not None and reply["error"] is ErrorCode.NONE:
             self._is_lost = False
             self.offset = reply["earliest"]
@@ -312,7 +312,7 @@ class Consumer(Client):
             elif self.elsewhere != NO_BROKER:
                 self.world.checker.read_elsewhere += bool(reply["records"])
         elif self.elsewhere != NO_BROKER:
-            self.elsewhere = NO_BROKER  # Whatever a follower says, the leader is asked again.
+            self.elsewhere = NO_BROKER  # The leader is asked again, whatever a follower answers.
         elif reply is not None and reply["error"] is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.world.checker.on_out_of_range(self)
             self._is_lost = True
@@ -323,7 +323,7 @@ class Consumer(Client):
             self._on_end(reply["high_watermark"])
         for offset, entry in decode_entries(reply["records"]):
             if offset < self.offset == self._asked:
-                continue  # The batch begins before what was asked for.
+                continue  # The batch begins before the requested offset.
             if offset != self.offset:
                 self.world.checker.fail("%s got %d at %d", self.name, offset, self.offset)
             self.world.checker.on_seen(self.key, offset, entry)

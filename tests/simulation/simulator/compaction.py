@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 KEYED: Final = "keyed"
 COMPACTING_SEEDS: Final = 3
-"""Every so many seeds one has a compacted topic."""
+"""One of this number of seeds has a compacted topic."""
 BUFFERS: Final = (200, 1 << 14)
-"""Room for a few keys, so that one cleaning does not do, or for all."""
+"""Room for a few keys, so that one cleaning is not enough, or for all."""
 
 
 class CompactionPlan:
-    """What a seed draws for its compacted topic; by a generator of its own, so that the faults of
-    a seed stay what they are without it."""
+    """What a seed draws for its compacted topic, with a separate generator, so that the other
+    faults of a seed stay the same without it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(f"compaction {seed}")
@@ -58,7 +58,7 @@ class CompactionPlan:
             max_compaction_lag_ms=rng.choice((1 << 62, 2000)),
         )
         self.chance = rng.choice((0.1, 0.3, 0.5))
-        """That a broker begins to clean, at each of its ticks."""
+        """Chance that a broker begins to clean at one of its ticks."""
         self.dedupe_buffer_bytes = rng.choice(BUFFERS)
         self.keys = rng.choice((2, 6, 15))
         self.tombstones = rng.choice((0.1, 0.3))
@@ -67,7 +67,7 @@ class CompactionPlan:
 
 
 def compaction_of(seed: int, is_compacting: bool | None) -> CompactionPlan | None:
-    """What a seed compacts; None if it is one of those that don't."""
+    """Return what a seed compacts; None if it compacts nothing."""
     if is_compacting is None:
         is_compacting = seed % COMPACTING_SEEDS == 0
     return CompactionPlan(seed) if is_compacting else None
@@ -96,7 +96,7 @@ class Compaction:
 
 
 class WatchedCleaner(Cleaner):
-    """Tells the observer what becomes of a log."""
+    """Reports changes of a log to the observer."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         thread = DiskThread(broker.world)
@@ -117,7 +117,7 @@ class WatchedCleaner(Cleaner):
 
 
 class DiskThread:
-    """Where blocking calls run: a little later, and never once the process is gone."""
+    """Runs blocking calls a little later, and never after the process is gone."""
 
     def __init__(self, world: World) -> None:
         plan = world.compaction or world.transactions
@@ -147,7 +147,7 @@ class _ChildInProcess:
 
 
 class _Messages:
-    """What the child says about an order. No generator: a killed process never closes it."""
+    """The child's messages about an order. No generator: a killed process never closes it."""
 
     def __init__(self, partition: Partition, order: CleaningOrder, thread: DiskThread) -> None:
         self._partition = partition

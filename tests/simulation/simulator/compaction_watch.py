@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Keys:
-    """What was committed to one partition, by key and by producer."""
+    """The committed records of one partition, by key and by producer."""
 
     newest: dict[bytes, int] = field(default_factory=dict)
     successor: dict[int, int] = field(default_factory=dict)
@@ -35,11 +35,11 @@ class Keys:
     last_sequence: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Producer id → sequence and offset of its last record."""
     first_cleaned_ms: dict[int, int] = field(default_factory=dict)
-    """Tombstone → when a replica first cleaned what holds it."""
+    """Tombstone → when a replica first cleaned the batches with it."""
 
 
 class CompactionWatch:
-    """Part of the checker; it raises through that."""
+    """A part of the checker, which raises for it."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
@@ -58,7 +58,7 @@ class CompactionWatch:
             keys.last_sequence[entry.producer_id] = (entry.sequence, offset)
 
     def on_cleaning(self, partition: Partition, end_offset: int) -> None:
-        """A replica begins to clean up to an offset: from now on tombstones grow old."""
+        """Note that a replica begins to clean up to an offset: from now on tombstones age."""
         key = (partition.topic_id, partition.index)
         committed: list[Any] = self._checker.truths[key].committed
         first_cleaned_ms = self._keys[key].first_cleaned_ms
@@ -68,7 +68,7 @@ class CompactionWatch:
                 first_cleaned_ms.setdefault(offset, now_ms)
 
     def on_replaced(self, partition: Partition, cleaner: LogCleaner) -> None:
-        """Segments of a replica were replaced: compare what it held with what it holds."""
+        """Compare a replica's records before and after a replacement of segments."""
         log: Any = partition.log
         if not isinstance(log, KeyedLog) or log.refusal == "closed":
             return
@@ -105,7 +105,7 @@ class CompactionWatch:
             self.tombstones_removed += 1
 
     def check(self, key: PartitionKey, truth: Truth, log: KeyedLog, start: int, end: int) -> None:
-        """A log holds what was committed from `start` to `end`, but for what may be missing."""
+        """Check that a log has what was committed in a range, except what may be missing."""
         committed: list[Any] = truth.committed
         contents = log.contents
         whole = min(log.log_end_offset, len(committed))
@@ -120,7 +120,7 @@ class CompactionWatch:
                 self._fail("%s lacks offset %d: %s", log.path, offset, problem)
 
     def check_holder(self, key: PartitionKey, truth: Truth, log: KeyedLog) -> None:
-        """A replica that may lead: no key has come back, every producer's last batch is known."""
+        """Check a possible leader: no key has come back, every producer's last batch is known."""
         keys = self._keys[key]
         contents, end = log.contents, min(log.log_end_offset, len(truth.committed))
         gone = {
@@ -141,7 +141,7 @@ class CompactionWatch:
                 )
 
     def check_gap(self, key: PartitionKey, start: int, end: int) -> None:
-        """A consumer got nothing for these offsets: it has missed no newest value."""
+        """Check that a consumer without records for these offsets has missed no newest value."""
         truth = self._checker.truths[key]
         if truth.is_forgiven:
             return
@@ -151,7 +151,7 @@ class CompactionWatch:
                 self._fail("a consumer got nothing at %d: %s", offset, problem)
 
     def check_from_the_beginning(self, key: PartitionKey, truth: Truth, log: KeyedLog) -> None:
-        """A fresh consumer ends up with the newest value of every key."""
+        """Check that a new consumer gets the newest value of every key."""
         log.reread()
         committed: list[Any] = truth.committed
         view = {entry.key: entry for entry in log.contents.values()}
@@ -166,11 +166,11 @@ class CompactionWatch:
         self.check_holder(key, truth, log)
 
     def _complaint(self, key: PartitionKey, truth: Truth, offset: int, end: int) -> str | None:
-        """Why a record must not be missing from a log that holds everything below `end`.
+        """Return why a record must not be missing from a log that has everything below `end`.
 
         Below what a leader has deleted nothing need be there, though a log may begin earlier: a
-        killed process comes back with the start of its last checkpoint, and what lay below the
-        start may have been cleaned away meanwhile.
+        killed process restarts with the log start of its last checkpoint, and records below the
+        real start may have been cleaned away meanwhile.
         """
         if offset < truth.forgotten:
             return None
