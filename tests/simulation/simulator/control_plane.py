@@ -55,7 +55,7 @@ SECRET = b"a secret of simulations"
 
 
 class Frame(NamedTuple):
-    """As much of a WebSocket message as anybody looks at."""
+    """The parts of a WebSocket message that are used."""
 
     type: WSMsgType
     data: bytes = b""
@@ -65,7 +65,7 @@ _CLOSED = Frame(WSMsgType.CLOSED)
 
 
 class SimSocket:
-    """Either side of a WebSocket over one end of a connection."""
+    """Either side of a WebSocket, over one end of a connection."""
 
     def __init__(self, end: End) -> None:
         self._end = end
@@ -79,14 +79,14 @@ class SimSocket:
         return self._end.is_closed
 
     def is_closing(self) -> bool:
-        """As a transport says it: whether the connection has ended."""
+        """Tell whether the connection has ended, as a transport does."""
         return self._end.is_closed
 
     def get_extra_info(self, name: str) -> None:
-        """There is no kernel here that would watch the connection."""
+        """Return None: no kernel watches the connection here."""
 
     def get_protocol(self) -> None:
-        """Nobody stands at the door here: strangers are a matter of real sockets."""
+        """Return None: only real sockets have unauthenticated peers."""
 
     async def send_bytes(self, data: bytes) -> None:
         if self._end.is_closed:
@@ -106,7 +106,7 @@ class SimSocket:
         self._wake()
 
     def abort(self) -> None:
-        """A transport's abort: gone at once, the peer is told if it can be."""
+        """Abort as a transport does: close at once, and tell the peer if possible."""
         self._end.close()
         self._end.process.call_soon(self._wake)
 
@@ -120,7 +120,7 @@ class SimSocket:
 
 
 class ServerSocket:
-    """Stands for `aiohttp.web.WebSocketResponse`: takes its connection from the request."""
+    """Replaces `aiohttp.web.WebSocketResponse`: takes its connection from the request."""
 
     def __init__(self, **_: Any) -> None:
         self._socket: SimSocket
@@ -133,7 +133,7 @@ class ServerSocket:
 
 
 class ClientHttp:
-    """Stands for `aiohttp.ClientSession`: connects over the simulated network."""
+    """Replaces `aiohttp.ClientSession`: connects over the simulated network."""
 
     network: Network
 
@@ -150,7 +150,7 @@ class ClientHttp:
 
 
 class ClientConnection:
-    """The context manager that `ws_connect` gives."""
+    """The context manager that `ws_connect` returns."""
 
     def __init__(self, network: Network, host: str) -> None:
         self._network = network
@@ -162,7 +162,7 @@ class ClientConnection:
         assert process is not None
         end = self._network.connect(process, self._host)
         if end.peer is None:
-            # Refused, or no answer.
+            # The connection was refused, or there was no answer.
             refused = asyncio.get_running_loop().create_future()
             end.on_close = lambda: None if refused.done() else refused.set_result(None)
             done, _ = await asyncio.wait([refused], timeout=CONNECT_TIMEOUT_S)
@@ -180,14 +180,14 @@ class ClientConnection:
 
 
 class _Chance:
-    """Stands for the module `random` of the broker's session."""
+    """Replaces the module `random` of the broker's session."""
 
     def __init__(self, rng: random.Random) -> None:
         self.uniform = rng.uniform
 
 
 class _Nonces:
-    """Stands for the module `secrets`: nonces must differ, here they need not be secret."""
+    """Replaces the module `secrets`: nonces must differ, but need not be secret here."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -199,7 +199,7 @@ class _Nonces:
 
 @contextmanager
 def replaced_edges(world: World) -> Iterator[None]:
-    """Put the simulated edges under sessions and fetchers for the length of one run."""
+    """Replace the edges of sessions and fetchers during one run."""
 
     async def is_refused(endpoints: Any) -> bool:
         asking = PROCESS.get()
@@ -222,11 +222,11 @@ def replaced_edges(world: World) -> Iterator[None]:
         (session_handshake, "secrets", nonces),
         (session_server, "TICK_S", 0.05),
         (reassigner, "time", SimpleNamespace(monotonic=world.loop.time)),
-        # Soon enough that some faults last longer.
+        # Short, so that some faults last longer.
         (reassigner, "GIVE_UP_S", 3.0),
-        # Small parts: an image of this small cluster, too, comes in several messages.
+        # Small, so that even the image of this small cluster comes in several messages.
         (publication, "CHANGES_PER_MESSAGE", 3),
-        # Small tables: topics span several.
+        # Small, so that topics have several tables.
         (table_plan, "PARTITIONS_PER_TABLE", 4),
         (loading, "PARTITIONS_PER_TABLE", 4),
         (link, "secrets", nonces),
@@ -252,7 +252,7 @@ def replaced_edges(world: World) -> Iterator[None]:
             (zookeeper_client, "KazooClient", SimKazoo),
             (zookeeper_client, "TransactionRequest", SimTransaction),
             (zookeeper_store, "ThreadPoolExecutor", SimThread),
-            # Small multis: Kafka's znodes of one write are several.
+            # Small, so that Kafka's znodes of one write need several multis.
             (zookeeper_multis, "MULTI_OPERATIONS_MAX", 6),
             (zookeeper_reign, "SWEEP_INTERVAL_S", 3.0),
         ]
@@ -267,7 +267,7 @@ def replaced_edges(world: World) -> Iterator[None]:
 
 
 class ControllerHost:
-    """One controller candidate: a name that controller processes run under."""
+    """One controller candidate: a name for controller processes."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -275,7 +275,7 @@ class ControllerHost:
         self.process: Process | None = None
         self.controller: Controller | None = None
         self.last_words = ""
-        """Why its last process ended, if it was the store's doing."""
+        """Why its last process ended, if the store was the cause."""
 
     @property
     def is_running(self) -> bool:
@@ -283,7 +283,7 @@ class ControllerHost:
 
     @property
     def may_reign(self) -> bool:
-        """Whether it holds the Lease: it runs, and nobody has taken over since it began."""
+        """Tell whether it holds the Lease: it runs, and no other has taken over since its start."""
         if not self.is_running:
             return False
         controller = self.controller
@@ -292,7 +292,7 @@ class ControllerHost:
 
     @property
     def controller_of_now(self) -> Controller | None:
-        """The controller that reigns here, if one does."""
+        """The active controller of this candidate, if there is one."""
         return self.controller if self.is_running else None
 
     def start(self) -> None:
@@ -315,9 +315,9 @@ class ControllerHost:
             self.last_words = str((reasons or group.exceptions)[0])
             world.note("%s ends: %s", self.name, self.last_words)
         except* Exception as group:
-            # Whatever else ends a controller is a finding.
+            # Any other end of a controller is a finding.
             world.loop.failure = group
-        # The process is over; its sockets close.
+        # The process has ended; its sockets close.
         process.loop.call_soon(self._exit, process, context=world.network.context)
 
     def _exit(self, process: Process) -> None:
@@ -353,7 +353,7 @@ class ControllerHost:
 
 
 async def _end_with_session(store: zookeeper_store.ZooKeeperStore) -> None:
-    """End a reign as the product's elector does: with its session it has lost its election."""
+    """End a reign as the product's elector does: a lost session is a lost election."""
     await store._client.ended.wait()
     raise StoreError("the session with ZooKeeper has ended")
 

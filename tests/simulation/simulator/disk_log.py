@@ -32,11 +32,11 @@ PATH: Final = "/data"
 READ_BYTES: Final = 700
 FAILING: Final = ("pwrite", "fsync", "truncate", "rename", "unlink", "fsync_directory")
 COMMON: Final = LogConfig(index_interval_bytes=150)
-"""What recovery knows before the image brings the topics' settings: nothing of compaction."""
+"""Recovery's config before the image has the topics' settings, such as compaction."""
 
 
 class LogFiles:
-    """What the machine keeps of a log from one process to the next."""
+    """The parts of a log that outlive a process."""
 
     def __init__(
         self, broker_id: int, topic: str, partition: int, number: int, kind: type[DiskLog]
@@ -52,19 +52,19 @@ class LogFiles:
         self.is_open = True
         """False from the end of a process to the next recovery."""
         self.tombstones: set[int] = set()
-        """Offsets of those that the log has ever held, below its end."""
+        """Offsets of all tombstones that the log ever had, below its end."""
         self.is_ghost = False
         self.on_changed: Callable[[Any, int], None] = lambda *_: None
         self.on_start: Callable[[Any], None] = lambda _: None
 
     def create(self, topic_id: bytes, config: LogConfig, now_ms: int) -> DiskLog:
-        """The log of a partition that was never here."""
+        """Return the log of a partition that was never here."""
         self.directory.load(now_ms, config_for=lambda *_: COMMON)
         log = self.directory.create_log(self.topic, self.partition, topic_id, config, now_ms)
         return self._adopt(log)
 
     def open(self, now_ms: int) -> DiskLog:
-        """Start on what the disk holds, as the next process does."""
+        """Return the log of the next process, from the files on the disk."""
         self.disk = self.disk.after_kill()
         self.directory = self._open_directory()
         report = self.directory.load(now_ms, config_for=lambda *_: COMMON)
@@ -93,23 +93,23 @@ class LogFiles:
 
 
 class FileBytes(bytes):
-    """What was read from a segment, with the place where it was read."""
+    """Bytes that were read from a segment, with their position."""
 
     piece: FileSlice
 
 
 class DiskLog(Log):
-    """`contents` are its records as a reader finds them: kept in step with every append, and read
-    anew from the files after everything that rewrites them."""
+    """`contents` are its records as a reader finds them: every append updates them, and they are
+    read again from the files after everything that rewrites those."""
 
     decode: Callable[[Any], Any] = staticmethod(decode_transactional)
-    """What is in whole batches, with a record's number and what else the observer compares."""
+    """Decodes whole batches to record numbers and all else that the observer compares."""
     files: LogFiles
     contents: dict[int, Any]
 
     @property
     def is_ghost(self) -> bool:
-        """Whether it was deleted, and came back with a power cut."""
+        """Whether it was deleted, and restored by a power cut."""
         return self.files.is_ghost
 
     @is_ghost.setter
@@ -125,14 +125,14 @@ class DiskLog(Log):
         return list(self.contents.values())
 
     def entry(self, offset: int) -> Any:
-        """AssertionError if there is none: nothing is compacted before it is committed."""
+        """Return an entry; AssertionError without one: only committed records are compacted."""
         found = self.contents.get(offset)
         if found is None:
             raise AssertionError(f"{self.path} has no record at {offset}")
         return found
 
     def read_all(self) -> dict[int, Any]:
-        """Every record, as a consumer finds them that reads from the beginning."""
+        """Return every record, as a consumer finds them from the beginning."""
         found: dict[int, Any] = {}
         offset = self.log_start_offset
         while offset < self.log_end_offset:
@@ -219,12 +219,12 @@ class DiskLog(Log):
             self.files.on_start(self)
 
     def deletable_end(self, high_watermark: int) -> int:
-        """What retention may go up to: committed, and no batch that a producer may send again."""
+        """Return the limit of retention: committed, and no batch that a producer may repeat."""
         last = [each.batches[-1].first_offset for each in self.producers if each.batches]
         return min([high_watermark, *last])
 
     def confirm(self, broker_epoch: int) -> None:
-        """The controller knows this start; a disk that fails just then takes the log offline."""
+        """Note that the controller knows this start; a failing disk takes the log offline."""
         try:
             self.files.directory.confirm_start(broker_epoch)
         except OSError as error:
@@ -240,25 +240,25 @@ class DiskLog(Log):
             self._sync_names()
 
     def checkpoint(self) -> None:
-        """Marks of the log, and what a truncation has to wait for."""
+        """Write checkpoints of the log, and what a truncation has to wait for."""
         self.files.directory.write_checkpoints()
         if not self.is_failing:
             self._sync_names()
 
     def stop(self, broker_epoch: int) -> None:
-        """The clean end of a process."""
+        """End the process cleanly."""
         self.files.directory.close(clean=True, broker_epoch=broker_epoch)
 
     def ended(self) -> None:
-        """The process is gone, however it went; the next one has to recover."""
+        """Note that the process is gone, in any way; the next one has to recover."""
         self.files.is_open = False
 
     def opened(self, now_ms: int) -> DiskLog:
-        """What the next process finds."""
+        """Return the log that the next process finds."""
         return self if self.files.is_open else self.files.open(now_ms)
 
     def lose_power(self, rng: random.Random, now_ms: int) -> DiskLog:
-        """What the next process finds if it starts after a power cut."""
+        """Return the log that the next process finds after a power cut."""
         self.files.boots += 1
         self.files.disk = self.files.disk.after_power_cut(rng, rng.choice((512, 4096)))
         return self.files.open(now_ms)
@@ -267,7 +267,7 @@ class DiskLog(Log):
 
     @property
     def is_durable(self) -> bool:
-        """True if losing power would lose no record."""
+        """True if a power cut would lose no record."""
         is_cut = self.refusal == AWAITS_CHECKPOINT
         return self.recovery_point == self.log_end_offset and not (is_cut or self.is_offline)
 
@@ -288,7 +288,7 @@ class DiskLog(Log):
 
     @is_full.setter
     def is_full(self, value: bool) -> None:
-        # Some batches find room, and the rest of them does not.
+        # Some batches have room, and the others have not.
         self.files.disk.free_bytes = self.log_end_offset % 700 if value else None
 
     def _reread(self, changed_from: int) -> None:
@@ -325,7 +325,7 @@ class KeyedLog(DiskLog):
     contents: dict[int, KeyedEntry]
 
     def reread(self) -> None:
-        """Its segments were replaced."""
+        """Read again after a replacement of segments."""
         self.contents = self.read_all()
 
     def _note(self, offset: int, entry: KeyedEntry) -> None:

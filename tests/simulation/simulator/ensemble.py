@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 ACCESS: Final = ZooKeeperAccess(("ensemble:2181",), session_timeout_ms=4000)
 SESSION_S: Final = 4.0
 NOTICE_S: Final = 1.3
-"""How long a cut connection seems well: a third of a session without a pong."""
+"""How long a cut connection seems healthy: a third of a session without a pong."""
 RECONNECT_S: Final = (0.1, 0.5)
 LANDS: Final = 0.5
-"""The chance that a write whose connection broke is carried out all the same."""
+"""The chance that a write whose connection broke is done all the same."""
 LATE_S: Final = 4.0
 STALL_S: Final = 3.0
 LAGS_S: Final = (0.0, 0.05, 1.5)
-"""How far each server may be behind."""
+"""How much each server may lag."""
 LOOK_S: Final = 0.1
 THREAD_S: Final = 0.0003
 SERVERS: Final = 3
@@ -75,21 +75,21 @@ def _parent(path: str) -> str:
 
 
 class Ensemble(StoreService):
-    """The tree as it was committed last, and servers that follow."""
+    """The tree as it was last committed, and servers that follow it."""
 
     def __init__(self, loop: VirtualLoop, network: Network, rng: random.Random) -> None:
         super().__init__(loop, network, rng)
         self.znodes: dict[str, Znode] = {"/": _new(0)}
         self.fail: Callable[..., None] = lambda *_: None
-        """Told of a promise that is broken here."""
+        """Called if a rule is broken here."""
         self.refusals = 0
-        """Multis that were not carried out."""
+        """Multis that were not done."""
         self.fates: Counter[str] = Counter()
-        """What became of writes whose connection broke."""
+        """The outcomes of writes whose connection broke."""
         self._is_by_hand = False
         self.zxid = 0
         self._history: list[tuple[float, dict[str, Znode | None]]] = []
-        """What each commit changed, and when; its place is its zxid, less one."""
+        """The changes and the time of each commit; its index is its zxid minus one."""
         self._operators: dict[str, Callable[..., Any]] = {
             "check": self._check,
             "create": self._create,
@@ -101,7 +101,7 @@ class Ensemble(StoreService):
             self.carry_out([("create", path, b"")])
 
     def carry_out(self, operations: list[tuple[Any, ...]], by: SimKazoo | None = None) -> list[Any]:
-        """Do all of a multi or nothing; what each operation answers, errors as values."""
+        """Do a whole multi or nothing; return each operation's result, errors as values."""
         changed: dict[str, Znode | None] = {}
         answers: list[Any] = []
         for index, (kind, *arguments) in enumerate(operations):
@@ -125,12 +125,12 @@ class Ensemble(StoreService):
             yield changed
 
     def touch(self, table: str) -> None:
-        """Somebody sets the same data."""
+        """Set a table's data again, as a person may do."""
         path = table_path(table)
         self._by_hand(("set", path, self.znodes[path].data, -1))
 
     def put_back(self, copy: Tables, *names: str) -> None:
-        """Somebody deletes and creates znodes."""
+        """Delete and create znodes, as a person may do."""
         gone = set(self.tables) - set(copy) if not names else set()
         for name in sorted(gone):
             self._by_hand(("delete", table_path(name), -1))
@@ -141,7 +141,7 @@ class Ensemble(StoreService):
             self._by_hand(("create", path, data))
 
     def edit_by_hand(self) -> str | None:
-        """Somebody changes or removes one of Kafka's znodes; tell which."""
+        """Change or remove one of Kafka's znodes, as a person may do; return which."""
         states = [path for path in self.znodes if path.startswith(f"{BROKER_TOPICS}/")]
         leaves = sorted(path for path in states if path.endswith("/state"))
         if not leaves:
@@ -154,7 +154,7 @@ class Ensemble(StoreService):
         return path
 
     def wrong_projection(self) -> str | None:
-        """One of Kafka's znodes that is not what the tables say; None if all are."""
+        """Return one of Kafka's znodes that does not match the tables; None if all do."""
         view = Projections()
         view.assume((each.controller_epoch, each.lines) for each in self.tables.values())
         wanted = {change.path: change.value for change in view.wanted()}
@@ -186,7 +186,7 @@ class Ensemble(StoreService):
                 self._note_table(path.rpartition("/")[2], self.znodes.get(path))
 
     def _note_table(self, name: str, znode: Znode | None) -> None:
-        """Keep a table as the controller would read it; tell the observer of a controller's."""
+        """Store a table as the controller would read it; report a controller's to the observer."""
         before = self.tables.pop(name, None)
         if znode is None:
             return
@@ -203,7 +203,7 @@ class Ensemble(StoreService):
         self.after_write(TableWrite(name, version, epoch, lines, number), before, after)
 
     def _by_hand(self, *operations: tuple[Any, ...]) -> None:
-        """Do what somebody does who is no controller; it works."""
+        """Do operations of a person, who is no controller; they succeed."""
         self._is_by_hand = True
         self.carry_out(list(operations))
         self._is_by_hand = False
@@ -243,7 +243,7 @@ class Ensemble(StoreService):
 
 
 class Server:
-    """What one server has applied."""
+    """The changes that one server has applied."""
 
     def __init__(self, ensemble: Ensemble, lag_s: float) -> None:
         self.znodes: dict[str, Znode] = {}
@@ -252,7 +252,7 @@ class Server:
         self._lag_s = lag_s
 
     def catch_up(self, *, to: int | None = None) -> None:
-        """Apply what is old enough, and everything up to a zxid."""
+        """Apply changes that are old enough, and all up to a zxid."""
         loop = self._ensemble.loop
         until_s = loop.time() - self._lag_s
         if to is not None and to > self.applied:
@@ -276,7 +276,7 @@ class Server:
 
 @dataclass(eq=False)
 class _Request:
-    """`ask` gives what the server of this connection answers, a write's with all that it does."""
+    """`ask` returns the answer of this connection's server; for a write, it also does it."""
 
     answer: Answer
     ask: Callable[[Server], Any]
@@ -286,7 +286,7 @@ class _Request:
 
 
 class Answer:
-    """Stands for kazoo's AsyncResult."""
+    """Replaces kazoo's AsyncResult."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -303,7 +303,7 @@ class Answer:
 
 
 class SimKazoo:
-    """Stands for `KazooClient`: one process's connection, and its session."""
+    """Replaces `KazooClient`: one process's connection, and its session."""
 
     ensemble: Ensemble
 
@@ -312,18 +312,18 @@ class SimKazoo:
         assert process is not None
         self.client_id: tuple[int, bytes] | None = None
         self.epoch = -1
-        """The controller epoch that this session has raised the fence to."""
+        """The controller epoch to which this session has raised the fence."""
         self._process: Process = process
         self._listeners: list[Callable[[str], None]] = []
         self._server: Server | None = None
         self._heard_s = 0.0
-        """When a server was sure to hear this session, as far as the ensemble was there."""
+        """When a server last surely heard this session, as far as the ensemble was available."""
         self._is_lost = False
         self._seen = 0
         self._pending: list[_Request] = []
-        """Sent over this connection and not answered."""
+        """Sent over this connection, without an answer."""
         self._unsent: list[_Request] = []
-        """Asked for while there was no connection that this client knew to be broken."""
+        """Requested while there was no connection that this client knew to be broken."""
         self._busy_until_s = 0.0
         self._retry_at_s = 0.0
 
@@ -364,7 +364,7 @@ class SimKazoo:
         return self._ask(lambda _: self.ensemble.carry_out(operations, self), is_write=True)
 
     def _later(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
-        """Let something happen outside of the process."""
+        """Schedule a call outside of the process."""
         network = self.ensemble.network
         self.ensemble.loop.call_later(seconds, call, *arguments, context=network.context)
 
@@ -395,7 +395,7 @@ class SimKazoo:
             return
         before = self._pending[: self._pending.index(request)]
         if not self._is_reachable() or not all(each.has_landed for each in before):
-            # It is sent again, in its turn, until it arrives or the connection is known as broken.
+            # It is sent again, in order, until it arrives or the connection is known as broken.
             self._later(LOOK_S, self._arrive, request)
             return
         value, error = self._carry_out(request, server)
@@ -432,7 +432,7 @@ class SimKazoo:
         self._tell(request.answer.settle, value, error)
 
     def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Say something to the process, if it lives."""
+        """Call something in the process, if it lives."""
         if self._process.is_alive:
             self._process.call_soon(call, *arguments)
 
@@ -442,14 +442,14 @@ class SimKazoo:
         return not self.ensemble.is_away and not is_cut
 
     def _look(self) -> None:
-        """See how the connection does, a few times a second."""
+        """Check the connection, a few times a second."""
         if not self._process.is_alive or self.ensemble.network.is_over:
-            self._break()  # What it had sent may still arrive.
+            self._break()  # Requests that were sent may still arrive.
             return
         ensemble = self.ensemble
         now_s = ensemble.loop.time()
         if ensemble.is_away:
-            # Nobody counts the time of sessions; a new leader gives all of them a whole one.
+            # Without a leader no session expires; a new leader gives all of them a whole timeout.
             self._heard_s = now_s
         is_reachable = self._is_reachable()
         if self._server is not None:
@@ -464,7 +464,7 @@ class SimKazoo:
 
     @property
     def _patience_s(self) -> float:
-        """A process that is stopped notices nothing; its server waits for the whole session."""
+        """Time until a cut is noticed: a whole session if the process is paused and notices nothing."""
         return SESSION_S if self._process.is_paused else NOTICE_S
 
     def _connect(self, now_s: float) -> None:
@@ -485,7 +485,7 @@ class SimKazoo:
             self._send(request)
 
     def _break(self) -> None:
-        """The connection is gone; what becomes of what was under way is for the dice."""
+        """Break the connection; the outcome of requests under way is random."""
         if self._server is None:
             return
         ensemble, rng = self.ensemble, self.ensemble.rng
@@ -509,7 +509,7 @@ class SimKazoo:
 
 
 class SimTransaction:
-    """Stands for kazoo's `TransactionRequest`."""
+    """Replaces kazoo's `TransactionRequest`."""
 
     def __init__(self, kazoo: SimKazoo) -> None:
         self._kazoo = kazoo
@@ -532,7 +532,7 @@ class SimTransaction:
 
 
 class SimThread:
-    """Stands for the store's thread: its calls come one after another."""
+    """Replaces the store's thread: its calls run one after another."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -546,7 +546,7 @@ class SimThread:
 
 
 async def open_elected_store() -> ZooKeeperStore:
-    """Win an election as a candidate does that sees no controller; StoreError if it is lost."""
+    """Win an election like a candidate that sees no controller; StoreError if it is lost."""
     client = ZooKeeperClient(ACCESS)
     client.start()
     try:

@@ -21,7 +21,7 @@ CLIENTS: Final = "clients"
 
 
 class Faults:
-    """Begins faults until told to stop; `heal` ends all that still last."""
+    """Begins faults until it is stopped; `heal` ends all that still last."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class Faults:
             (self.delete_topic, 3),
             (self.replace_topic, 3),
         ]
-        # Each seed has favourites, so that rare meetings of faults become common in some.
+        # Each seed prefers some faults, so that rare combinations become common in some seeds.
         rng = world.rng
         self._movers = Movers(self)
         more: tuple[Meddlers | Movers | Outages, ...] = (
@@ -71,7 +71,7 @@ class Faults:
         if isinstance(world.store, Ensemble):
             self._kinds.append(self.edit_znode)
             self._weights.append(6 * rng.choice((0, 1, 1, 4)))
-        # Only where it is asked for: all seeds draw the course that they did without it.
+        # Only on request: all seeds keep the course that they had without it.
         self._kinds.append(self.fill_disk)
         self._weights.append(0)
         plan = world.transactions
@@ -80,7 +80,7 @@ class Faults:
             self._weights = [int(kind.__name__ in world.options.only) for kind in self._kinds]
 
     def begin(self, until_s: float, pause_s: float) -> None:
-        """Let faults happen from now on."""
+        """Begin faults from now on."""
         if self._of_transactions is not None:
             self._of_transactions.begin(until_s)
         if any(self._weights):
@@ -96,22 +96,22 @@ class Faults:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything heals."""
+        """Tell whether faults have ended and everything heals."""
         return self._is_over
 
     def heal(self) -> None:
-        """End everything that lasts."""
+        """End all faults that last."""
         self._is_over = True
         self.world.network.traps.clear()
         for end in list(self._ends):
             end()
         for broker in self.world.brokers.values():
-            # A leader whose clock is an hour behind refuses what clients send, rightly.
+            # A leader whose clock is an hour behind rightly refuses clients' timestamps.
             broker.clock_skew_ms = 0
         self._movers.end_fences()
 
     def last(self, name: str, seconds: float, end: Callable[[], None]) -> None:
-        """Count a fault that has begun, and have it ended: then, or when all heals."""
+        """Count a fault that has begun, and end it after this time, or when all heals."""
         self.counts[name] = self.counts.get(name, 0) + 1
         self.world.wakes.on_fault(name, seconds)
 
@@ -166,7 +166,7 @@ class Faults:
             self.last("pause", self._duration_s(0.1, 8), broker.resume)
 
     def fail_disk(self) -> None:
-        """Writes fail until the process is started anew; what was not fsynced is lost by then."""
+        """Let writes fail until the process restarts; what was not fsynced is lost then."""
         broker = self._broker()
         if not broker.is_running or not self.world.may_lose(broker):
             return
@@ -179,7 +179,7 @@ class Faults:
         self.last("disk fails", self._duration_s(1, 5), replace)
 
     def fill_disk(self) -> None:
-        """No record finds room for a while; the process lives."""
+        """Leave no room for records for a while; the process lives."""
         broker = self._broker()
         if broker.is_running and not broker.disk.is_full:
             broker.fill_disk()
@@ -200,7 +200,7 @@ class Faults:
             broker.start()
 
     def cut_off(self) -> None:
-        """One broker from everybody, in one direction or both; sometimes not from clients."""
+        """Cut one broker off from all, in one direction or both; sometimes not from clients."""
         broker = self._broker()
         others = [name for name in self._hosts() if name != broker.name]
         if self.world.rng.random() < 0.5:
@@ -255,11 +255,11 @@ class Faults:
             process.pause()
             self.last("controller paused", self._duration_s(0.2, 6), process.resume)
             if self.world.rng.random() < 0.7:
-                # Its lease runs out.
+                # Its lease expires.
                 self.world.later(self._duration_s(0.5, 3), self.second_controller)
 
     def second_controller(self) -> None:
-        """Another candidate takes over while the first may still believe that it reigns."""
+        """Let another candidate take over while the first may still believe to be active."""
         idle = [each for each in self.world.controllers.values() if not each.is_running]
         if idle:
             self.world.rng.choice(idle).start()
@@ -288,7 +288,7 @@ class Faults:
         self.last("store doubtful", self._duration_s(0.5, 6), settle)
 
     def edit_znode(self) -> None:
-        """Somebody changes or removes one of Kafka's znodes: they are put back."""
+        """Change or remove one of Kafka's znodes, as a person may do: it is restored."""
         store = self.world.store
         assert isinstance(store, Ensemble)
         if path := store.edit_by_hand():

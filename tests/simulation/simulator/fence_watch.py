@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 class FenceWatch:
-    """`ordered` are the brokers that the store says are fenced by order."""
+    """`ordered` are the brokers that are fenced by order in the store."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self.ordered: set[int] = set()
         self._ordered: dict[int, set[int]] = {}
-        """By controller epoch: those that this controller knows of."""
+        """By controller epoch: the orders that this controller knows."""
         self._published: dict[int, dict[PartitionKey, PartitionRegistration]] = {}
-        """By controller epoch: what it has said of each partition."""
+        """By controller epoch: what it has published of each partition."""
 
     def on_written(self, write: TableWrite) -> None:
-        """Follow the orders."""
+        """Follow the orders in the store."""
         for key, line in write.lines.items():
             name = key.removeprefix(CONFIGS_PREFIX)
             if key.startswith(CONFIGS_PREFIX) and name:
                 _include(self.ordered, name, {} if line is None else json.loads(line))
 
     def on_reign(self, controller_epoch: int) -> None:
-        """A controller has loaded all that was written."""
+        """Note that a controller has loaded all that was written."""
         self._ordered[controller_epoch] = set(self.ordered)
         self._published[controller_epoch] = {}
 
     def on_published(self, controller_epoch: int, changes: Iterable[Change]) -> None:
-        """Look at changes one by one, and at the end of all: an order comes with its effects."""
+        """Check changes one by one, and after all: an order comes with its effects."""
         ordered, known = self._ordered[controller_epoch], self._published[controller_epoch]
         left: dict[PartitionKey, PartitionRegistration] = {}
         for change in changes:
@@ -67,7 +67,7 @@ class FenceWatch:
                 self._checker.fail("I19: %s, fenced by order, serve %s", serving, partition)
 
     def _check_harm(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
-        """An order that has been taken leaves enough replicas in sync, and a leader."""
+        """Check that an accepted order leaves enough replicas in sync, and a leader."""
         if after.leader not in after.isr or len(after.isr) < after.effective_min_isr:
             self._checker.fail("I19: an order to fence was taken: %s became %s", before, after)
 

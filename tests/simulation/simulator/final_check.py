@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def unsettled(world: World) -> str | None:
-    """Why the cluster is not whole yet; None when it is (liveness)."""
+    """Return why the cluster is not whole yet; None if it is (liveness)."""
     problem = world.checker.topics.unsettled() or world.checker.moves.unsettled()
     if problem is not None:
         return problem
@@ -54,7 +54,7 @@ def _unsettled_partition(world: World, key: PartitionKey, record: Record) -> str
 
 
 def check_history(checker: Checker) -> None:
-    """Everything acknowledged is there, once, in order, and all replicas agree."""
+    """Check that all acknowledged records are there, once, in order, and all replicas agree."""
     checker.transactions.check_history()
     for key in sorted(checker.truths):
         truth = checker.truths[key]
@@ -78,7 +78,7 @@ def check_history(checker: Checker) -> None:
 
 
 def _check_compacted(checker: Checker, key: PartitionKey, logs: list[AnyLog]) -> None:
-    """Replicas differ in holes; each of them tells a fresh consumer the newest of every key."""
+    """Check that each replica, whatever its holes, gives a new consumer the newest of every key."""
     truth = checker.truths[key]
     if truth.is_forgiven:
         return
@@ -89,7 +89,7 @@ def _check_compacted(checker: Checker, key: PartitionKey, logs: list[AnyLog]) ->
 
 
 def _check_transactional(checker: Checker, key: PartitionKey, logs: list[AnyLog]) -> None:
-    """Replicas hold the same, know the same of transactions, and lack nothing."""
+    """Check that replicas have the same records and transactions, and lack nothing."""
     truth = checker.truths[key]
     start = max(log.log_start_offset for log in logs)
     contents = [{at: each for at, each in log.contents.items() if at >= start} for log in logs]  # type: ignore[union-attr]
@@ -104,7 +104,7 @@ def _check_transactional(checker: Checker, key: PartitionKey, logs: list[AnyLog]
 
 
 def _all_values(truth: Truth, log: AnyLog) -> list[int]:
-    """Those that were deleted, too: the observer remembers them."""
+    """Return all values, including deleted ones, which the observer remembers."""
     gone = [entry.value for entry in truth.committed[: log.base_offset]]
     return gone + [entry.value for entry in log.entries]
 
@@ -129,7 +129,7 @@ def _check_producer(checker: Checker, producer: Producer, places: dict[int, list
             checker.fail("%s: value %d is there %d times", producer.name, value, len(found))
         is_sure = producer.is_idempotent or producer.acks != 1
         if not is_sure and producer.acknowledged.get(value) not in found:
-            # What was acknowledged is lost, if anything was, and this is a copy that came late.
+            # If acknowledged records were lost, this is a copy that arrived late.
             continue
         if found and found[0] < last:
             checker.fail("%s: value %d comes before its predecessor", producer.name, value)

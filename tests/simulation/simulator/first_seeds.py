@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 LIST: Final = Path(__file__).parents[1] / "first_seeds.txt"
 WORTH_LISTING: Final = 5
-"""Fewer seeds than this are tried within a second or two."""
+"""Fewer seeds than this take only a second or two."""
 
 
 def read_first_seeds() -> dict[str, int]:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from fairlead_wire.records import Record
 
 IDEMPOTENT: Final = 2000
-"""The producer id of the one that is."""
+"""The producer id of the idempotent producer."""
 
 
 class KeyedProducer(Producer):
-    """One batch at a time: of older ones a restarted leader knows no duplicates, as in Kafka."""
+    """Sends one batch at a time: a restarted leader detects no older duplicates, as in Kafka."""
 
     _records: dict[int, Record]
 
@@ -47,7 +47,7 @@ class KeyedProducer(Producer):
 
 
 class KeyedConsumer(Consumer):
-    """Offsets may be missing where it reads; what that makes it miss is looked at."""
+    """Reads where offsets may be missing; the observer checks what it misses."""
 
     def _on_records(self, reply: dict[str, Any] | None) -> None:
         if reply is not None and reply["error"] is ErrorCode.NONE and reply["records"]:
@@ -72,7 +72,7 @@ class KeyedConsumer(Consumer):
 
 
 def start_keyed_clients(world: World, key: PartitionKey, rate: float) -> None:
-    """Two that write, one idempotent, and one that reads; the world runs them with its own."""
+    """Start two producers, one of them idempotent, and a consumer; the world runs them."""
     for number, producer_id in enumerate((IDEMPOTENT, NO_PRODUCER)):
         name = f"clients-k{number}"
         world.producers.append(

@@ -28,14 +28,14 @@ class KeyedEntry(NamedTuple):
     producer_id: int
     producer_epoch: int
     value: int
-    """Its number: what the observer knows it by."""
+    """Its number, by which the observer identifies it."""
     key: bytes
     is_tombstone: bool
     timestamp: int
 
 
 class KeyedBatch(NamedTuple):
-    """What a reader finds of one batch, which compaction may have emptied."""
+    """A reader's view of one batch, which compaction may have emptied."""
 
     first_offset: int
     next_offset: int
@@ -50,7 +50,7 @@ def keyed_record(number: int, key: bytes, timestamp: int, *, is_tombstone: bool)
 def encode_keyed(
     records: Sequence[Record], producer_id: int, producer_epoch: int, sequence: int, codec: Codec
 ) -> bytes:
-    """What a producer sends; `sequence` is that of the first record."""
+    """Return a producer's batch; `sequence` is that of the first record."""
     return encode_batch(
         [record._replace(offset=place) for place, record in enumerate(records)],
         codec=codec,
@@ -71,7 +71,7 @@ def decode_keyed(content: Buffer) -> Iterator[KeyedBatch]:
 
 @lru_cache(maxsize=2000)
 def _decode(batch: bytes) -> KeyedBatch:
-    """A leader, its followers and consumers all look at the same batch."""
+    """Decode a batch; cached, because a leader, its followers and consumers all read it."""
     header = decode_batch_header(batch)
     entries = []
     for record in decode_batch(batch):
