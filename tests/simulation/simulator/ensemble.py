@@ -464,7 +464,7 @@ class SimKazoo:
 
     @property
     def _patience_s(self) -> float:
-        """Time until a cut is noticed: a whole session if the process is paused and notices nothing."""
+        """Time until a cut is noticed: a whole session if the process is paused."""
         return SESSION_S if self._process.is_paused else NOTICE_S
 
     def _connect(self, now_s: float) -> None:

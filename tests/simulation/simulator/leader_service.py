@@ -50,7 +50,7 @@ FETCH_BYTES_MAX: Final = 20 * RECORD_SIZE
 FETCH_WAIT_MS: Final = 100
 PRODUCE_VERSION: Final = 9
 PRODUCE_VERSION_2: Final = 12
-"""Of clients with an epoch for each transaction; it adds the partition to the transaction."""
+"""Version of clients with an epoch for each transaction; it adds the partition to that."""
 ADD_PARTITIONS_VERSION: Final = 3
 INIT_PRODUCER_ID_VERSION: Final = 4
 END_TXN_VERSION: Final = 3
@@ -62,18 +62,18 @@ load_handlers()
 
 
 class LeaderService:
-    """Answers clients of one broker process, and tells the observer what they are told."""
+    """Answers clients of one broker process, and reports the answers to the observer."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process
         self._broker = process.broker
 
     def handle(self, request: Request) -> None:
-        if self._process.is_confirmed:  # Else not listening yet: it will time out.
+        if self._process.is_confirmed:  # Otherwise it does not listen yet: the request times out.
             getattr(self, f"_{request.method}")(request)
 
     def _metadata(self, request: Request) -> None:
-        """Who leads, as far as this broker knows."""
+        """Return the leaders, as far as this broker knows."""
         leaders: dict[PartitionKey, tuple[int, int]] = {}
         for topic in self._broker.image.topics():
             for index, partition in enumerate(topic.partitions):
@@ -137,7 +137,7 @@ class LeaderService:
             partition = self._process.partitions.get(body["key"])
             if partition is not None and not data.error_code:
                 checker = self._process.world.checker
-                # It may have moved twice in this turn of the loop, of which one is told of.
+                # It may have advanced twice in this iteration, with only one notification.
                 checker.on_high_watermark(self._process.broker_id, partition)
                 checker.transactions.on_told(
                     partition, data.high_watermark, data.last_stable_offset
@@ -156,7 +156,7 @@ class LeaderService:
         self._call(request, message, FETCH_VERSION, answer)
 
     def _list_offsets(self, request: Request) -> None:
-        """The earliest offset, or the latest, or that it is not known yet (R7)."""
+        """Return the earliest or the latest offset, or that it is not known yet (R7)."""
         body = request.body
         topic_id, index = body["key"]
         asked = ListOffsetsPartition(
@@ -247,7 +247,7 @@ def _pair_answer(request: Request) -> Callable[[Any], None]:
 
 
 class _Call:
-    """Stands for `Connection`, for one request of a client."""
+    """Replaces `Connection`, for one request of a client."""
 
     listener = CLIENTS
     peer_check = None

@@ -35,12 +35,12 @@ def _settings(node_id: int) -> Settings:
 
 
 def rack_of(broker_id: int) -> str:
-    """Return the rack of a broker: each has its own."""
+    """Return the rack of a broker: each broker has its own."""
     return f"rack-{broker_id}"
 
 
 class SimSettings:
-    """A broker's settings, small where records are small."""
+    """A broker's settings, with small sizes, because the records are small."""
 
     replica_fetch_max_bytes = 20 * RECORD_SIZE
     replica_fetch_response_max_bytes = 50 * RECORD_SIZE
@@ -69,7 +69,7 @@ class SimSettings:
 
 
 class SimDirectory:
-    """The one log directory, as the watch for room sees it."""
+    """The one log directory, for the code that watches its free space."""
 
     path = "/simulated"
     is_full = False
@@ -131,7 +131,7 @@ class LogShelf:
         self._host.world.checker.topics.on_data_set_aside(self._host, key, log)
 
     def _take_out(self, log: AnyLog) -> tuple[bytes, int]:
-        # A power cut may have taken the file that says which topic it is.
+        # A power cut may have removed the file with its topic id.
         keys = [key for key, known in self._disk.logs.items() if known is log]
         if not keys:
             raise AssertionError(f"{self._host.name} has another log of {log.topic}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simulator.faults import Faults
 
 FIRST_SEED_WITH_MEDDLERS: Final = 300
-"""From here on every other seed has them; mutants and what once failed are older."""
+"""From this one on every other seed has meddlers; mutants and old failures have lower seeds."""
 
 
 class Meddlers:
@@ -34,14 +34,14 @@ class Meddlers:
         ]
 
     def weights(self) -> list[int]:
-        """How often each happens in this seed."""
+        """Return how often each happens in this seed."""
         world = self._world
         rng = random.Random(world.seed)
         weights = [rng.choice((0, 4, 12)) for _ in range(3)] if world.has_meddlers else [0] * 3
         return [*weights, rng.choice((4, 12)) if world.has_several_disks else 0]
 
     def touch_table(self) -> None:
-        """A label on an object: another version, the same content, and no controller did it."""
+        """Label an object: its version changes, its content does not, without any controller."""
         store = self._world.store
         name = self._world.rng.choice(sorted(store.tables))
         self._world.note("somebody touches the table %s", name)
@@ -49,7 +49,7 @@ class Meddlers:
         self._faults.last("touched", 0, lambda: None)
 
     def remove_folder(self) -> None:
-        """A broker is stopped, as it should be, one of its folders is removed, and it starts."""
+        """Stop a broker cleanly, remove one of its folders, and start it."""
         world = self._world
         broker = world.rng.choice(list(world.brokers.values()))
         if not broker.is_running or broker.running is None:
@@ -66,7 +66,7 @@ class Meddlers:
         self._faults.last("folder removed", 0.5 + 2 * world.rng.random(), remove_and_start)
 
     def replace_directory(self) -> None:
-        """A broker ends, and comes back with an empty disk among its disks."""
+        """End a broker, and restart it with one of its disks empty."""
         world = self._world
         broker = world.rng.choice(list(world.brokers.values()))
         if not broker.is_running or broker.running is None or not world.has_several_disks:
@@ -83,7 +83,7 @@ class Meddlers:
         self._faults.last("directory replaced", 0.5 + 2 * world.rng.random(), replace_and_start)
 
     def allow_unclean(self) -> None:
-        """A topic that would rather lose records, or will not any more; it is told what it asks."""
+        """Turn unclean elections of a topic on or off, and tell the observer."""
         world = self._world
         world.checker.truths[world.key(topic=PLAIN)].is_forgiven = True
         alteration = {

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from fairlead_broker.log.producers.verification import VerificationGuard
 
 REMEMBERED_BATCHES = 6
-"""Of each producer, kept by retention: more than a leader remembers."""
+"""Batches of each producer that retention keeps: more than a leader remembers."""
 NO_SEQUENCE = -1
 NO_ROOM = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Read(NamedTuple):
-    """As much of a `ReadResult` as the simulation uses."""
+    """The parts of a `ReadResult` that the simulation uses."""
 
     records: bytes | None
     offset: int
@@ -57,12 +57,12 @@ class Read(NamedTuple):
 
 
 CONFIG = LogConfig()
-"""What topics have that are kept in memory; those on a simulated disk have one of their own."""
+"""The config of topics in memory; those on a simulated disk have their own."""
 
 
 class MemoryLog:
-    """`on_changed(log, end)` hears that everything from `end` on may be another content now,
-    `on_start(log)` that the log starts later."""
+    """`on_changed(log, end)` is called when everything from `end` on may have other content,
+    `on_start(log)` when the log start advances."""
 
     is_compacted = False
 
@@ -71,7 +71,7 @@ class MemoryLog:
         self.partition = partition
         self.topic_id = topic_id
         self.entries: list[Entry] = []
-        """Whole batches, also where the log starts inside of the first."""
+        """Whole batches, even if the log starts inside of the first one."""
         self.log_start_offset = 0
         self.start_before_cut: int | None = None
         self.epochs = LeaderEpochs()
@@ -88,7 +88,7 @@ class MemoryLog:
         self.is_full = False
         """The disk has no room for the next append."""
         self.is_ghost = False
-        """It was deleted, and a power loss has undone that."""
+        """It was deleted, and a power cut has undone that."""
         self.refusal: str | None = None
         self.on_changed: Callable[[MemoryLog, int], None] = lambda *_: None
         self.on_start: Callable[[MemoryLog], None] = lambda _: None
@@ -96,7 +96,7 @@ class MemoryLog:
         self._durable_base = 0
         self._checkpointed_start = 0
         self._snapshot_end = 0
-        """Where the last start has taken a snapshot of the producers."""
+        """End of the snapshot of producers that the last start has taken."""
         self.base_offset = 0
         """Offset of the first entry."""
 
@@ -118,7 +118,7 @@ class MemoryLog:
         return self.entries[offset - self.base_offset]
 
     def batch_start(self, offset: int) -> int:
-        """Where the batch that holds an offset begins; at the log's end that."""
+        """Return where the batch with an offset begins; the log's end at that."""
         return offset - (self.entry(offset).place if offset < self.log_end_offset else 0)
 
     def append_as_leader(
@@ -185,12 +185,12 @@ class MemoryLog:
         return bool(self.aborted)
 
     def upper_offset(self, fetch_offset: int, records: bytes) -> int:
-        """The exact end of what was read."""
+        """Return the exact end of what was read."""
         entries = decode_entries(records)
         return entries[-1][0] + 1 if entries else fetch_offset
 
     def recall_unreplicated(self, high_watermark: int) -> None:
-        """Nothing to do: `reopen` looks at every record."""
+        """Do nothing: `reopen` checks every record."""
 
     def append_as_follower(
         self,
@@ -208,7 +208,7 @@ class MemoryLog:
                 return
             end = offset + entry.count
             if not self.entries and offset < self.log_end_offset < end:
-                self.base_offset = offset  # The leader's start lies inside of the batch (R17).
+                self.base_offset = offset  # The leader's log start is inside of the batch (R17).
             elif offset != self.log_end_offset or entry.place:
                 raise AssertionError(f"append of {offset} at {self.log_end_offset}")
             if entry.leader_epoch > self.epochs.last_epoch:
@@ -222,7 +222,7 @@ class MemoryLog:
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
     ) -> Read:
-        """Whole batches, from the one that holds `offset`."""
+        """Return whole batches, from the one with `offset`."""
         log_end = self.log_end_offset
         if offset < self.log_start_offset or offset > log_end:
             raise KafkaError(
@@ -241,7 +241,7 @@ class MemoryLog:
         return Read(records, offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every batch that holds or follows `offset`, but end at the log's start at least."""
+        """Drop every batch from the one with `offset` on, but not below the log's start."""
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return
@@ -274,7 +274,7 @@ class MemoryLog:
             self.on_start(self)
 
     def deletable_end(self, high_watermark: int) -> int:
-        """What retention may go up to: committed, and no batch that a producer may send again."""
+        """Return the limit of retention: committed, and no batch that a producer may repeat."""
         last: dict[int, list[int]] = {}
         for at, entry in enumerate(self.entries):
             if entry.producer_id >= 0 and entry.place == 0:
@@ -283,7 +283,7 @@ class MemoryLog:
         return min([high_watermark, *remembered])
 
     def drop_below(self, offset: int) -> None:
-        """Delete the segments that lie wholly below: here a segment may end with any batch."""
+        """Delete segments that are wholly below: here a segment may end with any batch."""
         base = self.batch_start(min(max(offset, self.base_offset), self.log_end_offset))
         del self.entries[: base - self.base_offset]
         self.base_offset = base
@@ -297,11 +297,11 @@ class MemoryLog:
     def ended(self) -> None: ...
 
     def opened(self, now_ms: int) -> MemoryLog:
-        """What the next process finds: nothing has to be read anew."""
+        """Return the log of the next process, which is this one."""
         return self
 
     def sync(self) -> None:
-        """Everything written so far survives a power loss, unless the disk fails."""
+        """Make everything written so far survive a power cut, unless the disk fails."""
         if self.is_failing:
             self.go_offline()
         else:
@@ -313,32 +313,32 @@ class MemoryLog:
         self.recovery_point = self.log_end_offset
 
     def checkpoint(self) -> None:
-        """The file of log starts is written and fsynced; the next start goes by it."""
+        """Write and fsync the file of log starts, which the next start reads."""
         self._checkpointed_start = self.log_start_offset
         if self.refusal == AWAITS_CHECKPOINT:
             self.refusal = None
 
     @property
     def is_durable(self) -> bool:
-        """True if losing power would lose no record."""
+        """True if a power cut would lose no record."""
         return self._durable_tail() == self.entries
 
     def _durable_tail(self) -> list[Entry] | None:
-        """What was fsynced of the segments that are still there; None if the log was another."""
+        """Return the fsynced part of the present segments; None if the log was another one."""
         gap = self.base_offset - self._durable_base
         return None if gap < 0 else self._durable[gap:]
 
     def reopen(self) -> None:
-        """The process was killed: what it wrote is there, what it knew is rebuilt.
+        """Restart after a kill: what was written is there, the state is rebuilt.
 
-        Epoch files lag behind: an epoch that nothing was appended in may be forgotten.
+        Epoch files lag behind: an epoch without records may be forgotten.
         """
         self.is_offline = self.is_failing = self.lacks_room = False
         self.flush_state = FlushState()
         self.refusal = None
         start = max(self.base_offset, self._checkpointed_start)
         if start > self.log_end_offset:
-            # What is known to be gone must not be given out again.
+            # Records that are known to be deleted must not be returned again.
             self.restart_at(start)
         self.log_start_offset = start
         self._rebuild_epochs()
@@ -350,7 +350,7 @@ class MemoryLog:
     def lose_power(self, rng: random.Random, now_ms: int = 0) -> MemoryLog:
         """Keep what was fsynced and a part of what came later, then recover.
 
-        A log that was truncated since may come back as it was when it was last fsynced.
+        A log that was truncated since its last fsync may return to its state at that fsync.
         """
         entries, tail = self.entries, self._durable_tail()
         if tail is not None and entries[: len(tail)] == tail:
@@ -422,7 +422,7 @@ class MemoryLog:
             self._read_snapshot()
 
     def _read_snapshot(self) -> None:
-        """Know no more of batches than the file keeps, which a start reads instead of the log."""
+        """Keep only the batches in the file, which a start reads instead of the log."""
         kept = decode_snapshot(encode_snapshot(self.producers))
         batches = {entry.producer_id: entry.batches for entry in kept}
         for entry in self.producers:
@@ -436,13 +436,13 @@ class MemoryLog:
         self.epochs.truncate_from_start(self.log_start_offset)
 
     def go_offline(self) -> None:
-        """The disk failed, and what it was to write is gone from the page cache too."""
+        """Take the log offline: its disk failed, and unwritten data is gone from the page cache."""
         self.is_offline = True
         self.refusal = "the disk failed"
         self.flush_state.failed_flush = OSError(self.refusal)
 
     def write_epochs(self) -> None:
-        """The epoch file lags behind, here as well."""
+        """Write no file, which may lag behind as in reality; raise if the disk is full."""
         if self.is_full:
             raise NO_ROOM
         self.epochs.is_dirty = False

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class MoveWatch:
-    """`drained` are the brokers that the store says are to be emptied.
+    """`drained` are the brokers that the store wants emptied.
 
-    Of those in `cordoned` it says that their log directories take nothing new, and of those in
-    `to_cordon` that they shall not.
+    The log directories of brokers in `cordoned` take no new replicas; those of brokers in
+    `to_cordon` shall not.
     """
 
     def __init__(self, checker: Checker) -> None:
@@ -39,17 +39,17 @@ class MoveWatch:
         self.cordoned: set[int] = set()
         self.to_cordon: set[int] = set()
         self.given_up: set[int] = set()
-        """Brokers that somebody has asked to forget: nobody waits for what they have deleted."""
+        """Brokers that were unregistered on request: nobody waits for their deletions."""
         self.forgotten = 0
         """Brokers that were unregistered."""
         self.finished = 0
-        """Reassignments that were carried out."""
+        """Reassignments that have finished."""
         self.cancelled = 0
         self.deleted = 0
         """Replicas whose data was deleted because they had moved away."""
         self._cordoned: dict[int, set[int]] = {}
         self._drained: dict[int, set[int]] = {}
-        """By controller epoch: those that this controller knows of."""
+        """By controller epoch: the drained brokers that this controller knows."""
         self._replicas: dict[tuple[int, PartitionKey], set[int]] = {}
         self._published: dict[tuple[int, PartitionKey], PartitionRegistration] = {}
 
@@ -68,7 +68,7 @@ class MoveWatch:
             _include(self.to_cordon, int(name), is_in=bool(configs.get(CORDONED_LOG_DIRS)))
 
     def on_reign(self, controller_epoch: int) -> None:
-        """A controller has loaded all that was written."""
+        """Note that a controller has loaded all that was written."""
         self._drained[controller_epoch] = set(self.drained)
         self._cordoned[controller_epoch] = set(self.cordoned)
         for key, truth in self._checker.truths.items():
@@ -76,7 +76,7 @@ class MoveWatch:
                 self._replicas[controller_epoch, key] = set(truth.record.replicas)
 
     def on_published(self, controller_epoch: int, changes: Iterable[Change]) -> None:
-        """Look at changes one by one: the store may show several of them as one."""
+        """Check changes one by one: the store may have several of them in one write."""
         drained, cordoned = self._drained[controller_epoch], self._cordoned[controller_epoch]
         for change in changes:
             if isinstance(change, BrokerConfigsChanged) and change.broker:
@@ -100,7 +100,7 @@ class MoveWatch:
                 self._replicas[at] = replicas
 
     def _check_forgotten(self, controller_epoch: int, broker_id: int) -> None:
-        """I18: as far as this controller has said, no partition is on that broker."""
+        """Check I18: by this controller's changes, no partition is on that broker."""
         self.forgotten += 1
         for (epoch, key), replicas in self._replicas.items():
             is_live = self._checker.topics.is_live(key[0])
@@ -108,7 +108,7 @@ class MoveWatch:
                 self._checker.fail("I18: broker %d is forgotten and has %s", broker_id, key)
 
     def _check_step(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
-        """I15: what is new counts once it is in sync, and what is left can acknowledge and lead."""
+        """Check I15: a new replica counts once in sync; the others can acknowledge and lead."""
         self.finished += before.is_being_reassigned and after.replicas == before.target_replicas
         self.cancelled += before.is_being_reassigned and after.replicas == before.original_replicas
         come = set(before.adding_replicas) & set(after.replicas) - set(after.adding_replicas)
@@ -122,7 +122,7 @@ class MoveWatch:
             self._checker.fail("I15: %s were taken away too early: %s", lost, after)
 
     def on_record(self, key: PartitionKey, old: Record | None, record: Record) -> None:
-        """A record is durable."""
+        """Follow a durable registration."""
         if old is None:
             return
         confirmed = set(old.unconfirmed) - {*record.unconfirmed, *record.replicas}
@@ -132,9 +132,9 @@ class MoveWatch:
                 self._checker.fail("I16: %d said it let go and holds %s", broker_id, record)
 
     def on_data_deleted(self, host: BrokerHost, key: PartitionKey) -> None:
-        """I16: the broker has read that its replica is taken away, and nobody counts on it.
+        """Check I16: the broker has read that its replica is removed, and nobody counts on it.
 
-        Its record may name it again by then, as one to be added: it begins anew.
+        The registration may name it again by then, as one to be added: it begins again.
         """
         self.deleted += 1
         assert host.running is not None
@@ -150,13 +150,13 @@ class MoveWatch:
             self._checker.fail("I16: %s deleted its replica of %s", host.name, truth)
 
     def on_data_set_aside(self, host: BrokerHost, record: Record) -> None:
-        """I16: what has moved away is deleted, and nothing stays in the way."""
+        """Check I16: removed data is deleted, and does not get in the way of new data."""
         is_told = not self._checker.is_confirmed and host.broker_id not in self.given_up
         if host.broker_id not in record.replicas and is_told:
             self._checker.fail("I16: %s was not told that it lost %s", host.name, record)
 
     def unsettled(self) -> str | None:
-        """Return what moves, or should have moved by now."""
+        """Return moves that run, or should have finished by now."""
         if self.cordoned != self.to_cordon:
             return f"{self.cordoned} are cordoned, and {self.to_cordon} should be"
         free = self._checker.world.brokers.keys() - self.drained - self.cordoned

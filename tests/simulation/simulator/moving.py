@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from simulator.faults import Faults
 
 FIRST_SEED_WITH_MOVES: Final = 300
-"""From here on every third seed has them."""
+"""From this one on every third seed has moves."""
 BROKERS: Final = 4
-"""Three replicas of a partition leave one place to move to."""
+"""With three replicas of a partition, one broker is free as a target."""
 
 COPY_S: Final = 0.06
 ASKED_AGAIN_S: Final = 1.0
@@ -47,14 +47,14 @@ class Movers:
         ]
 
     def weights(self) -> list[int]:
-        """How often each happens in this seed."""
+        """Return how often each happens in this seed."""
         rng = random.Random(self._world.seed)
         shares = ((30, 60, 120), (0, 10, 30), (0, 8, 20), (6, 15))
         weights = [rng.choice(share) if self._world.has_moves else 0 for share in shares]
-        return [*weights, 0, 0, 0, 0, 0]  # The last ones happen only where a test names them.
+        return [*weights, 0, 0, 0, 0, 0]  # The last ones happen only if a test names them.
 
     def move(self) -> None:
-        """Other replicas for one partition, or for two; sometimes in another order, or number."""
+        """Reassign one or two partitions, sometimes with another order, or number."""
         partitions = self._partitions()
         count = min(len(partitions), self._world.rng.choice((1, 1, 2)))
         chosen = self._world.rng.sample(partitions, count)
@@ -63,14 +63,14 @@ class Movers:
         }
         self._ask(targets)
         if self._world.rng.random() < 0.4:
-            # While it is copied, which does not take long here.
+            # During the copy, which is short here.
             self._world.later(
                 COPY_S * self._world.rng.random(), lambda: self._ask(dict.fromkeys(targets))
             )
         self._faults.last("moved", 0, lambda: None)
 
     def cancel_move(self) -> None:
-        """Whatever moves or waits for it is called back; or one that does not, in vain."""
+        """Cancel moves that run or wait; or try to cancel one that does not exist."""
         partitions = self._partitions()
         moving = [each for each in partitions if each[1].is_moving]
         key, _ = self._world.rng.choice(moving or partitions)
@@ -88,7 +88,7 @@ class Movers:
             self._faults.last("undrained", 0, lambda: None)
 
     def unregister(self) -> None:
-        """A broker that is empty or not, in service or not, is said to be gone for good."""
+        """Ask to unregister a broker, empty or not, in service or not."""
         moves = self._world.checker.moves
         broker_id = self._world.rng.choice(sorted(moves.drained) or list(self._world.brokers))
         moves.given_up.add(broker_id)
@@ -97,7 +97,7 @@ class Movers:
         self._faults.last("unregistered", 0, lambda: None)
 
     def cordon(self) -> None:
-        """A broker's log directories take nothing new."""
+        """Cordon a broker's log directories."""
         broker_id = self._world.rng.choice(list(self._world.brokers))
         self._configure(broker_id, CORDONED_LOG_DIRS, EVERY_DIRECTORY)
         self._faults.last("cordoned", 0, lambda: None)
@@ -109,7 +109,7 @@ class Movers:
             self._faults.last("uncordoned", 0, lambda: None)
 
     def fence(self) -> None:
-        """A person takes a broker out of service, which is refused where partitions need it."""
+        """Fence a broker by order, which is refused if partitions need it."""
         broker_id = self._world.rng.choice(list(self._world.brokers))
         self._configure(broker_id, BROKER_FENCE, "its disk is odd")
         self._faults.last(ASKED_TO_FENCE, 0, lambda: None)
@@ -121,7 +121,7 @@ class Movers:
             self._faults.last("unfenced", 0, lambda: None)
 
     def end_fences(self) -> None:
-        """Let all brokers serve again, and again: an order may still be under way."""
+        """Unfence all brokers, repeatedly: an order may still be under way."""
         if ASKED_TO_FENCE not in self._faults.counts:
             return
         for broker_id in sorted(self._world.checker.fences.ordered):
@@ -137,7 +137,7 @@ class Movers:
         ]
 
     def _target(self, record: Record) -> list[int]:
-        """Return brokers, as many as can hold what one of them loses."""
+        """Return target brokers, enough if one of them loses its data."""
         rng = self._world.rng
         count = len(record.original) + rng.choice((0, 0, 0, 1, -1))
         smallest = max(2, record.min_insync_replicas)

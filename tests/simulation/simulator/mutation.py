@@ -60,18 +60,18 @@ class Mutant:
 
 
 class Mutants:
-    """Those of one test module, by name."""
+    """The mutants of one test module, by name."""
 
     def __init__(self) -> None:
         self.all: dict[str, Mutant] = {}
 
     @property
     def with_settings(self) -> list[str]:
-        """Those that need more than what every seed does."""
+        """Return the mutants that need more than an ordinary seed."""
         return [name for name, each in self.all.items() if each.only or each.story]
 
     def register(self, *only: str, **settings: Any) -> Callable[[Change], Change]:
-        """`only` names the faults that may happen; by default all."""
+        """`only` names the possible faults; by default all."""
 
         def register(change: Change) -> Change:
             self.all[change.__name__] = Mutant(change, only, **settings)
@@ -88,6 +88,6 @@ class Mutants:
                     mutant.play(seed)
                 except SimulationFailed as failure:
                     if isinstance(failure.__cause__, TypeError | AttributeError | NameError):
-                        raise  # The mutant does not fit the code any more.
+                        raise  # The mutant no longer fits the code.
                     return seed
         return None

@@ -39,32 +39,32 @@ class End:
         self.process = process
         self.peer_host = peer_host
         self.purpose = purpose
-        """What whoever opened the connection says of it."""
+        """The purpose of the connection, from the process that opened it."""
         self.is_accepted = is_accepted
         self.peer: End | None = None
         self.is_closed = False
         self.on_message: Callable[[Any], None] = lambda _: None
         self.on_close: Callable[[], None] = lambda: None
         self.is_held = False
-        """What is sent here arrives late, as after packets were lost again and again."""
+        """Messages that are sent here arrive late, as after repeated packet loss."""
         self._stalled: list[Callable[[], None]] = []
         self._last_arrival_s = 0.0
 
     def send(self, message: Any) -> None:
-        """Send; silently lost if the connection is over."""
+        """Send a message; it is silently lost if the connection has ended."""
         if not self.is_closed:
             if self.network.traps:
                 self.network.spring(self, message)
             self._travel(lambda: self._deliver(message))
 
     def close(self) -> None:
-        """Close in an orderly way; the peer hears of it after what was sent before."""
+        """Close cleanly; the peer notices after all earlier messages."""
         if not self.is_closed:
             self.is_closed = True
             self._travel(self._deliver_close)
 
     def vanish(self) -> None:
-        """Be gone without a word."""
+        """End without telling the peer."""
         self.is_closed = True
 
     def _travel(self, arrive: Callable[[], None]) -> None:
@@ -83,7 +83,7 @@ class End:
             arrive()
 
     def heal(self) -> None:
-        """Send on what had stalled."""
+        """Deliver what had stalled."""
         stalled, self._stalled = self._stalled, []
         for arrive in stalled:
             arrive()
@@ -95,7 +95,7 @@ class End:
         if peer.is_closed or not peer.process.is_alive:
             if not peer.process.is_alive and self.network.is_dark(self.peer_host):
                 return
-            # The other host's kernel answers for a process that is gone.
+            # The other host's kernel answers if the process is gone.
             peer.is_closed = True
             peer._travel(peer._deliver_close)
             return
@@ -117,14 +117,14 @@ class End:
 
 
 class Trap(NamedTuple):
-    """Waits for a message to be sent, to do something to its connection."""
+    """Waits for a message to be sent, and then does something to its connection."""
 
     is_meant: Callable[[End, Any], bool]
     on_message: Callable[[End], None]
 
 
 class Network:
-    """Who can reach whom. Hosts carry the names of their processes."""
+    """Connections and cuts between hosts. Hosts have the names of their processes."""
 
     def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
         self.loop = loop
@@ -145,9 +145,9 @@ class Network:
         self._dark.discard(process.name)
 
     def connect(self, process: Process, host: str, purpose: str = "") -> End:
-        """Open a connection; what is sent at once travels with it.
+        """Open a connection; messages that are sent at once arrive with it.
 
-        There is no handshake to wait for: a refusal comes back as a close.
+        There is no handshake: a refusal arrives as a close.
         """
         near, far = End(self, process, host, purpose), None
         self._ends.setdefault(process, []).append(near)
@@ -165,14 +165,14 @@ class Network:
         return near
 
     def is_refused(self, host: str, asking: str) -> bool:
-        """Tell whether a probe of a host's port is refused: reachable, up, and nobody listens."""
+        """Tell whether a probe is refused: the host is reachable and up, and nobody listens."""
         if self.is_cut(asking, host) or self.is_cut(host, asking) or host in self._dark:
             return False
         listening = self._listening.get(host)
         return listening is None or not listening[0].is_alive
 
     def end_process(self, process: Process, *, dark: bool) -> None:
-        """Take down a process's connections; `dark`: with its whole host."""
+        """End a process's connections; `dark`: with its whole host."""
         if dark:
             self._dark.add(process.name)
         for end in self._ends.pop(process, ()):
@@ -191,7 +191,7 @@ class Network:
                 end.peer._travel(end.peer._deliver_close)
 
     def light(self, host: str) -> None:
-        """The host is up again: what still waits for the old process is reset."""
+        """Turn a host on again: connections to the old process are reset."""
         self._dark.discard(host)
         for ends in self._ends.values():
             for end in ends:
@@ -213,24 +213,24 @@ class Network:
                 end.heal()
 
     def spring(self, end: End, message: Any) -> None:
-        """Let those hear of a message who wait for one like it; each hears of one."""
+        """Call the traps that wait for such a message; each is called once."""
         for trap in list(self.traps):
             if trap.is_meant(end, message):
                 self.traps.remove(trap)
                 trap.on_message(end)
 
     def hold(self, is_meant: Callable[[End], bool]) -> Callable[[], None]:
-        """Hold up what is sent on some of the connections of now; what is returned lets it arrive.
+        """Delay messages on some present connections; the result, when called, delivers them.
 
-        Those who give up waiting are quick on a new connection: so what was sent first arrives
-        after what was sent later, and after its sender is gone.
+        Clients that time out use a new connection, which is fast: so earlier messages arrive after
+        later ones, and after their sender is gone.
         """
         return self.hold_ends(
             [end for ends in self._ends.values() for end in ends if is_meant(end)]
         )
 
     def hold_ends(self, ends: list[End]) -> Callable[[], None]:
-        """Hold up what is sent on these connections, as `hold` does."""
+        """Delay messages on these connections, as `hold` does."""
         held = [end for end in ends if not (end.is_held or end.is_closed)]
         for end in held:
             end.is_held = True

@@ -45,7 +45,7 @@ async def _create_topics(world: World) -> None:
     controller = world.controllers["controller-0"].controller
     assert controller is not None
     ids = list(world.brokers)
-    # A compacted partition stands for the second safe one.
+    # A compacted partition replaces the second safe one.
     count = 2 if world.compaction is None else 1
     shuffled = [world.rng.sample(ids, 3) for _ in range(count)]
     more = [] if world.transactions is None else world.transactions.topics(world)

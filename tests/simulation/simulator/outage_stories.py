@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from fairlead_broker.replication.partition import Partition
 
 GAP_S: Final = 2.0
-"""How long acks=all may stand still for a process that is back after a tenth of a second."""
+"""How long acks=all may wait for a process that is back after a tenth of a second."""
 BACK_AFTER_S: Final = 0.1
 
 
 async def a_leader_is_killed_twice(world: World) -> None:
-    """The others go on with it, in the same leader epoch, before the store is back."""
+    """The others continue with it, in the same leader epoch, before the store is back."""
     await world.progress()
     epoch = world.record().leader_epoch
     world.store.go_away()
@@ -42,7 +42,7 @@ async def a_leader_is_killed_twice(world: World) -> None:
 
 
 async def a_follower_is_killed(world: World) -> None:
-    """It is in sync all along, for all that the store knows, and acks=all needs it."""
+    """The store still has it in sync, and acks=all needs it."""
     await world.progress()
     world.store.go_away()
     await asyncio.sleep(0.5)
@@ -54,9 +54,9 @@ async def a_follower_is_killed(world: World) -> None:
 
 
 async def a_fencing_in_doubt_lands_later(world: World) -> None:
-    """The write that fences it is sent, nobody knows with what outcome, and it goes on meanwhile.
+    """The write that fences it is sent with an unknown outcome, and it goes on meanwhile.
 
-    Then the write lands, or is written anew: it hears of its successor, and follows.
+    Then the write lands, or is repeated: it learns of its successor, and follows.
     """
     await world.progress()
     epoch = world.record().leader_epoch
@@ -76,7 +76,7 @@ async def a_fencing_in_doubt_lands_later(world: World) -> None:
 
 
 async def only_the_leader_is_cut_off(world: World) -> None:
-    """The store is there, and another leader: what goes on is deposed, and acknowledges nothing."""
+    """The store works, and has another leader: the old one is deposed, and acknowledges nothing."""
     await world.progress()
     leader = world.leader()
     world.isolate(leader, from_=list(world.controllers))
@@ -92,7 +92,7 @@ async def only_the_leader_is_cut_off(world: World) -> None:
 
 
 async def a_machine_loses_power(world: World) -> None:
-    """What was not flushed is gone: its roles of before are not for it."""
+    """Unflushed data is gone: it must not resume its earlier roles."""
     await world.progress(count=20)
     leader = world.leader()
     assert world.may_lose(leader)
@@ -104,7 +104,7 @@ async def a_machine_loses_power(world: World) -> None:
 
 
 async def a_disk_has_lost_pages(world: World) -> None:
-    """The machine runs on, but what the process had written was never stored."""
+    """The machine goes on, but the process's writes were never stored."""
     await world.progress(count=20)
     leader = world.leader()
     assert world.may_lose(leader)
@@ -115,7 +115,7 @@ async def a_disk_has_lost_pages(world: World) -> None:
 
 
 async def a_replica_has_been_let_in_unheard(world: World) -> None:
-    """The last thing that a leader asked for is granted, and it is killed before it hears that."""
+    """A leader's last proposal is accepted, and it is killed before it learns that."""
     await world.progress()
     leader, (returning, other) = world.leader(), world.followers()
     returning.kill()
@@ -136,7 +136,7 @@ async def a_replica_has_been_let_in_unheard(world: World) -> None:
 
 
 async def followers_are_late(world: World) -> None:
-    """The leader is back, alone: how much is committed it cannot know, and consumers ask."""
+    """The leader is back, alone: it cannot know how much is committed, and consumers ask."""
     await world.progress(count=20)
     world.store.go_away()
     leader = world.leader()
@@ -164,7 +164,7 @@ async def _kill_for_a_moment(host: BrokerHost) -> None:
 
 
 async def _commits_within(world: World, leader: BrokerHost, seconds: float) -> None:
-    """Wait until a leader leads and what is written to it is committed, whatever clients do."""
+    """Wait until a leader leads and new records are committed, whatever clients do."""
     limit_s = world.loop.time() + seconds
 
     def partition() -> Partition | None:
@@ -184,7 +184,7 @@ async def _commits_within(world: World, leader: BrokerHost, seconds: float) -> N
 
 
 def _asks_for(world: World, leader: BrokerHost, joining: BrokerHost) -> bool:
-    """Whether a leader is about to ask for a replica to be let in."""
+    """Tell whether a leader is about to propose that a replica joins."""
     assert leader.running is not None
     partition = leader.running.partitions.get(world.key())
     state = None if partition is None or partition.leader is None else partition.leader.isr_state

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simulator.faults import Faults
 
 FIRST_SEED_WITH_OUTAGES: Final = 500_000
-"""From here on every other seed has them."""
+"""From this one on every other seed has outages."""
 
 
 class Outages:
@@ -28,12 +28,12 @@ class Outages:
         self.kinds: list[Callable[[], None]] = [self.kill_in_outage, self.reboot_in_outage]
 
     def weights(self) -> list[int]:
-        """How often each happens in this seed."""
+        """Return how often each happens in this seed."""
         rng = random.Random(self._world.seed)
         return [rng.choice((10, 30)), rng.choice((0, 6))] if self._world.has_outages else [0, 0]
 
     def kill_in_outage(self) -> None:
-        """One broker, or two, each perhaps more than once."""
+        """Kill one or two brokers, each perhaps more than once."""
         world = self._world
         duration_s = self._begin_outage()
         for broker in world.rng.sample(list(world.brokers.values()), world.rng.choice((1, 1, 2))):
@@ -43,7 +43,7 @@ class Outages:
                 at_s += 0.1 + 2.5 * world.rng.random() ** 2
 
     def reboot_in_outage(self) -> None:
-        """The machine loses power, and its disk remembers roles that it may not go on with."""
+        """Cut a machine's power; its disk has roles that the broker must not resume."""
         world = self._world
         duration_s = self._begin_outage()
         broker = world.rng.choice(list(world.brokers.values()))
@@ -56,7 +56,7 @@ class Outages:
         world.later(duration_s * 0.3 * world.rng.random(), lose_power)
 
     def _begin_outage(self) -> float:
-        """Have nobody decide for a while, in one way or another; return for how long."""
+        """Prevent decisions for a while, in one way or another; return for how long."""
         world, store = self._world, self._world.store
         duration_s = 2.0 + 6.0 * world.rng.random()
         match world.rng.choice(("away", "away", "doubtful", "slow", "controllers")):

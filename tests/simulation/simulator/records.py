@@ -17,7 +17,7 @@ _RECORD = struct.Struct(">qiiiBHBhi2x")
 RECORD_SIZE = _RECORD.size
 NO_PRODUCER = -1
 PLAIN, TRANSACTIONAL, ABORT, COMMIT = 0, 0x10, 0x30, 0x130
-"""The kinds lie where a batch has its attributes, and have the bits that it would have."""
+"""The kinds are at a batch's attributes, and have the same bits."""
 
 
 class Entry(NamedTuple):
@@ -29,11 +29,11 @@ class Entry(NamedTuple):
     producer_epoch: int
     value: int
     place: int = 0
-    """In its batch."""
+    """Its position in the batch."""
     count: int = 1  # type: ignore[assignment]  # nobody calls `count` of the tuple
-    """Of the records in its batch."""
+    """Number of records in its batch."""
     kind: int = PLAIN
-    """What its batch is; the value of a marker is the epoch of its coordinator."""
+    """The kind of its batch; the value of a marker is the epoch of its coordinator."""
 
     @property
     def is_marker(self) -> bool:
@@ -47,7 +47,7 @@ def encode_batch(
     sequence: int,
     kind: int = PLAIN,
 ) -> memoryview:
-    """What a producer sends; `sequence` is that of the first record."""
+    """Return a producer's batch; `sequence` is that of the first record."""
     count = len(values)
     records = [
         _RECORD.pack(

@@ -32,7 +32,7 @@ INTERNAL: Final = Listener("INTERNAL", "", 9192, "", 9192, is_internal=True)
 
 
 class SimLeaderConnection:
-    """Stands for `LeaderConnection`. The proof of the secret is one round trip, part of `open`."""
+    """Replaces `LeaderConnection`. The proof of the secret is one round trip, part of `open`."""
 
     network: Network
 
@@ -81,7 +81,7 @@ class SimLeaderConnection:
         return self.closed.done()
 
     def abort(self) -> None:
-        """Close. What was sent may come late all the same, as where the network itself holds it."""
+        """Close. Messages may still arrive late, as if the network itself holds them."""
         self.close()
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class SimLeaderConnection:
 
 
 class FollowerConnection:
-    """Stands for `Connection` on the brokers' listener, for a follower that was let in."""
+    """Replaces `Connection` on the internal listener, for a follower that has authenticated."""
 
     listener = INTERNAL
     principal = BROKER

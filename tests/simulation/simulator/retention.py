@@ -28,7 +28,7 @@ class Retention:
         self._world = broker.world
 
     def apply(self) -> None:
-        """One round over all partitions; each has its turn now and then."""
+        """Do one round over all partitions, each with some probability."""
         chance, rng = self._world.retention_chance, self._world.rng
         if not chance or self._broker.disk.is_failing:
             return
@@ -44,7 +44,7 @@ class Retention:
                 log.drop_below(min(log.log_start_offset, partition.high_watermark))
 
     def _forget_on_disk(self, partition: Partition, log: DiskLog) -> None:
-        """DeleteRecords, or a round that lets the segments below the start go."""
+        """Do DeleteRecords, or delete the segments below the start."""
         rng, now_ms = self._world.rng, self._broker.now_ms()
         if log.refusal is not None or not log.config.deletes_by_retention:
             return
@@ -53,7 +53,7 @@ class Retention:
             return
         end = log.deletable_end(partition.high_watermark)
         if not isinstance(log, KeyedLog):
-            # Up to the high watermark a tool may go, too, and then nobody knows what is lost.
+            # DeleteRecords may go up to the high watermark, but then lost records are not noticed.
             end = min(end, partition.last_stable_offset)
         if end > log.log_start_offset and rng.random() < 0.5:
             target = rng.randint(log.log_start_offset, end)
@@ -74,7 +74,7 @@ class Retention:
             return
         target = rng.randint(log.log_start_offset, end)
         if rng.random() < 0.5:
-            # DeleteRecords: the segments go with a later round.
+            # DeleteRecords: a later round deletes the segments.
             self._world.checker.on_forgetting(partition, target)
             partition.delete_records(target)
             return

@@ -33,7 +33,7 @@ def reigning(world: World) -> ControllerHost | None:
 
 
 async def move_a_leader(world: World) -> None:
-    """A leader dies, and is back in sync: another replica leads in a higher epoch."""
+    """Kill a leader and bring it back in sync: another replica leads in a higher epoch."""
     await world.progress()
     old = world.leader()
     old.kill()
@@ -49,7 +49,7 @@ async def end_controllers(world: World) -> None:
 
 
 def put_back(world: World, copy: Tables, *names: str) -> Tables:
-    """Put tables back; give the newest ones, as they were."""
+    """Restore tables; return the newest ones."""
     newest = dict(world.store.tables)
     world.note("somebody puts back %s", ", ".join(names or sorted(copy)))
     world.store.put_back(copy, *names)
@@ -60,7 +60,7 @@ def put_back(world: World, copy: Tables, *names: str) -> Tables:
 
 
 async def nobody_decides(world: World, words: str) -> None:
-    """Wait until the reign is over and says why; then for a while, in which nobody else begins."""
+    """Wait until the reign is over, with the reason; then for a while, in which none begins."""
 
     def is_told() -> bool:
         return any(words in each.last_words for each in world.controllers.values())
@@ -101,7 +101,7 @@ async def a_table_goes_back_under_a_controller(world: World) -> None:
 
 
 async def a_table_went_back_while_no_controller_was_there(world: World) -> None:
-    """The leader has changed since the copy was made, within the same reign."""
+    """The leader has changed since the copy was made, in the same reign."""
     await world.progress()
     copy = dict(world.store.tables)
     await move_a_leader(world)
@@ -126,7 +126,7 @@ async def a_table_of_an_earlier_reign_comes_back(world: World) -> None:
 
 
 async def all_tables_go_back(world: World) -> None:
-    """An earlier reign's; its successor would be as old as one that brokers have followed."""
+    """They are from an earlier reign; the next epoch would be one that brokers have followed."""
     await world.progress()
     copy = dict(world.store.tables)
     await end_controllers(world)
@@ -156,8 +156,7 @@ async def all_tables_go_back_and_all_brokers_restart(world: World) -> None:
 
 
 async def the_table_of_the_cluster_goes_back(world: World) -> None:
-    """Nothing has happened since the copy but that ids were given to producers; somebody confirms
-    the copy."""
+    """Since the copy, only producer ids were assigned; a person confirms the copy."""
     await world.progress()
     copy = dict(world.store.tables)
     given = [await ask_for_producer_ids(world) for _ in range(3)]
@@ -172,7 +171,7 @@ async def the_table_of_the_cluster_goes_back(world: World) -> None:
 
 
 async def ids_are_given_out_after_a_rollback_of_a_moment(world: World) -> None:
-    """So short a time after the last ids that no broker was told of that write."""
+    """The time after the last ids is so short that no broker has heard of that write."""
     await world.progress()
     copy = dict(world.store.tables)
     given = await ask_for_producer_ids(world)
@@ -189,7 +188,7 @@ async def ids_are_given_out_after_a_rollback_of_a_moment(world: World) -> None:
 
 
 async def all_tables_go_back_and_only_disks_remember(world: World) -> None:
-    """Nothing that a log or a registration would show has happened since the copy."""
+    """Since the copy, nothing has happened that a log or a registration would show."""
     await world.progress()
     copy = dict(world.store.tables)
     given = [await ask_for_producer_ids(world) for _ in range(3)]
@@ -208,7 +207,7 @@ async def all_tables_go_back_and_only_disks_remember(world: World) -> None:
 
 
 async def an_old_copy_is_confirmed(world: World) -> None:
-    """A leader has moved twice since the copy, and what was acknowledged since has to stay."""
+    """A leader has changed twice since the copy, and records acknowledged since have to stay."""
     await world.progress()
     copy = dict(world.store.tables)
     await move_a_leader(world)
@@ -222,7 +221,7 @@ async def an_old_copy_is_confirmed(world: World) -> None:
 
 
 async def a_copy_is_confirmed_and_who_missed_records_is_back_first(world: World) -> None:
-    """In the copy it is in sync, and it was killed before what was acknowledged since."""
+    """In the copy it is in sync, and it was killed before the records acknowledged since."""
     await world.progress()
     copy = dict(world.store.tables)
     late = world.followers()[0]
@@ -244,7 +243,7 @@ async def a_copy_is_confirmed_and_who_missed_records_is_back_first(world: World)
 
 
 async def a_copy_from_before_a_move_is_confirmed(world: World) -> None:
-    """Who held the partition then deleted it, and is back first; the new holders follow."""
+    """The old replica has deleted the partition, and is back first; the new ones follow."""
     await world.progress()
     once, *others = world.record().replicas
     await reassign(world, [once])
@@ -268,7 +267,7 @@ async def a_copy_from_before_a_move_is_confirmed(world: World) -> None:
 
 
 async def reassign(world: World, replicas: list[int]) -> None:
-    """Move the partition, and wait until nothing else holds it."""
+    """Reassign the partition, and wait until no other broker has it."""
     wanted = {"topic": SAFE, "index": 0, "replicas": replicas}
     body = {"partitions": [wanted], "allow_replication_factor_change": True}
     world.tell_controller("alter_partition_reassignments", body)
@@ -276,7 +275,7 @@ async def reassign(world: World, replicas: list[int]) -> None:
 
 
 async def a_copy_from_before_a_confirmation_is_confirmed(world: World) -> None:
-    """The second time the same numbers are jumped from: brokers know that they are taken."""
+    """The second time, epochs start from the same numbers: brokers know that they are used."""
     await world.progress()
     copy = dict(world.store.tables)
     for _ in range(2):
@@ -301,14 +300,14 @@ async def two_confirm_at_once(world: World) -> None:
     ends = await asyncio.gather(*both, return_exceptions=True)
     assert all(isinstance(end, Confirmed | StoreError) for end in ends), ends
     if not any(isinstance(end, Confirmed) for end in ends):
-        # Each has sealed a table that the other was about to seal; who tries again gets through.
+        # Each has sealed a table that the other was about to seal; a retry succeeds.
         await confirm(world, "one again")
     await begins_anew(world)
     await world.progress()
 
 
 async def brokers_remember(world: World) -> None:
-    """Wait until every broker's disk knows what has been written by now."""
+    """Wait until every broker's disk has what has been written by now."""
     controller = reigning(world)
     assert controller is not None
     reign = controller.controller_of_now
@@ -320,7 +319,7 @@ async def brokers_remember(world: World) -> None:
 
 
 async def reign_without_brokers(world: World, *, times: int) -> None:
-    """Controllers take over again and again, and each raises the epoch."""
+    """Let controllers take over repeatedly; each raises the epoch."""
     for _ in range(times):
         await world.until(lambda: reigning(world) is not None)
         await end_controllers(world)
@@ -332,7 +331,7 @@ async def confirm(world: World, name: str) -> Confirmed:
     epoch = choose_confirmed_epoch(tables)
     world.checker.is_confirmed = True
     confirmed = await confirm_metadata(store, tables, epoch)
-    # Not before: until it has sealed the tables, another one may write in a lower epoch.
+    # Only now: until it has sealed the tables, another one may write in a lower epoch.
     world.checker.on_reign(epoch)
     return confirmed
 
@@ -361,7 +360,7 @@ async def the_table_of_the_cluster_comes_back_from_an_earlier_reign(world: World
 
 
 async def the_table_with_the_header_goes_back(world: World) -> None:
-    """A topic's header is gone with a table of before it was made; its partitions are elsewhere."""
+    """A table from before a topic's creation is restored; its partitions are in other tables."""
     await world.progress()
     copy = dict(world.store.tables)
     ids = list(world.brokers)
@@ -383,7 +382,7 @@ async def the_table_with_the_header_goes_back(world: World) -> None:
 
 
 def topics_of(world: World, name: str) -> list[str]:
-    """States of the topics of a name, as the store has them."""
+    """Return the states of the topics of a name in the store."""
     headers = [
         json.loads(line)
         for table in world.store.tables.values()

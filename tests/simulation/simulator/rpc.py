@@ -18,8 +18,8 @@ OnReply = "Callable[[Reply | None], None]"
 class Client:
     """One process's connection to one host, opened when needed.
 
-    `on_reply` gets the answer, or None when the connection was lost or the time was up: the request
-    may have been carried out, or still be on its way.
+    `on_reply` gets the reply, or None if the connection was lost or the time was up: the request
+    may have been done, or may still be under way.
     """
 
     def __init__(self, network: Network, process: Process, host: str) -> None:
@@ -49,7 +49,7 @@ class Client:
         self._end.send((number, method, body))
 
     def drop(self) -> None:
-        """Close; everybody who waits learns that nothing is known."""
+        """Close; all waiting callers get an unknown outcome."""
         if self._end is not None:
             self._end.close()
             self._end = None
@@ -71,7 +71,7 @@ class Client:
 
 
 class Request:
-    """One request at its server; answered once, at any time."""
+    """One request at its server, which answers once, at any time."""
 
     __slots__ = ("_end", "_number", "body", "is_answered", "method")
 

@@ -36,7 +36,7 @@ HOST = "store"
 
 
 class StoreService:
-    """The tables, and what goes wrong on the way to them."""
+    """The tables, and the faults on the way to them."""
 
     def __init__(self, loop: VirtualLoop, network: Network, rng: random.Random) -> None:
         self.loop = loop
@@ -58,7 +58,7 @@ class StoreService:
         return low + (high - low) * self.rng.random()
 
     def land(self, write: TableWrite) -> WriteResult:
-        """Compare and swap; nothing but the version decides."""
+        """Compare and swap by version only."""
         before = self.tables.get(write.table)
         if (None if before is None else before.version) != write.version:
             return WriteResult(WriteOutcome.CONFLICT)
@@ -78,13 +78,13 @@ class StoreService:
         return WriteResult(WriteOutcome.WRITTEN, after.version)
 
     def touch(self, table: str) -> None:
-        """Somebody who is no controller changes what is no content: only the version moves."""
+        """Change only the version of a table, as somebody who is no controller may do."""
         self._version += 1
         self.tables[table] = replace(self.tables[table], version=str(self._version))
 
     def put_back(self, copy: Tables, *names: str) -> None:
-        """Somebody puts tables back as they were in a copy, or all of them; each has another
-        version than ever, as objects have that were deleted and made again."""
+        """Restore some or all tables from a copy; each gets a new version, as objects do that were
+        deleted and created again."""
         for name in names or sorted(copy):
             self._version += 1
             self.tables[name] = replace(copy[name], version=str(self._version))
@@ -102,7 +102,7 @@ class StoreService:
                 waiter.set_result(None)
 
     async def reachable(self, host: str) -> None:
-        """Wait until the store can be asked from a host."""
+        """Wait until a host can reach the store."""
         while self.is_away or self.network.is_cut(host, HOST):
             if self.is_away:
                 waiter = self.loop.create_future()
@@ -137,7 +137,7 @@ class SimStore(MetadataStore):
             raise StoreError("the store failed to answer")
 
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
-        """Tables land each on their own, in any order; the answer comes when all have one."""
+        """Write tables, each by itself, in any order; return when all have an outcome."""
         return list(await asyncio.gather(*[self._begin(write) for write in writes]))
 
     def _begin(self, write: TableWrite) -> asyncio.Future[WriteResult]:

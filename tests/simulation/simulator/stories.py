@@ -20,8 +20,8 @@ def _is_out(world: World, broker_id: int) -> bool:
 
 
 async def power_fails_before_the_answer(world: World) -> None:
-    """A broker registers, clean as far as the page cache goes, and never hears the answer. Then
-    the machine loses power, and the next start finds the start id of the one before."""
+    """A broker registers as clean, by its page cache, and never gets the answer. Then the machine
+    loses power, and the next start finds the start id of the one before."""
     await world.progress()
     last = world.leader()
     for follower in world.followers():
@@ -34,7 +34,7 @@ async def power_fails_before_the_answer(world: World) -> None:
         world.network.cut(controller, last.name)
     last.start()
     while not world.has_registered(last):
-        # What it needs to get through the handshake, and nothing more.
+        # Only what the broker needs for the handshake.
         for controller in world.controllers:
             world.network.heal(controller, last.name)
             world.network.cut(controller, last.name)
@@ -52,14 +52,14 @@ async def power_fails_before_the_answer(world: World) -> None:
 
 
 async def an_old_question_comes_late(world: World) -> None:
-    """A follower asks its leader, loses its disk and starts again; only then the question arrives,
-    and says what the follower had."""
+    """A follower sends a fetch, loses its disk and starts again; only then the fetch arrives, and
+    names what the follower had."""
     await world.progress(count=20)
     leader, follower = world.leader(), world.followers()[0]
     for producer in world.producers:
         producer.process.pause()
     await asyncio.sleep(1.0)
-    # The follower says what it has got, and its leader hears it only when it has come back empty.
+    # The follower's fetch reaches its leader only when the follower has come back empty.
     world.network.cut(follower.name, leader.name)
     running = leader.running
     assert running is not None
@@ -95,8 +95,8 @@ async def a_second_controller_begins(world: World) -> None:
 
 
 async def only_a_deposed_controller_is_heard(world: World) -> None:
-    """While the first controller stands still, another takes over and moves leaders. Then the first
-    goes on, and is the only one that brokers reach: what it has to tell is old."""
+    """While the first controller is suspended, another takes over and moves leaders. Then the first
+    resumes, and is the only one that brokers reach: its deltas are old."""
     await world.progress()
     first = next(each for each in world.controllers.values() if each.is_running)
     second = next(each for each in world.controllers.values() if not each.is_running)
@@ -121,14 +121,14 @@ async def only_a_deposed_controller_is_heard(world: World) -> None:
 
 
 async def the_minimum_falls_while_a_disk_is_lost(world: World) -> None:
-    """A follower loses its disk together with the controller, and the next one does not know yet.
-    The minimum falls to one, and the leader dies: the last one in sync is the one that lost all."""
+    """A follower loses its disk together with the controller, and the next controller does not know
+    yet. The minimum falls to one, and the leader dies: the last in-sync replica has lost all."""
     world.change_min_insync("2")
     await world.until(lambda: world.record(topic=PLAIN).min_insync_replicas == 2)
     await world.progress(topic=PLAIN)
     leader, follower = world.leader(topic=PLAIN), world.followers(topic=PLAIN)[0]
     if leader.broker_id > follower.broker_id:
-        # Both will be missed at once, and the one with the lower id is given up first.
+        # Both will be missed at once, and the one with the lower id is fenced first.
         leader.kill()
         await world.until(lambda: world.leader(topic=PLAIN) is follower)
         leader.start()
@@ -140,7 +140,7 @@ async def the_minimum_falls_while_a_disk_is_lost(world: World) -> None:
         controller.kill()
     follower.lose_disk()
     while world.record(topic=PLAIN).min_insync_replicas != 1:
-        # Until the next one reigns and a broker has found it.
+        # Until the next one is active and a broker has found it.
         world.change_min_insync("1")
         await asyncio.sleep(0.05)
     leader.kill()

@@ -29,7 +29,7 @@ MAKING, LIVE, DELETING = "making", "live", "deleting"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A topic as the store has it."""
+    """A topic in the store."""
 
     name: str
     count: int
@@ -38,7 +38,7 @@ class Header:
 
 
 class TopicWatch:
-    """`headers` are the store's, `lines` the partitions that it has lines of."""
+    """`headers` are the store's, `lines` the partitions that have a line in it."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
@@ -53,14 +53,14 @@ class TopicWatch:
         return header is not None and header.state == LIVE
 
     def live(self, name: str) -> bytes | None:
-        """The id that a name stands for now."""
+        """Return the present id of a name."""
         for topic_id, header in self.headers.items():
             if header.name == name and header.state == LIVE:
                 return topic_id
         return None
 
     def on_written(self, write: TableWrite) -> None:
-        """Lines of partitions first, then topics that go: a table takes all its lines at once."""
+        """Follow partitions first, then deleted topics: a table takes all its lines at once."""
         for key, line in write.lines.items():
             if key.startswith(PARTITION_PREFIX):
                 topic_id, index = parse_partition_key(key)
@@ -146,14 +146,14 @@ class TopicWatch:
         self._checker.world.note("%s sets %s-%d aside", host.name, key[0].hex()[:4], key[1])
         record = self._checker.truths[key].record
         if log.topic_id != key[0] or record is None or not self.is_live(key[0]):
-            return  # A failed disk did not keep whose it is, or its topic is gone.
+            return  # A failed disk has lost its topic id, or its topic is gone.
         if host.broker_id in record.replicas and log.entries:
             self._fail("%s set %s-%d aside, which it holds", host.name, log.topic, key[1])
         if not log.is_ghost:
             self._checker.moves.on_data_set_aside(host, record)
 
     def unsettled(self) -> str | None:
-        """Topics and data that are neither whole nor gone yet."""
+        """Return topics and data that are neither complete nor gone yet."""
         for header in self.headers.values():
             if header.state != LIVE:
                 return f"topic {header.name} is {header.state}, {sorted(header.unconfirmed)} to go"

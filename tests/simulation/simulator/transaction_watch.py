@@ -36,39 +36,39 @@ OPEN = "open"
 
 @dataclass(eq=False, slots=True)
 class Transaction:
-    """What a producer means by one; `told` is how it ended, as far as the producer was told."""
+    """A producer's transaction; `told` is its outcome, as far as the producer knows it."""
 
     name: str
     values: dict[PartitionKey, list[int]] = field(default_factory=lambda: defaultdict(list))
     told: str = ""
     found: str = ""
-    """How it ended by the markers."""
+    """Its outcome by the markers."""
     ended_in: set[PartitionKey] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class Aborted:
-    """What an index has to say about a transaction."""
+    """The entry of a transaction in an index."""
 
     producer_id: int
     offsets: list[int]
-    """Of its records."""
+    """Offsets of its records."""
     marker_offset: int
     last_stable_offset: int
 
 
 class Account:
-    """What the records of one partition come to, taken in one by one."""
+    """The state that follows from the records of one partition, added one by one."""
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
         self.fates: list[str] = []
-        """Of each record: COMMIT, ABORT, OPEN, or that it is a MARKER."""
+        """The outcome of each record: COMMIT, ABORT, OPEN, or MARKER if it is one."""
         self.stable = [start]
-        """By the number of records: what is stable if no more are committed."""
+        """By the number of records: the stable offset if no more are committed."""
         self.aborted: list[Aborted] = []
         self.open: dict[int, list[int]] = {}
-        """Producer id → offsets of what it has written in its open transaction."""
+        """Producer id → offsets of the records in its open transaction."""
 
     @property
     def end(self) -> int:
@@ -81,7 +81,7 @@ class Account:
         return self.stable[high_watermark - self.start]
 
     def add(self, entry: LoggedRecord) -> list[int]:
-        """Take in the next record; the offsets that it decides, if it is a marker."""
+        """Add the next record; return the offsets that it decides, if it is a marker."""
         offset = self.end
         decided: list[int] = []
         if entry.end:
@@ -102,14 +102,14 @@ class Account:
 
 
 class TransactionWatch:
-    """Part of the checker; it raises through that."""
+    """A part of the checker, which raises for it."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self.transactions: list[Transaction] = []
         self.accounts: dict[PartitionKey, Account] = {}
         self.state_key: PartitionKey | None = None
-        """Where transactional ids live."""
+        """The partition with the transactional ids."""
         self.topic = ""
         self._transaction_of: dict[int, Transaction] = {}
         self._places: set[int] = set()
@@ -125,7 +125,7 @@ class TransactionWatch:
         self._marked: set[tuple[PartitionKey, int, int, str]] = set()
 
     def follow(self, topic: str, keys: Iterable[PartitionKey], state_key: PartitionKey) -> None:
-        """Look at a topic from now on."""
+        """Check a topic from now on."""
         self.topic = topic
         self.accounts = {key: Account() for key in keys}
         self.state_key = state_key
@@ -136,13 +136,13 @@ class TransactionWatch:
         return transaction
 
     def sends(self, transaction: Transaction, key: PartitionKey, values: Sequence[int]) -> None:
-        """A producer is about to send these for the first time."""
+        """Note values that a producer is about to send for the first time."""
         transaction.values[key].extend(values)
         for value in values:
             self._transaction_of[value] = transaction
 
     def tell(self, transaction: Transaction, outcome: str) -> None:
-        """A producer hears how its transaction has ended (T5)."""
+        """Check the outcome that a producer gets for its transaction (T5)."""
         transaction.told = outcome
         if transaction.found not in ("", outcome) and not self.is_forgiven:
             self._checker.fail("T5: %s, and its producer is told %s", transaction, outcome)
@@ -154,7 +154,7 @@ class TransactionWatch:
         return any(self._checker.truths[key].is_forgiven for key in keys)
 
     def on_committed(self, key: PartitionKey, offset: int, entry: LoggedRecord) -> None:
-        """A record lies below a high watermark for the first time."""
+        """Add a record that is below a high watermark for the first time."""
         if self.is_forgiven:
             return
         if key == self.state_key:
@@ -187,7 +187,7 @@ class TransactionWatch:
         return [key for key in self.accounts if (self.topic, key[1]) in state.partitions]
 
     def _check_marked(self, state: IdState, why: str) -> None:
-        """Every partition of a decision has its marker (T4, T7)."""
+        """Check that every partition of a decision has its marker (T4, T7)."""
         for key in self._keys(state):
             marker = (key, state.producer_id, state.producer_epoch, state.decision)
             if marker not in self._marked:
@@ -212,7 +212,7 @@ class TransactionWatch:
         self._last_values[key, transaction.name] = entry.value
 
     def _on_decided(self, key: PartitionKey, entry: LoggedRecord, offsets: list[int]) -> None:
-        """A marker has ended something: what the newest decision was about, and nothing else."""
+        """Check that a marker ended what the newest decision was about, and nothing else."""
         self._ended[key, entry.producer_id] += 1
         if self._ended[key, entry.producer_id] > self._decided[key, entry.producer_id]:
             self._checker.fail("T4: %s ends what nobody has decided about", entry)
@@ -224,7 +224,7 @@ class TransactionWatch:
             transaction.ended_in.add(key)
 
     def on_told(self, partition: Partition, high_watermark: int, last_stable_offset: int) -> None:
-        """A leader tells a consumer how far it may read (R27)."""
+        """Check up to where a leader lets a consumer read (R27)."""
         key = (partition.topic_id, partition.index)
         account = self.accounts.get(key)
         if account is None or self.is_forgiven:
@@ -232,7 +232,7 @@ class TransactionWatch:
         expected = account.stable_at(high_watermark)
         start = partition.log_start_offset
         if expected < start:
-            # Who was made since may not know what is deleted.
+            # A process that started since may not know what is deleted.
             is_right = start <= last_stable_offset <= high_watermark
         else:
             is_right = last_stable_offset == expected
@@ -246,13 +246,13 @@ class TransactionWatch:
             )
 
     def on_seen(self, key: PartitionKey, offset: int) -> None:
-        """A consumer of what is committed has got a record."""
+        """Check a record that a read_committed consumer has got."""
         fate = self.accounts[key].fate(offset) if not self.is_forgiven else COMMIT
         if fate != COMMIT:
             self._checker.fail("a consumer of what is committed saw %d, which is %s", offset, fate)
 
     def on_skipped(self, key: PartitionKey, start: int, end: int) -> None:
-        """A consumer of what is committed got nothing for these offsets."""
+        """Check offsets for which a read_committed consumer got nothing."""
         if self.is_forgiven:
             return
         account = self.accounts[key]
@@ -263,7 +263,7 @@ class TransactionWatch:
     def on_sequence_gap(
         self, transaction: Transaction, key: PartitionKey, values: Sequence[int]
     ) -> None:
-        """A leader misses what the producer of a batch was told that it has."""
+        """Check a leader that lacks what a batch's producer was told that it has."""
         if not self.is_forgiven:
             self._checker.fail(
                 "%s: records before %s of %d are gone", transaction.name, values, key[1]
@@ -276,7 +276,7 @@ class TransactionWatch:
             )
 
     def unsettled(self) -> str | None:
-        """What is not ended yet, or ended and not marked (T7)."""
+        """Return what is not ended yet, or ended and not marked (T7)."""
         if self.is_forgiven:
             return None
         for key, account in self.accounts.items():
@@ -288,7 +288,7 @@ class TransactionWatch:
         return None
 
     def check_history(self) -> None:
-        """Of what a producer was told that it is committed, each record is, once and in order."""
+        """Check that each record that a producer knows as committed is there, once, in order."""
         if self.is_forgiven:
             return
         for transaction in self.transactions:
@@ -300,7 +300,7 @@ class TransactionWatch:
                 self._checker.fail("%s never ended", transaction)
 
     def check_replica(self, partition: Partition) -> None:
-        """What a replica makes of its own records: the end of what is stable, and its index."""
+        """Check a replica's view of its own records: the last stable offset, and its index."""
         log = partition.log
         start, end = log.log_start_offset, log.log_end_offset
         contents = log.contents  # type: ignore[attr-defined]
@@ -318,7 +318,7 @@ class TransactionWatch:
 def _check_index(
     checker: Checker, partition: Partition, account: Account, found: list[AbortedTransaction]
 ) -> None:
-    """An index has what was aborted, and besides only what began below the log's start."""
+    """Check that an index has what was aborted, and else only what began below the log's start."""
     by_marker = {each.last_offset: each for each in found}
     for expected in account.aborted:
         entry = by_marker.pop(expected.marker_offset, None)

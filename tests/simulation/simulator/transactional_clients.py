@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 READ_COMMITTED: Final = 1
 TRANSACTIONS_MAX: Final = 8
-"""Of one process; then another one takes over."""
+"""Transactions of one process; then another one takes over."""
 RETRY_S: Final = (0.02, 0.3)
 BUSY_PAUSE_S: Final = 0.02
 
@@ -83,7 +83,7 @@ class TransactionalProducer:
         self._running.start()
 
     def replace(self, *, is_killed: bool) -> Callable[[], None]:
-        """Let another process take over; what is returned wakes the old one, if it is stopped."""
+        """Let another process take over; call the result to resume the old one if it is paused."""
         old = self._running
         if is_killed:
             old.end()
@@ -93,7 +93,7 @@ class TransactionalProducer:
         return old.process.resume
 
     def ended(self, process: _ProducerProcess) -> None:
-        """A process has ended by itself. The last one has only ended what was open before."""
+        """Note a process's own end. The last one has only ended what was open before."""
         if process is not self._running:
             return
         if self.is_finishing and process.began_finishing:
@@ -119,7 +119,7 @@ class _ProducerProcess:
         self._links: dict[int, rpc.Client] = {}
         self._leaders: dict[PartitionKey, int] = {}
         self._leader_epochs: dict[PartitionKey, int] = {}
-        """The newest that were heard of: what an older leader says counts no more."""
+        """The newest known epochs: answers of an older leader do not count any more."""
         self._pair = (-1, -1)
         self._sequences: dict[PartitionKey, int] = {}
         self._needs_epoch = False
@@ -129,7 +129,7 @@ class _ProducerProcess:
         self.process.spawn(self._run())
 
     def end(self) -> None:
-        """The process is gone, its connections too."""
+        """End the process and its connections."""
         self.world.network.end_process(self.process, dark=False)
         self.process.end()
 
@@ -199,7 +199,7 @@ class _ProducerProcess:
         self._pair = reply["pair"]
 
     async def _until_answered(self, method: str, body: dict[str, Any]) -> rpc.Reply:
-        """Ask the coordinator until it says something that is not to be asked again."""
+        """Ask the coordinator until its answer is final."""
         body = {**body, "transactional_id": self.producer.name}
         tries = 0
         while True:
@@ -253,7 +253,7 @@ class _ProducerProcess:
         await asyncio.sleep(min(low * 2**tries, high) * (0.5 + self.rng.random()))
 
     async def _ask(self, key: PartitionKey, method: str, body: dict[str, Any]) -> rpc.Reply | None:
-        """Ask whoever leads a partition, as far as is known; None where no answer came."""
+        """Ask a partition's leader, as far as it is known; return None without an answer."""
         if key not in self._leaders:
             broker_id = self.rng.choice(list(self.world.brokers))
             reply = await self._call(broker_id, "metadata", {}, METADATA_TIMEOUT_S)
@@ -280,23 +280,23 @@ class _ProducerProcess:
 
 
 class CommittedReader(Consumer):
-    """A consumer with isolation.level=read_committed, which leaves out what was aborted.
+    """A consumer with isolation.level=read_committed, which skips aborted records.
 
-    How is what Kafka's `CompletedFetch` does: producers of the reply's list are left out from the
+    It does what Kafka's `CompletedFetch` does: it skips producers of the reply's list from the
     first offset of their transaction on, until their abort marker.
     """
 
     isolation_level = READ_COMMITTED
 
     def unsettled(self) -> str | None:
-        """Say what is left to read; None if nothing is."""
+        """Return what is left to read; None if nothing is."""
         watch = self.world.checker.transactions
         if watch.is_forgiven or self.offset >= watch.accounts[self.key].end:
             return None
         return f"{self.name} is at {self.offset} of {watch.accounts[self.key].end}"
 
     def _pause_s(self, reply: rpc.Reply) -> float:
-        """It lags as soon as something is open; then it has much to read at once."""
+        """Return a pause: it lags while a transaction is open, then has much to read at once."""
         return BUSY_PAUSE_S if reply.get("records") else super()._pause_s(reply)
 
     def _take(self, reply: rpc.Reply) -> None:

@@ -41,13 +41,13 @@ class LoggedRecord(NamedTuple):
     producer_id: int
     producer_epoch: int
     value: int
-    """Its number, of which clients know; -1 for what brokers write."""
+    """Its number, which clients know; -1 for records of brokers."""
     attributes: int = 0
     end: str = ""
-    """What a marker says."""
+    """The outcome in a marker."""
     coordinator_epoch: int = -1
     content: tuple[bytes | None, bytes | None] = (None, None)
-    """Key and value of what a coordinator writes down."""
+    """Key and value of a coordinator's record."""
 
     @property
     def is_transactional(self) -> bool:
@@ -55,7 +55,7 @@ class LoggedRecord(NamedTuple):
 
 
 class LoggedBatch(NamedTuple):
-    """What a reader finds of one batch."""
+    """A reader's view of one batch."""
 
     first_offset: int
     next_offset: int
@@ -63,13 +63,13 @@ class LoggedBatch(NamedTuple):
 
 
 class IdState(NamedTuple):
-    """What a record of a transactional id says, as far as the observer needs it."""
+    """The content of a transactional id's record, as far as the observer needs it."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     decision: str
-    """How a transaction is to end whose markers are being written; else empty."""
+    """The decided end of a transaction whose markers are being written; else empty."""
     is_complete: bool
     partitions: frozenset[tuple[str, int]]
 
@@ -77,7 +77,7 @@ class IdState(NamedTuple):
 def encode_transactional(
     values: Sequence[int], *, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
 ) -> bytes:
-    """What a producer sends in a transaction; `sequence` is that of the first record."""
+    """Return a producer's batch in a transaction; `sequence` is that of the first record."""
     return encode_batch(
         [Record(place, now_ms, None, b"%d" % value) for place, value in enumerate(values)],
         producer_id=producer_id,
@@ -98,7 +98,7 @@ def decode_transactional(content: Buffer) -> Iterator[LoggedBatch]:
 
 @lru_cache(maxsize=2000)
 def _decode(batch: bytes) -> LoggedBatch:
-    """A leader, its followers and consumers all look at the same batch."""
+    """Decode a batch; cached, because a leader, its followers and consumers all read it."""
     header = decode_batch_header(batch)
     entries = []
     for record in decode_batch(batch):
@@ -139,7 +139,7 @@ def decode_state(key: bytes, value: bytes) -> IdState:
 
 
 def _read_partitions(data: bytes, at: int) -> Iterator[tuple[str, int]]:
-    """Counts and lengths are varints, and say one more than there is."""
+    """Read partitions. Counts and lengths are varints, larger by one than the number."""
 
     def read_count() -> int:
         nonlocal at

@@ -33,15 +33,15 @@ LEDGER: Final = "ledger"
 """The topic that is written in transactions."""
 LEDGER_PARTITIONS: Final = 2
 TRANSACTIONAL_SEEDS: Final = (3, 1)
-"""Every so many seeds one has transactions, from which on."""
+"""One of this number of seeds has transactions, beginning with this one."""
 FIRST_SEED_WITH_OUTLASTED_REIGNS: Final = 1_795_790_000
-"""Half of those from here on have markers that outlast the reigns of leaders."""
+"""Half of the seeds from here on have markers that outlast the reigns of leaders."""
 OUTLASTED_S: Final = 12.0
-"""For how long a marker is held at most."""
+"""The longest delay of a marker."""
 
 
 class Transactions:
-    """Drawn by a generator of its own, so that other seeds stay what they are without it."""
+    """Drawn with a separate generator, so that other seeds stay the same without it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(f"transactions {seed}")
@@ -54,19 +54,19 @@ class Transactions:
             message_timestamp_after_max_ms=1 << 62,
         )
         self.state_config = replace(self.config, cleanup_policy=frozenset({"compact"}))
-        """Nothing of it may go; no seed with transactions runs a cleaner."""
+        """Nothing of it may be removed; seeds with transactions run no cleaner."""
         self.timeout_ms = rng.choice((1500, 4000))
         self.pause_s = rng.choice((0.1, 0.3))
         self.sweep_chance = rng.choice((0.3, 1.0))
         self.tries = rng.choice((1, 2, 6))
-        """Of one batch; then its transaction is given up."""
+        """Attempts for one batch; then its transaction is given up."""
         self.fault_pause_s = rng.choice((0.8, 1.6))
         self.versions = rng.choice(((0, 2), (0, 0, 2), (0, 2, 2)))
         self.producers: list[TransactionalProducer] = []
         self.readers: list[CommittedReader] = []
 
     def topics(self, world: World) -> list[CreatableTopic]:
-        """Return what is created before the run."""
+        """Return the topics that are created before the run."""
         ids = list(world.brokers)
         common = {"min.insync.replicas": "2"}
         placed = [self.rng.sample(ids, 3) for _ in range(LEDGER_PARTITIONS + 1)]
@@ -96,7 +96,7 @@ class Transactions:
         return self.state_config if overrides["cleanup.policy"] == "compact" else self.config
 
     def unsettled(self) -> str | None:
-        """Say who has not come to an end; None if all have."""
+        """Return who has not finished; None if all have."""
         for producer in self.producers:
             if not producer.is_done:
                 return f"{producer.name} has not finished"
@@ -108,7 +108,7 @@ class Transactions:
 
 
 def transactions_of(seed: int, has_transactions: bool | None) -> Transactions | None:
-    """Return what a seed draws; None if it is one of those without."""
+    """Return what a seed draws; None if it has no transactions."""
     if has_transactions is None:
         every, first = TRANSACTIONAL_SEEDS
         has_transactions = seed % every == first
@@ -116,7 +116,7 @@ def transactions_of(seed: int, has_transactions: bool | None) -> Transactions | 
 
 
 class TransactionFaults:
-    """More faults, besides those of `Faults`: what hurts transactions and hardly anything else."""
+    """More faults, besides those of `Faults`: they mostly affect transactions only."""
 
     def __init__(self, faults: Faults, plan: Transactions) -> None:
         self._faults = faults
@@ -129,7 +129,7 @@ class TransactionFaults:
             self.depose_coordinator,
             self.strand_leader,
         ]
-        # Each seed has one or two favourites: much of everything leaves little that goes on.
+        # Each seed prefers one or two: with many faults of all kinds, little would go on.
         favourites = plan.rng.sample(range(len(self._kinds)), plan.rng.randint(1, 2))
         self._weights = [6 if number in favourites else 1 for number in range(len(self._kinds))]
         seed = self._world.seed
@@ -141,7 +141,7 @@ class TransactionFaults:
             self._weights = [int(kind.__name__ in only) for kind in self._kinds]
 
     def begin(self, until_s: float) -> None:
-        """Let faults happen from now on."""
+        """Begin faults from now on."""
         world, rng = self._world, self._plan.rng
         if self._faults.is_over or world.loop.time() >= until_s or not any(self._weights):
             return
@@ -150,8 +150,8 @@ class TransactionFaults:
         world.later(rng.expovariate(1 / self._plan.fault_pause_s), lambda: self.begin(until_s))
 
     def replace_producer(self) -> None:
-        """Another process takes the transactional id over, while the old one is stopped, or gone;
-        one that was stopped goes on later, and does not know."""
+        """Let another process take the transactional id over, while the old one is paused or gone;
+        a paused one resumes later, and does not know it."""
         rng = self._plan.rng
         producer = rng.choice(self._plan.producers)
         self._world.note("%s is replaced", producer.name)
@@ -159,7 +159,7 @@ class TransactionFaults:
         self._faults.last("producer replaced", 0.1 + 3 * rng.random(), go_on)
 
     def hold_request(self) -> None:
-        """Something that a producer asks for is late: it has given up when it arrives, and its
+        """Delay a producer's request: the producer has given up when it arrives, and its
         transaction may be over."""
         rng, plan = self._plan.rng, self._plan
         producer = rng.choice(plan.producers)
@@ -173,7 +173,7 @@ class TransactionFaults:
         self._trap(f"{method} held", is_meant, seconds)
 
     def hold_verdict(self) -> None:
-        """What a coordinator says of a transaction is late, and no more true when it arrives."""
+        """Delay a coordinator's answer about a transaction, which is outdated when it arrives."""
         seconds = 0.3 + 3 * self._plan.rng.random()
         self._trap(
             "verdict held",
@@ -182,8 +182,8 @@ class TransactionFaults:
         )
 
     def depose_coordinator(self) -> None:
-        """A marker is on its way when its coordinator is stopped or dies: it arrives later than
-        that of the next one."""
+        """Pause or kill a coordinator while its marker is under way: it arrives later than that of
+        the next coordinator."""
 
         def depose(end: End) -> None:
             self._depose(self._world.brokers[int(end.process.name.rpartition("-")[2])])
@@ -196,8 +196,8 @@ class TransactionFaults:
         )
 
     def outlast_reign(self) -> None:
-        """A marker is on its way when its leader is deposed: it arrives when the next leader has
-        written it, and the first one leads again."""
+        """Depose a leader while a marker is under way: it arrives when the next leader has written
+        it, and the first one leads again."""
 
         def hold(end: End) -> None:
             world = self._world
@@ -226,7 +226,7 @@ class TransactionFaults:
         release: Callable[[], None],
         deadline_s: float,
     ) -> None:
-        """Look again and again whether it leads again; help it to, once it is in sync."""
+        """Check repeatedly whether it leads again; help it to, once it is in sync."""
         world = self._world
         records = [(world.record(index, LEDGER), epoch) for index, epoch in reigns]
         if any(each.leader == first and each.leader_epoch > epoch for each, epoch in records):
@@ -253,7 +253,7 @@ class TransactionFaults:
         seconds: float,
         and_then: Callable[[End], None] = lambda _: None,
     ) -> None:
-        """Hold up the next message of a kind, and its connection with it."""
+        """Delay the next message of a kind, and its connection with it."""
 
         def hold(end: End) -> None:
             self._world.note("%s: %s > %s", name, end.process.name, end.peer_host)
@@ -264,7 +264,7 @@ class TransactionFaults:
         self._world.network.traps.append(Trap(is_meant, hold))
 
     def strand_leader(self) -> None:
-        """A leader takes batches and markers that no follower gets, and then leads no more."""
+        """Let a leader append batches and markers that no follower gets, and then depose it."""
         leader = self._leader(LEDGER)
         if leader is not None:
             self._world.note("%s is stranded", leader.name)
@@ -279,7 +279,7 @@ class TransactionFaults:
             self._depose(leader)
 
     def _depose(self, broker: BrokerHost) -> None:
-        """Stop a broker, or kill it, before long, and for so long that it leads nothing more."""
+        """Pause or kill a broker soon, and for so long that it leads nothing any more."""
         rng = self._plan.rng
         is_killed = rng.random() < 0.5
         is_over = False
@@ -302,7 +302,7 @@ class TransactionFaults:
         self._faults.last("deposed", 2 + 3 * rng.random(), end)
 
     def _leader(self, topic: str) -> BrokerHost | None:
-        """Return who leads a partition of a topic, if it runs."""
+        """Return the leader of a partition of a topic, if it runs."""
         index = self._plan.rng.randrange(LEDGER_PARTITIONS if topic == LEDGER else 1)
         leader = self._world.record(index, topic).leader
         broker = self._world.brokers.get(leader)

@@ -27,11 +27,11 @@ PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
 
 class SimulationStuckError(Exception):
-    """Nothing is left that could ever happen."""
+    """Nothing can ever happen any more."""
 
 
 class _NoSelector:
-    """What asyncio's base class wants to close."""
+    """The object that asyncio's base class closes."""
 
     def close(self) -> None: ...
 
@@ -47,7 +47,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.failure: BaseException | None = None
         self.threads: Any = None
-        """What says how long blocking calls take that are given to no thread of their own."""
+        """Decides how long blocking calls take that have no thread of their own."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = 0
         self.set_exception_handler(self._on_exception)
@@ -57,8 +57,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _make_task(
         self, _: asyncio.AbstractEventLoop, work: Any, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Keep every task: one that is collected would run its `finally` clauses, which a killed
-        process never does."""
+        """Keep every task: a collected task would run its `finally` clauses, which a killed process
+        never does."""
         task = asyncio.Task(work, loop=self, context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         owner = PROCESS.get() if context is None else context.get(PROCESS)
@@ -66,7 +66,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def unheard_failure(self) -> BaseException | None:
-        """What a task has ended with that nobody awaited; who was killed may have been about to."""
+        """The error of a task that nobody awaited; a killed process may have been about to."""
         for task, owner in self._tasks:
             was_killed = owner is not None and not owner.is_alive
             if task.done() and task._log_traceback and not was_killed:
@@ -74,9 +74,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return None
 
     def bury(self) -> None:
-        """End all tasks for good; nothing that they do now counts."""
+        """End all tasks for good; what they do now does not count."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Some had not begun.
+            warnings.simplefilter("ignore")  # Some tasks had not begun.
             for task, _ in self._tasks:
                 if not task.done():
                     with suppress(BaseException):
@@ -94,7 +94,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Timers of the same moment go off in the order in which they were set."""
+        """Set a timer; timers of the same moment fire in the order in which they were set."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, timer))
@@ -103,11 +103,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None: ...
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds, the same for everybody."""
+        """Monotonic milliseconds, the same for all processes."""
         return int(self._now * 1000)
 
     def _on_exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error in a callback, or in a task that nobody awaits, is a finding."""
+        """Note an error in a callback, or in a task that nobody awaits, as a finding."""
         error = context.get("exception")
         if error is not None and self.failure is None:
             self.failure = error
@@ -115,7 +115,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run all of it at once, a little later, as part of whoever asks."""
+        """Run all of it at once, a little later, as part of the caller's process."""
         future = self.create_future()
 
         def run() -> None:
@@ -175,14 +175,14 @@ class Process:
         self.context = Context()
         self.context.run(PROCESS.set, self)
         self.on_end: list[Callable[[], None]] = []
-        """What the operating system does when the process is gone."""
+        """What the operating system does when the process ends."""
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as part of the process."""
         return self.loop.create_task(self._guarded(work), context=self.context)
 
     async def _guarded(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Nobody waits for it: whatever it raises is a finding."""
+        """Run a coroutine that nobody awaits: any error is a finding."""
         try:
             await work
         except Exception as error:
@@ -197,17 +197,17 @@ class Process:
         return self.loop.call_later(delay_s, callback, *args, context=self.context)
 
     def pause(self) -> None:
-        """SIGSTOP: time runs on without the process."""
+        """Handle SIGSTOP: time goes on without the process."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """SIGCONT: everything that came due meanwhile happens now, in order."""
+        """Handle SIGCONT: everything that was due meanwhile happens now, in order."""
         self.is_paused = False
         held, self.held = self.held, []
         self.loop._ready.extendleft(reversed(held))  # type: ignore[attr-defined]
 
     def end(self) -> None:
-        """SIGKILL, or an exit: nothing of the process runs any more."""
+        """Handle SIGKILL, or an exit: nothing of the process runs any more."""
         if self.is_alive:
             self.is_alive = False
             self.is_paused = False

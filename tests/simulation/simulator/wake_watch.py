@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from fairlead_broker.replication.partition import Partition
 
 HARMLESS: Final = ("pause", "kill", "power", "disk lost", "stop")
-"""Faults of single brokers: they do not keep the controller from telling another one."""
+"""Faults of single brokers: the controller can still tell a broker that it was replaced."""
 AFTERMATH_S: Final = 3.0
-"""How long a disturbance may go on to be felt."""
+"""How long the effects of another fault may last."""
 
 
 class WakeWatch:
-    """Remembers who was stopped when, and until when something else may excuse a loss."""
+    """Remembers which broker was paused when, and how long other faults may excuse a loss."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -42,7 +42,7 @@ class WakeWatch:
         self._woke_s[host.name] = self._world.loop.time()
 
     def on_acknowledged_alone(self, host: BrokerHost, partition: Partition) -> None:
-        """A leader tells a producer of acks=1 that a record is in its log."""
+        """Note that a leader acknowledges a record with acks=1."""
         truth = self._world.checker.truths[(partition.topic_id, partition.index)]
         record, stopped_s = truth.record, self._stopped_s.get(host.name)
         if record is None or stopped_s is None or self._disturbed_until_s > stopped_s:

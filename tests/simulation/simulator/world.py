@@ -44,24 +44,24 @@ HEAL_S = 30.0
 
 
 class SimulationFailed(AssertionError):  # noqa: N818
-    """A promise was broken; the text is the history before it."""
+    """A rule was broken; the text is the history before that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long and how hard. What is None is drawn from the seed."""
+    """The length of a run, and its faults. The seed decides what is None."""
 
     brokers: int | None = None
     fault_s: float = 14.0
     fault_pause_s: float = 1.1
     has_faults: bool = True
     is_violent: bool | None = None
-    """More lossy crashes at once than the claim allows."""
+    """Whether more brokers lose data at once than the claim allows."""
     settle_s: float = HEAL_S
     is_compacting: bool | None = None
-    """Whether there is a compacted topic; by itself some seeds have one."""
+    """Whether there is a compacted topic; by default some seeds have one."""
     has_transactions: bool | None = None
-    """Whether there is a topic with transactions; by itself some seeds have one."""
+    """Whether there is a topic with transactions; by default some seeds have one."""
     has_meddlers: bool | None = None
     """Whether people label tables, remove folders and allow unclean elections."""
     has_several_disks: bool | None = None
@@ -69,20 +69,20 @@ class Options:
     has_moves: bool | None = None
     """Whether partitions are moved and brokers drained."""
     has_outages: bool | None = None
-    """Whether brokers are killed while nobody can be elected."""
+    """Whether brokers are killed while no election is possible."""
     reads_followers: bool = False
     """Whether each broker has a rack, and consumers read from the follower in theirs (KIP-392)."""
     has_zookeeper: bool = False
     """Whether the store is ZooKeeper's, over a simulated ensemble."""
     only: tuple[str, ...] = ()
-    """Names of the faults that may happen; empty for all."""
+    """Names of the possible faults; empty for all."""
     script: Callable[[World], Awaitable[None]] | None = None
-    """A story to play instead of faults by chance."""
+    """A story to play instead of random faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to; equal digests mean equal histories."""
+    """The result of a run; equal digests mean equal histories."""
 
     seed: int
     digest: int
@@ -96,7 +96,7 @@ class Outcome:
 
 
 class World:
-    """Everything that one seed makes. Attributes are for the parts; tests use `run_seed`."""
+    """The world of one seed. Its attributes are for its parts; tests use `run_seed`."""
 
     def __init__(self, seed: int, options: Options) -> None:
         self.seed = seed
@@ -121,9 +121,9 @@ class World:
         self.wakes = WakeWatch(self)
         self.churn = Churn(self)
         self.topics: dict[str, bytes] = {}
-        """Ids of the topics that each run begins with."""
+        """Ids of the topics that each run creates at first."""
         self.partition_of: dict[int, PartitionKey] = {}
-        """Where each value was sent to."""
+        """The partition of each value."""
         self.is_healing = False
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
@@ -136,7 +136,7 @@ class World:
         self.has_moves = has_moves if options.has_moves is None else options.has_moves
         has_outages = seed >= FIRST_SEED_WITH_OUTAGES and seed % 2 == 1
         self.resumptions = 0
-        """How often a start went on where a killed one stood."""
+        """How often a start resumed what a killed process led."""
         self.has_outages = has_outages if options.has_outages is None else options.has_outages
         self.faults = Faults(self)
         self.history: deque[tuple[float, str]] = deque(maxlen=HISTORY_LENGTH)
@@ -157,25 +157,25 @@ class World:
         self._is_supervising = True
 
     def note(self, sentence: str, *arguments: object) -> None:
-        """Remember what happened, for the history of a failure and the digest."""
+        """Note an event, for the history of a failure and the digest."""
         text = sentence % arguments if arguments else sentence
         self.history.append((self.loop.time(), text))
         self.digest = crc32(f"{self.loop.time():.6f} {text}".encode(), self.digest)
 
     def trace(self, sentence: str, *arguments: object) -> None:
-        """Something too common for the history; the digest takes it in."""
+        """Note an event that is too frequent for the history, for the digest only."""
         text = sentence % arguments
         self.digest = crc32(f"{self.loop.time():.6f} {text}".encode(), self.digest)
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Let something happen to the world."""
+        """Schedule an action in the world."""
         self.loop.call_later(seconds, action, context=self.network.context)
 
     def wall_clock_ms(self) -> int:
         return 1_700_000_000_000 + self.loop.now_ms()
 
     def next_value(self, key: PartitionKey) -> int:
-        """A value that nobody has sent yet."""
+        """Return a value that was not sent yet."""
         self._values += 1
         self.partition_of[self._values] = key
         return self._values
@@ -187,7 +187,7 @@ class World:
         return (self.topics[topic], index)
 
     def record(self, index: int = 0, topic: str = SAFE) -> Record:
-        """A partition as the store has it."""
+        """Return a partition's registration in the store."""
         record = self.checker.truths[self.key(index, topic)].record
         assert record is not None
         return record
@@ -200,29 +200,29 @@ class World:
         return [self.brokers[one] for one in record.replicas if one != record.leader]
 
     def committed(self, index: int = 0, topic: str = SAFE) -> int:
-        """How many records have been committed."""
+        """Return how many records have been committed."""
         return len(self.checker.truths[self.key(index, topic)].committed)
 
     async def until(self, holds: Callable[[], object], limit_s: float = 20.0) -> None:
-        """Wait for something to become true."""
+        """Wait for a condition to become true."""
         await self.wait_until_well(
             lambda: None if holds() else "not yet", limit_s, "what is waited for"
         )
 
     async def until_at_once(self, holds: Callable[[], object]) -> None:
-        """Wait for something, and go on within a fraction of a millisecond."""
+        """Wait for a condition, and continue within a fraction of a millisecond."""
         while True:
             if holds():
                 return
             await asyncio.sleep(0.0002)
 
     async def progress(self, index: int = 0, topic: str = SAFE, *, count: int = 5) -> None:
-        """Wait until so many more records have been committed."""
+        """Wait until `count` more records have been committed."""
         goal = self.committed(index, topic) + count
         await self.until(lambda: self.committed(index, topic) >= goal)
 
     def has_registered(self, host: BrokerHost) -> bool:
-        """Whether the store knows of the host's last start."""
+        """Tell whether the store has the registration of the host's last start."""
         line = self.store.tables["cluster"].lines[f"broker/{host.broker_id}"]
         return bool(json.loads(line)["start_id"] == host.disk.start_id)
 
@@ -237,7 +237,7 @@ class World:
             self.network.cut(other, host.name)
 
     def may_lose(self, broker: BrokerHost) -> bool:
-        """Whether acknowledged data of this broker may go now, within what is claimed."""
+        """Tell whether acknowledged data of this broker may be lost now, within the claim."""
         return may_lose(self, broker)
 
     def elect_preferred(self) -> None:
@@ -250,7 +250,7 @@ class World:
         self.tell_controller("alter_configs", body)
 
     def tell_controller(self, method: str, body: dict[str, Any]) -> None:
-        """Ask through the session of a broker, as an admin client would."""
+        """Send a call through a broker's session, as an admin client would."""
         running = [host.running for host in self.brokers.values() if host.is_running]
         ready = [process for process in running if process is not None and process.is_confirmed]
         if ready:
@@ -305,7 +305,7 @@ class World:
         return await self._heal()
 
     async def _heal(self) -> float:
-        """End all faults; give the seconds until everything is well."""
+        """End all faults; return the seconds until everything is well."""
         self.note("everything heals")
         healed_s = self.loop.time()
         self.faults.heal()
@@ -328,7 +328,7 @@ class World:
     async def wait_until_well(
         self, problem: Callable[[], str | None], limit_s: float, what: str
     ) -> None:
-        """Wait until nobody names a problem; AssertionError with `what` and the last one."""
+        """Wait until there is no problem; AssertionError with `what` and the last problem."""
         deadline_s = self.loop.time() + limit_s
         while (found := problem()) is not None:
             if self.loop.time() >= deadline_s:
@@ -336,9 +336,9 @@ class World:
             await asyncio.sleep(0.1)
 
     def supervise(self) -> None:
-        """Another candidate takes over when the Lease is free: its holder has ended.
+        """Let another candidate take over if the Lease is free, because its holder has ended.
 
-        A deposed controller that still runs does not hold it, and keeps nobody from taking it.
+        A deposed controller that still runs does not hold it, and prevents no other candidate.
         """
         if not any(each.may_reign for each in self.controllers.values()):
             idle = [each for each in self.controllers.values() if not each.is_running]
@@ -354,9 +354,9 @@ async def _call_quietly(process: Any, method: str, body: dict[str, Any]) -> None
 
 
 class _Findings(logging.Handler):
-    """What the broker logs with a traceback and lives on after is a finding here.
+    """A finding is also what the broker logs with a traceback and survives.
 
-    Not what an operator is told of: a disk that fails.
+    Failing disks, about which an operator is told, are not.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -385,7 +385,7 @@ def _quiet(loop: VirtualLoop) -> Iterator[None]:
 
 
 def run_seed(seed: int, options: Options | None = None) -> Outcome:
-    """Run one seed to its end; SimulationFailed with the history if a promise was broken."""
+    """Run one seed to its end; SimulationFailed with the history if a rule was broken."""
     return World(seed, options or Options()).run()
 
 
@@ -397,7 +397,7 @@ def tell(
     has_transactions: bool = False,
     has_zookeeper: bool = False,
 ) -> Outcome:
-    """Play a story on three brokers; all promises are checked as in any run."""
+    """Play a story on three brokers; all rules are checked as in any run."""
     options = Options(
         brokers=3,
         is_violent=False,
