@@ -273,7 +273,7 @@ class ControlledShutdownCall(TypedDict):
 
 
 class ControlledShutdownReply(TypedDict):
-    """How many partitions the broker still leads; it may stop at zero."""
+    """How many partitions the broker still leads or is yet to leave; it may stop at zero."""
 
     remaining_leaders: int
 

@@ -11,6 +11,7 @@ later start can pass for a clean one.
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from fairlead_controller.decisions.clean_return import (
     clean_return,
@@ -56,6 +57,10 @@ from fairlead_model.features import unsupported_levels, who_reads
 from fairlead_model.host_address import join_address
 from fairlead_model.ids import BrokerEpoch, BrokerId
 from fairlead_model.session.refusals import RefusalCode, RefusedError
+
+STOPPED_PER_DECISION_MAX: Final = 5_000
+"""Partitions that one decision takes from a stopping broker: a quarter of a second or so, in which
+the controller hears nobody and renews no Lease."""
 
 
 def decide_registration(
@@ -289,7 +294,8 @@ def decide_shutdown(state: ControllerState, event: ShutDownBroker) -> Decision:
 
     Where no other replica is in sync but a live one may soon be, the broker keeps leading and
     waits. Where no other replica can lead at all, waiting would not help, and its stop ends the
-    leadership.
+    leadership. One decision changes at most `STOPPED_PER_DECISION_MAX` partitions, those first that
+    the broker leads; the broker also asks again while it is in sync in others.
     """
     known = state.image.brokers.get(event.broker_id)
     if known is None or known.broker_epoch != event.broker_epoch:
@@ -297,34 +303,54 @@ def decide_shutdown(state: ControllerState, event: ShutDownBroker) -> Decision:
     draft = Draft(state)
     if not known.in_controlled_shutdown:
         draft.add(BrokerChanged(replace(known, in_controlled_shutdown=True)))
-
-    def waits_for_others(topic: TopicImage, index: int) -> bool:
-        partition = topic.partitions[index]
-        if partition.leader != event.broker_id:
-            return False
-        may_lead = draft.state.electability(topic.topic_id, index)
-        others = [other for other in partition.replicas if other != event.broker_id]
-        live = [other for other in others if may_lead(other)]
-        return bool(live) and not any(
-            other in partition.isr or other in partition.elr for other in live
-        )
-
-    lost = remove_from_partitions(
-        draft,
-        event.broker_id,
-        f"broker {event.broker_id} is stopping",
-        keeps_leading=waits_for_others,
-    )
-    remaining = sum(
+    leaving = _partitions_to_leave(draft.state, event.broker_id)
+    now, later = leaving[:STOPPED_PER_DECISION_MAX], leaving[STOPPED_PER_DECISION_MAX:]
+    cause = f"broker {event.broker_id} is stopping"
+    lost = remove_from_partitions(draft, event.broker_id, cause, partitions=now)
+    led = sum(
         topic.partitions[index].leader == event.broker_id
         for topic, index in draft.state.image.replicas_of(event.broker_id)
     )
+    waiting = led - sum(topic.partitions[index].leader == event.broker_id for topic, index in later)
+    put_off = sum(topic.partitions[index].has_leader for topic, index in later)
     if lost or not known.in_controlled_shutdown:
         draft.explain(
-            f"broker {event.broker_id} is stopping; {lost} partitions change leader, "
-            f"{remaining} wait for a replica in sync"
+            f"{cause}; {lost} partitions change leader, {waiting} wait for a replica in sync"
+            + (f", {put_off} come later" if put_off else "")
         )
-    return draft.decision({"remaining_leaders": remaining})
+    return draft.decision({"remaining_leaders": waiting + put_off})
+
+
+def _partitions_to_leave(
+    state: ControllerState, broker_id: BrokerId
+) -> list[tuple[TopicImage, int]]:
+    """Return the partitions where a stopping broker is in sync and need not wait for others.
+
+    First those that it leads; last those without a leader, where mostly nothing changes.
+    """
+    led, followed, leaderless = [], [], []
+    for topic, index in state.image.replicas_of(broker_id):
+        partition = topic.partitions[index]
+        if broker_id not in partition.isr:
+            continue
+        if not partition.has_leader:
+            leaderless.append((topic, index))
+        elif partition.leader != broker_id:
+            followed.append((topic, index))
+        elif not _awaits_replica_in_sync(state, topic, index):
+            led.append((topic, index))
+    return led + followed + leaderless
+
+
+def _awaits_replica_in_sync(state: ControllerState, topic: TopicImage, index: int) -> bool:
+    """Tell whether nobody can take over from the leader now, but a live replica may soon."""
+    partition = topic.partitions[index]
+    may_lead = state.electability(topic.topic_id, index)
+    others = [other for other in partition.replicas if other != partition.leader]
+    live = [other for other in others if may_lead(other)]
+    return bool(live) and not any(
+        other in partition.isr or other in partition.elr for other in live
+    )
 
 
 def decide_elections(state: ControllerState) -> Decision:

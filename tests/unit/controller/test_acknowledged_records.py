@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from decision_world import World
 
+from fairlead_controller.decisions import registration
 from fairlead_controller.decisions.events import (
     AlterConfigs,
     AlterPartition,
@@ -219,17 +220,20 @@ class Life:
         self.world.do(ElectLeaders())
         self.check()
         for broker in set(BROKERS) - self.stopped:
-            registration = self.world.state.image.brokers[broker]
-            self.world.do(RegisterBroker(registration, ""))
-            if registration.fenced:
-                self.world.do(UnfenceBroker(broker, registration.broker_epoch))
+            known = self.world.state.image.brokers[broker]
+            self.world.do(RegisterBroker(known, ""))
+            if known.fenced:
+                self.world.do(UnfenceBroker(broker, known.broker_epoch))
             self.check()
 
 
 @pytest.mark.parametrize("seed", [*range(150), 329])
 def test_every_clean_leader_holds_what_was_acknowledged(
-    make_world: Callable[..., World], seed: int
+    make_world: Callable[..., World], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if seed % 2:
+        # As where a stopping broker has so many partitions that this one's turn comes too late.
+        monkeypatch.setattr(registration, "STOPPED_PER_DECISION_MAX", 0)
     life = Life(make_world(4), seed)
     for _ in range(STEPS):
         life.step()

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from decision_world import World, there
 
+from fairlead_controller.decisions import registration
 from fairlead_controller.decisions.events import (
     ElectLeaders,
     FenceBroker,
@@ -204,6 +205,29 @@ def test_controlled_shutdown_gives_up_all_leaders(world: World) -> None:
     world.do(UnfenceBroker(1, epoch))
     assert not world.state.image.is_live(1), "its heartbeats do not bring it back"
     assert world.decide(ShutDownBroker(1, epoch)).changes == ()
+
+
+def test_a_broker_of_very_many_partitions_leaves_them_in_parts_its_leaders_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One decision about all of them would keep the controller from renewing its Lease."""
+    monkeypatch.setattr(registration, "STOPPED_PER_DECISION_MAX", 2)
+    world.create("t", partitions=9, replication_factor=3)
+    world.create("alone", partitions=6)
+    stop = ShutDownBroker(1, world.epoch(1))
+    led = len([leader for name in ("t", "alone") for leader in world.leaders(name) if leader == 1])
+    assert led > 2
+    remaining: list[int] = []
+    while not remaining or remaining[-1]:
+        decision = world.decide(stop)
+        assert len(decision.moves) <= 2
+        remaining.append(world.do(stop)["remaining_leaders"])
+        left = [leader for name in ("t", "alone") for leader in world.leaders(name) if leader == 1]
+        assert len(left) == max(0, led - 2 * len(remaining)), "those that it leads come first"
+    assert remaining == sorted(remaining, reverse=True)
+    topic = world.state.image.topic("t")
+    assert topic is not None
+    assert all(1 not in partition.isr for partition in topic.partitions)
 
 
 def test_after_a_restart_of_the_controller_nothing_moves_until_brokers_are_missed(
