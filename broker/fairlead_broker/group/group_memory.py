@@ -1,8 +1,7 @@
 """How much the members of all groups of a broker hold, and whether more may come.
 
 Pure. The limit of a group is a number of members, and each of these may bring 1 MiB; so only a
-common limit bounds many groups with many members. Committed offsets are not counted here: they are
-written to the log before they take memory.
+common limit bounds many groups with many members. `offset_memory` counts committed offsets.
 """
 
 from __future__ import annotations

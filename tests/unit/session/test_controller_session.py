@@ -1,7 +1,6 @@
 """Brokers and a controller over real sockets."""
 
 import asyncio
-import dataclasses
 import json
 import logging
 import os
@@ -15,14 +14,12 @@ import pytest
 
 from fairlead_broker.session import controller_session
 from fairlead_broker.session.link import SessionRefusedError
-from fairlead_controller.decisions.events import FenceReason, RegisterBroker
+from fairlead_controller.decisions.events import FenceReason
 from fairlead_controller.decisions.tables.history import count_writes
-from fairlead_controller.decisions.tables.regressions import BrokerTestimony
 from fairlead_controller.decisions.tables.stored_table import StoreRolledBackError
 from fairlead_controller.sessions import hearing
 from fairlead_controller.sessions import server as session_server
 from fairlead_controller.stores.file import open_file_store
-from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import TopicState
 from fairlead_model.metadata_seen import MetadataSeen
 from fairlead_model.resources.topic_manifest import TopicSpec
@@ -669,99 +666,5 @@ def test_a_broker_tells_whether_its_log_directories_take_anything(
         await stage.stop_controller()
         await stage.start_controller()
         assert told(), "the next controller knows it from its tables"
-
-    play(story)
-
-
-def test_a_process_that_was_killed_while_its_controller_heard_others_has_not_started(
-    play: Callable[..., Any],
-    wait_until: Callable[..., Awaitable[None]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Else the next one, on the same disk, would not be known to hold what was acknowledged."""
-    asked: list[str] = []
-    hear = hearing.Hearing.hear
-
-    async def note_and_hear(
-        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
-    ) -> None:
-        asked.append(asking.start_id)
-        await hear(self, asking, testimony)
-
-    async def story(stage: Any) -> None:
-        await stage.start_controller()
-        nodes = [await stage.start_node(number) for number in range(2)]
-        await stage.stop_controller()
-        for node in nodes:
-            await node.session.stop()
-        monkeypatch.setattr(hearing, "HEARING_S", 30.0)
-        monkeypatch.setattr(hearing, "NEWCOMERS_S", 30.0)
-        monkeypatch.setattr(hearing.Hearing, "hear", note_and_hear)
-        await stage.start_controller()
-        killed = stage.node(0, start_id="killed", is_clean=True, previous_broker_epoch=1)
-        await killed.session.start()
-        await wait_until(lambda: "killed" in asked)
-        for task in killed.session._tasks():
-            task.cancel()
-        second = stage.node(0, start_id="second", is_clean=True, previous_broker_epoch=1)
-        await second.session.start()
-        await wait_until(lambda: "second" in asked)
-        await stage.node(1).session.start()
-        await wait_until(lambda: second.is_live(0))
-        assert second.image.brokers[0].is_clean
-
-    play(story)
-
-
-def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
-    play: Callable[..., Any],
-    wait_until: Callable[..., Awaitable[None]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its process has been killed, and another one is in service, on the same disk."""
-    held, is_let_on = asyncio.Event(), asyncio.Event()
-    hear = hearing.Hearing.hear
-
-    async def hear_late(
-        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
-    ) -> None:
-        await hear(self, asking, testimony)
-        if asking.start_id == "killed":
-            held.set()
-            await is_let_on.wait()
-
-    monkeypatch.setattr(hearing.Hearing, "hear", hear_late)
-
-    async def story(stage: Any) -> None:
-        await stage.start_controller()
-        watcher, killed = await stage.start_node(1), stage.node(0, start_id="killed")
-        await killed.session.start()
-        await held.wait()
-        for task in killed.session._tasks():
-            task.cancel()
-        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
-        second = await stage.start_node(0, start_id="second")
-        epoch = second.session.broker_epoch
-        is_let_on.set()
-        await watcher.create("t")
-        assert watcher.image.brokers[0].broker_epoch == epoch
-        assert watcher.is_live(0)
-
-    play(story)
-
-
-def test_a_start_whose_epoch_was_ended_by_one_that_is_gone_registers_again(
-    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
-) -> None:
-    """That one was killed while its registration was written."""
-
-    async def story(stage: Any) -> None:
-        await stage.start_controller()
-        watcher, node = await stage.start_node(1), await stage.start_node(0)
-        gone = dataclasses.replace(watcher.image.brokers[0], start_id="gone")
-        answer = await stage.controller.submit(RegisterBroker(gone, ""))
-        epoch = answer["broker_epoch"]
-        await wait_until(lambda: node.session.broker_epoch > epoch and watcher.is_live(0))
-        assert watcher.image.brokers[0].start_id == "start-0"
 
     play(story)
