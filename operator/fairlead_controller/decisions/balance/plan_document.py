@@ -1,7 +1,7 @@
 """A plan as JSON, with the id that approves it, and what has changed since it was made. Pure.
 
-The id stands for what moves and for the metadata that this rests on: the cluster, its brokers in
-service, and of each partition that moves its topic id, its replicas and its leader epoch. A leader
+The id stands for what moves and for the metadata that this rests on: the cluster, its registered
+brokers, and of each partition that moves its topic id, its replicas and its leader epoch. A leader
 epoch rises when another broker leads, and when a replica goes.
 """
 
