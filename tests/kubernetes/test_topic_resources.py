@@ -339,7 +339,7 @@ def test_topics_of_another_namespace_come_as_the_cluster_lets_them(
 
     async def story(world: Bench) -> None:
         await world.stop_operator()
-        world.watched = ()
+        world.watched = (namespace, team)
         await world.start_operator()
         away = Bench(kube, team, world.remote)
         await create_over_kafka(world, "theirs")
@@ -391,7 +391,7 @@ def test_a_namespace_that_is_deleted_takes_its_topics_with_it(
 ) -> None:
     async def story(world: Bench) -> None:
         await world.stop_operator()
-        world.watched = ()
+        world.watched = (namespace, team)
         await world.start_operator()
         rules = {"spec": {"topicNamespaces": [{"name": team}]}}
         await kube.patch(LOG_CLUSTER, namespace, CLUSTER, rules)

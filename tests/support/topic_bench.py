@@ -92,7 +92,7 @@ class Bench:
         self.operators_kube = kube
         self.namespace = namespace
         self.watched: tuple[str, ...] = (namespace,)
-        """What the operator sees; empty for all namespaces."""
+        """Namespaces that the operator sees: never all, as other tests have Topics beside it."""
         self.remote = remote
         self.sync: TopicSync
         self._task: asyncio.Task[None] | None = None
