@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -88,14 +88,13 @@ class ClusterGroups:
     ) -> None:
         mine = [self._scope.groups[key] for key in keys if self._is_mine(key)]
         sound = [followed for followed in mine if not followed.resource.problem]
-        await asyncio.gather(
-            *(self._refuse(followed) for followed in mine if followed.resource.problem)
-        )
+        refused = [followed for followed in mine if followed.resource.problem]
+        await self._for_each(refused, self._refuse)
         if not sound:
             return
         if self._scope.is_asleep(self._cluster):
             ready = Verdict(None, HIBERNATED, "the LogCluster sleeps; figures are the last ones")
-            await asyncio.gather(*(self._excuse(each, ready, is_retried=True) for each in sound))
+            await self._for_each(sound, lambda each: self._excuse(each, ready, is_retried=True))
             return
         looked_at = self._now()
         try:
@@ -104,12 +103,27 @@ class ClusterGroups:
             self._looks["failed"] += 1
             logger.info("groups of %s/%s: %s; asking again", *self._cluster, error)
             ready = _unreachable(error)
-            await asyncio.gather(*(self._excuse(each, ready, is_retried=True) for each in sound))
+            await self._for_each(sound, lambda each: self._excuse(each, ready, is_retried=True))
             return
         self._looks["ok"] += 1
-        await asyncio.gather(
-            *(self._attend(resets, each, seen[each.resource.group_id], looked_at) for each in sound)
+        await self._for_each(
+            sound, lambda each: self._attend(resets, each, seen[each.resource.group_id], looked_at)
         )
+
+    async def _for_each(
+        self, groups: Iterable[Followed], step: Callable[[Followed], Awaitable[None]]
+    ) -> None:
+        """Take a step for each resource, all at once; an unexpected error concerns only one."""
+
+        async def guarded(followed: Followed) -> None:
+            try:
+                await step(followed)
+            except Exception:
+                key = followed.resource.key
+                logger.exception("ConsumerGroup %s/%s: an unexpected error", *key)
+                self.queue.retry(key, backoff_s_max=BACKOFF_S_MAX)
+
+        await asyncio.gather(*map(guarded, groups))
 
     def _is_mine(self, key: ResourceKey) -> bool:
         followed = self._scope.groups.get(key)

@@ -32,7 +32,7 @@ from fairlead_operator.consumer_groups.reset_record import read_reset_record
 from fairlead_operator.consumer_groups.status_writer import GroupStatusWriter
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.views import is_cluster_paused, is_going
-from fairlead_operator.topics.work_queue import WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_S_MAX, WorkQueue
 
 logger = logging.getLogger(__name__)
 STRAYS_AT_A_TIME: Final = 20
@@ -161,6 +161,10 @@ class GroupSync:
                     if not (isinstance(error, ApiError) and error.is_not_found):
                         logger.debug("ConsumerGroup %s/%s: %s", *key, error)
                         self._strays.retry(key)
+                except Exception:
+                    # The error concerns only this ConsumerGroup: the others go on.
+                    logger.exception("ConsumerGroup %s/%s: an unexpected error", *key)
+                    self._strays.retry(key, backoff_s_max=UNEXPECTED_S_MAX)
                 finally:
                     self._strays.finish(key)
 

@@ -5,15 +5,20 @@ of that cluster wait for its pass, of which there is one at a time; all other cl
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from fairlead_operator.controller_client import ControllerStandbyError
 from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
 from fairlead_operator.topics.work_queue import WorkQueue
+
+logger = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 100
 GATHER_S: Final = 0.02
 """How long a batch collects keys that come together."""
+UNEXPECTED_DELAY_S: Final = 30.0
 
 
 class ClusterPasses:
@@ -41,7 +46,7 @@ class ClusterPasses:
         """Clusters with a pass under way."""
 
     async def run(self) -> None:
-        """Work until cancelled; an error of a pass ends it, inside an exception group."""
+        """Work until cancelled; a ControllerStandbyError, inside an exception group, ends it."""
         async with asyncio.TaskGroup() as passes:
             while True:
                 keys = await self._queue.batch(BATCH_MAX, GATHER_S)
@@ -69,12 +74,30 @@ class ClusterPasses:
                 if later:
                     self._due[cluster] = later
                 try:
-                    await self._reconcile(cluster, self._still_of(cluster, keys))
+                    await self._attempt(cluster, keys)
                 finally:
                     for key in keys:
                         self._queue.finish(key)
         finally:
             self._under_way.discard(cluster)
+
+    async def _attempt(self, cluster: ClusterKey, keys: list[ResourceKey]) -> None:
+        """Reconcile keys together; after an unexpected error each alone, so that it hurts one."""
+        try:
+            await self._reconcile(cluster, self._still_of(cluster, keys))
+        except ControllerStandbyError:
+            raise
+        except Exception:
+            if len(keys) > 1:
+                for key in keys:
+                    await self._attempt(cluster, [key])
+                return
+            what = "/".join(keys[0]) if keys else "deleted resources"
+            logger.exception(
+                "%s of LogCluster %s/%s: trying again after an unexpected error", what, *cluster
+            )
+            for key in keys:
+                self._queue.add(key, UNEXPECTED_DELAY_S)
 
     def _still_of(self, cluster: ClusterKey, keys: Iterable[ResourceKey]) -> list[ResourceKey]:
         """Return the keys that still name this cluster; the others get their turn at their own."""

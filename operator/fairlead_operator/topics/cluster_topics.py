@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from fairlead_operator.controller_client import (
     ControllerRefusedError,
+    ControllerStandbyError,
     ControllerUnavailableError,
     TopicChanges,
 )
@@ -17,6 +18,7 @@ logger = logging.getLogger(__name__)
 WAIT_MS: Final = 20_000
 RETRY_S_MIN: Final = 0.2
 RETRY_S_MAX: Final = 3.0
+UNEXPECTED_DELAY_S: Final = 30.0
 
 
 class TopicController(Protocol):
@@ -77,6 +79,13 @@ class ClusterTopics:
                 logger.info("topics of %s/%s: %s; asking again", *self._cluster, error)
                 await asyncio.sleep(delay_s)
                 delay_s = min(RETRY_S_MAX, delay_s * 2)
+            except ControllerStandbyError:
+                raise
+            except Exception:
+                # The error concerns only this cluster: the others go on.
+                logger.exception("topics of %s/%s: an unexpected error", *self._cluster)
+                self._position = ""  # some changes may not have been passed on: ask for all
+                await asyncio.sleep(UNEXPECTED_DELAY_S)
 
     async def _poll(self) -> None:
         namespace, cluster = self._cluster

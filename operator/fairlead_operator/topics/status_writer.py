@@ -24,7 +24,7 @@ from fairlead_operator.topics.topic_status import (
     protection_message,
     turned_bad,
 )
-from fairlead_operator.topics.work_queue import WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_S_MAX, WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +89,10 @@ class TopicStatusWriter:
                         logger.warning("the status of Topic %s/%s: %s", *key, error)
                     if not is_gone:
                         self._queue.retry(key)
+                except Exception:
+                    # The error concerns only this Topic: the others go on.
+                    logger.exception("the status of Topic %s/%s: an unexpected error", *key)
+                    self._queue.retry(key, backoff_s_max=UNEXPECTED_S_MAX)
                 finally:
                     self._queue.finish(key)
 

@@ -3,13 +3,16 @@
 Topics there are neither accepted nor released, and no object of that namespace can show it.
 """
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fairlead_operator.events import EventWriter
 from fairlead_operator.topics.namespace_rules import read_namespace_rules
 from fairlead_operator.topics.topic_resource import ClusterKey
-from fairlead_operator.topics.work_queue import WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_S_MAX, WorkQueue
+
+logger = logging.getLogger(__name__)
 
 REASON = "NamespaceNotServed"
 
@@ -46,6 +49,11 @@ class UnservedNamespaces:
             for cluster in await self._queue.batch(1):
                 try:
                     await self._tell(cluster)
+                    self._queue.succeeded(cluster)
+                except Exception:
+                    # The error concerns only this LogCluster: the others go on.
+                    logger.exception("namespaces of %s/%s: an unexpected error", *cluster)
+                    self._queue.retry(cluster, backoff_s_max=UNEXPECTED_S_MAX)
                 finally:
                     self._queue.finish(cluster)
 

@@ -13,6 +13,8 @@ K = TypeVar("K")
 
 BACKOFF_S_MIN: Final = 0.25
 BACKOFF_S_MAX: Final = 5.0
+UNEXPECTED_S_MAX: Final = 30.0
+"""The longest back-off after an error that nobody foresaw."""
 
 
 class WorkQueue(Generic[K]):

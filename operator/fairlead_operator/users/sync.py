@@ -139,6 +139,11 @@ class UserSync:
             # The error concerns only this cluster: the others go on.
             logger.info("Users of %s/%s wait for the controller: %s", *cluster, error)
             return
+        except ControllerStandbyError:
+            raise
+        except Exception:
+            logger.exception("Users of %s/%s: an unexpected error", *cluster)
+            return
         self.scope.epochs[cluster] = epoch
         self._add_all(cluster)
 
