@@ -1,4 +1,7 @@
-"""When each cluster is reconciled: one task per cluster, woken by changes and by the clock."""
+"""When each cluster is reconciled: one task per cluster, woken by changes and by the clock.
+
+A cluster that waits for nothing but a change, as one that is gone, has no task.
+"""
 
 import asyncio
 import logging
@@ -38,7 +41,7 @@ class ReconcileLoop:
                 self._follow(self._reconciler, key), name=f"reconcile {key[0]}/{key[1]}"
             )
             self._tasks[key] = task
-            task.add_done_callback(lambda _: self._begin_anew(key))
+            task.add_done_callback(lambda ended: self._begin_anew(key, ended))
 
     async def run(self, reconciler: ClusterReconciler) -> None:
         """Work until cancelled; earlier requests are reconciled now."""
@@ -54,9 +57,9 @@ class ReconcileLoop:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin_anew(self, key: ClusterKey) -> None:
+    def _begin_anew(self, key: ClusterKey, ended: asyncio.Task[None]) -> None:
         """Start a new task for a cluster whose task ended unexpectedly, unless all are to end."""
-        if self._reconciler is not None:
+        if self._reconciler is not None and self._tasks.get(key) is ended:
             logger.error("%s/%s: its reconciliation ended; it begins anew", *key)
             del self._tasks[key]
             self.request(key)
@@ -88,6 +91,9 @@ class ReconcileLoop:
                 # Changes do not shorten this pause: our own writes may have caused them.
                 await asyncio.sleep(delay_s or BACKOFF_S_MIN)
                 continue
+            if delay_s is None and not wake.is_set():
+                del self._tasks[key], self._wakes[key]  # the next change begins a new task
+                return
             try:
                 # Not wait_for: until Python 3.12 it loses a cancellation that arrives at the same
                 # time as a change, and this task would never end.

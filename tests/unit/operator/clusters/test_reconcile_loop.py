@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import until
 
 from fairlead_operator.clusters import reconcile_loop
 from fairlead_operator.clusters.reconcile_loop import ReconcileLoop
@@ -43,6 +44,35 @@ def test_it_ends_although_a_change_comes_at_the_same_time(is_changing: bool) -> 
         done, _ = await asyncio.wait({running}, timeout=END_S)
         assert done, "it goes on"
         assert reconciler.passes.empty()
+
+    asyncio.run(story())
+
+
+def test_a_cluster_that_waits_for_nothing_has_no_task_until_it_changes() -> None:
+    class Gone(Reconciler):
+        async def reconcile(self, key: Any) -> float | None:
+            if self.passes.empty():
+                loop.request(key)  # A change during the first pass is not missed.
+            await super().reconcile(key)
+            return None
+
+    loop, reconciler = ReconcileLoop(OperatorMetrics()), Gone()
+
+    def tasks() -> list[str]:
+        return [each.get_name() for each in asyncio.all_tasks() if "reconcile" in each.get_name()]
+
+    async def story() -> None:
+        names = [f"c{number}" for number in range(3)]
+        for name in names:
+            loop.request(("shop", name))
+        running = asyncio.create_task(loop.run(reconciler))  # type: ignore[arg-type]
+        await until(lambda: reconciler.passes.qsize() == 4 and not tasks())
+        loop.request(("shop", "c0"))
+        await until(lambda: reconciler.passes.qsize() == 5 and not tasks())
+        assert not loop._wakes
+        running.cancel()
+        done, _ = await asyncio.wait({running}, timeout=END_S)
+        assert done, "it goes on"
 
     asyncio.run(story())
 
