@@ -12,7 +12,8 @@ would save nothing.
 Topics do not delay it: their finalizers are removed when their LogCluster is being deleted.
 """
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from fairlead_kube.errors import ApiError
@@ -42,6 +43,8 @@ from fairlead_operator.specs.views import is_going, is_protected
 
 RECLAIM_DELETE: Final = "Delete"
 PODS_NAMED_MAX: Final = 3
+NAMESPACE_LOOK_S: Final = 10.0
+"""How often the API server is asked whether the namespace of a protected LogCluster is going."""
 
 
 class Deletions:
@@ -54,11 +57,15 @@ class Deletions:
         *,
         controller: ControllerClient,
         statuses: StatusWriter,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._live = live
         self._writer = writer
         self._controller = controller
         self._statuses = statuses
+        self._now = now
+        self._stays_until: dict[str, float] = {}
+        """By namespace that was not being deleted: until when that counts."""
 
     async def delete_cluster(self, key: ClusterKey, body: Mapping[str, Any]) -> str:
         """Stop the brokers, then delete the rest; return what it waits for, empty if done."""
@@ -69,7 +76,7 @@ class Deletions:
         body = held or body
         if is_left_alone(body):
             return ""
-        if is_protected(body) and not await self._writer.is_namespace_going(key[0]):
+        if is_protected(body) and not await self._is_namespace_going(key[0]):
             return DELETION_HELD
         for stateful_set in self._live.of_cluster(STATEFUL_SET, key):
             if "deletionTimestamp" not in stateful_set["metadata"]:
@@ -91,6 +98,15 @@ class Deletions:
                 await self._writer.delete(PERSISTENT_VOLUME_CLAIM, claim)
         await self._writer.mark_tables(*key, uid=body["metadata"]["uid"])
         return ""
+
+    async def _is_namespace_going(self, namespace: str) -> bool:
+        """Tell whether a namespace is being deleted, as known for a while if it was not."""
+        if self._now() < self._stays_until.get(namespace, float("-inf")):
+            return False
+        if await self._writer.is_namespace_going(namespace):
+            return True
+        self._stays_until[namespace] = self._now() + NAMESPACE_LOOK_S
+        return False
 
     async def tell_waiting(self, key: ClusterKey, waiting_for: str) -> None:
         """Write into a LogCluster's status what its deletion waits for."""

@@ -34,11 +34,13 @@ class NotedClient:
     def __init__(self, *, is_namespace_going: bool = False) -> None:
         self.deleted: list[str] = []
         self.told: list[str] = []
-        self._is_namespace_going = is_namespace_going
+        self.tries = 0
+        self.is_namespace_going = is_namespace_going
 
     async def create(self, kind: ResourceKind, *_: Any, is_dry_run: bool) -> dict[str, Any]:
         assert is_dry_run, f"a {kind.kind} that nobody asked for"
-        if self._is_namespace_going:
+        self.tries += 1
+        if self.is_namespace_going:
             raise ApiError(403, "Forbidden", "", causes=["NamespaceTerminating"])
         return {}
 
@@ -225,6 +227,35 @@ def test_a_protected_cluster_goes_with_its_namespace_and_without_its_protection(
     there[LOG_CLUSTER] = [PROTECTED | {"spec": {"deletionProtection": False}}]
     _, client = ask(tmp_path / "socket", holders(0), there, of="cluster")
     assert client.deleted == ["StatefulSet demo-main"]
+
+
+def test_the_namespace_of_a_protected_cluster_is_not_asked_for_at_each_look() -> None:
+    """A deletion looks each second, and a protected cluster may wait for ever."""
+    client, clock = NotedClient(), [0.0]
+
+    async def story() -> None:
+        live = LiveObjects(client, (), lambda _: None)  # type: ignore[arg-type]
+        live.informers[LOG_CLUSTER]._objects["shop", "demo"] = PROTECTED
+        live.informers[STATEFUL_SET]._objects["shop", "demo-main"] = _object("demo-main")
+        writer, nobody = ApiWriter(client, live, OperatorMetrics()), None  # type: ignore[arg-type]
+        deletions = Deletions(
+            live,
+            writer,
+            controller=nobody,  # type: ignore[arg-type]
+            statuses=nobody,  # type: ignore[arg-type]
+            now=lambda: clock[0],
+        )
+        for second in range(60):
+            clock[0] = float(second)
+            assert await deletions.delete_cluster(KEY, PROTECTED)
+        assert 1 < client.tries < 10
+        client.is_namespace_going = True
+        while not client.deleted:
+            clock[0] += 1.0
+            assert clock[0] < 80.0
+            await deletions.delete_cluster(KEY, PROTECTED)
+
+    asyncio.run(story())
 
 
 def test_a_pool_of_a_protected_cluster_keeps_its_replicas(tmp_path: Path) -> None:
