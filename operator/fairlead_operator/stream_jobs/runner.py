@@ -7,7 +7,7 @@ cannot undo its successor's writes. A running driver needs no operator.
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -87,6 +87,10 @@ UNSEEN_S: Final = 30.0
 class JobClusters(Protocol):
     """What jobs need of LogClusters; `LiveObjects` implements it."""
 
+    def follow_clusters(self, follower: Callable[[ObjectChange], None]) -> None:
+        """Have a function called with each change of a LogCluster."""
+        ...
+
     async def synced(self) -> None:
         """Wait until all LogClusters have been listed."""
         ...
@@ -143,6 +147,7 @@ class StreamJobRunner:
             client, POD, namespaces=namespaces, label_selector=JOB_LABEL, on_change=self._on_pod
         )
         self._users = Informer(client, USER, namespaces=namespaces, on_change=self._on_user)
+        clusters.follow_clusters(self._on_cluster)
         self._look_at: dict[ObjectKey, float] = {}
         """Monotonic time of the next check of each job."""
         self._figures_at: dict[ObjectKey, float] = {}
@@ -196,6 +201,18 @@ class StreamJobRunner:
         namespace, user = change.key
         for key, job in self._jobs.objects.items():
             if key[0] == namespace and job["spec"].get("user") == user:
+                self._look_at[key] = AT_ONCE
+                self._changed.set()
+
+    def _on_cluster(self, change: ObjectChange) -> None:
+        """Have the jobs checked that mean a LogCluster, if they could start now, or have to end."""
+        if change.old and change.new and not _differs_for_jobs(change.old, change.new):
+            return
+        namespace, cluster = change.key
+        for key, job in self._jobs.objects.items():
+            spec = job["spec"]
+            where = spec.get("clusterNamespace") or key[0]
+            if where == namespace and spec.get("clusterName") in {None, cluster}:
                 self._look_at[key] = AT_ONCE
                 self._changed.set()
 
@@ -580,6 +597,14 @@ class StreamJobRunner:
         job["status"] = written.get("status") or {}
         self._metrics.writes.inc()
         return True
+
+
+def _differs_for_jobs(old: Manifest, new: Manifest) -> bool:
+    """Tell whether a LogCluster has become another one for its jobs: by its spec, or awake."""
+    fields = ("uid", "generation")
+    before, after = old["metadata"], new["metadata"]
+    is_other = any(before.get(field) != after.get(field) for field in fields)
+    return is_other or is_asleep(old) != is_asleep(new)
 
 
 def _require_shown(informer: Informer, namespace: str, kind: ResourceKind) -> None:

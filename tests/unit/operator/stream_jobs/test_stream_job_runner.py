@@ -274,6 +274,77 @@ def test_a_job_that_waits_for_its_user_is_looked_at_when_there_is_news_of_him() 
     assert asyncio.run(told()) == (0.0, 1e9)
 
 
+def _log_cluster(name: str, generation: int, *, is_asleep: bool = False) -> dict[str, Any]:
+    conditions = [{"type": "Hibernated", "status": "True", "reason": "Asleep"}]
+    return {
+        "kind": "LogCluster",
+        "metadata": {"name": name, "namespace": "data", "generation": generation},
+        "spec": {},
+        "status": {"conditions": conditions if is_asleep else [], "brokersReady": generation},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_meant"),
+    [
+        ({"clusterName": "late", "clusterNamespace": "data"}, True),
+        ({"clusterName": "shared", "clusterNamespace": "data"}, False),
+        ({"clusterName": "late"}, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("old", "is_news"),
+    [
+        (None, True),
+        (_log_cluster("late", 1), True),
+        (_log_cluster("late", 2, is_asleep=True), True),
+        (_log_cluster("late", 2), False),
+    ],
+)
+def test_a_job_that_waits_for_its_cluster_is_looked_at_when_there_is_news_of_that(
+    spec: Mapping[str, Any], is_meant: bool, old: dict[str, Any] | None, is_news: bool
+) -> None:
+    async def told() -> float:
+        live = clusters_of(True, ())
+        runner = runner_of(None, None, live)
+        runner._jobs._objects[KEY] = {"spec": spec}
+        runner._look_at[KEY] = 1e9
+        new = _log_cluster("late", 2)
+        live._on_change(LOG_CLUSTER, ObjectChange(("data", "late"), old, new))
+        return runner._look_at[KEY]
+
+    assert asyncio.run(told()) == (0.0 if is_meant and is_news else 1e9)
+
+
+def test_a_job_that_names_no_cluster_waits_for_any_of_its_namespace() -> None:
+    """It begins at once when the only cluster of its namespace is made."""
+
+    async def story() -> None:
+        job = job_of({})
+        live = clusters_of(True, ())
+        made = live.informers[LOG_CLUSTER]._objects.pop(("ns", "logs"))
+        for informer in live.informers.values():
+            informer._synced.set()
+        client = NotedClient(job)
+        runner = runner_of(client, NotedEvents(), live)
+        for each in (runner._jobs, runner._pods, runner._users):
+            each._synced.set()
+            each.run = asyncio.Event().wait  # type: ignore[method-assign, assignment]
+        runner._jobs._objects[KEY] = job
+        running = asyncio.create_task(runner.run())
+        try:
+            await until(lambda: job.get("status") and runner._look_at.get(KEY, 0.0) > 0.0)
+            assert ready_of(job)["reason"] == "ClusterMissing"
+            live.informers[LOG_CLUSTER]._objects["ns", "logs"] = made
+            live._on_change(LOG_CLUSTER, ObjectChange(("ns", "logs"), None, made))
+            await until(lambda: client.pods, deadline_s=30.0)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(story())
+
+
 def test_an_operator_that_takes_over_stops_no_driver_before_it_knows_the_clusters() -> None:
     job = job_of({})
     client, events = NotedClient(job), NotedEvents()
