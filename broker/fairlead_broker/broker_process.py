@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +41,7 @@ from fairlead_model.host_address import join_address
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session.calls import Method
 from fairlead_model.session.session_protocol import take_secret
+from fairlead_sockets.stop_signals import on_stop_signal
 from fairlead_wire.errors import KafkaError
 from fairlead_zookeeper.access_settings import DIGEST_FILE
 
@@ -125,9 +125,7 @@ class BrokerProcess:
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT. StartError if the broker can't serve at all."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        on_stop_signal(self._stop.set)
         self._directories = self._open_directories()
         first = self._directories.directories[0]
         self._journal = RoleJournal(first.disk, first.path)

@@ -7,7 +7,6 @@ Prints one line when it is ready; everything else goes to stderr. Exit codes: 0 
 import argparse
 import asyncio
 import logging
-import signal
 import sys
 import time
 from pathlib import Path
@@ -34,6 +33,7 @@ from fairlead_model.configs.setting_sources import merge_settings, read_assignme
 from fairlead_model.host_address import join_address
 from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_model.session.refusals import RefusedError
+from fairlead_sockets.stop_signals import on_stop_signal
 from fairlead_tls.followed_certificate import FollowedPeer, follow_files, follow_peer
 from fairlead_tls.peer_settings import CONTROLLER_LISTENER, read_peer_tls
 from fairlead_tls.protocol_map import PROTOCOL_MAP
@@ -123,9 +123,7 @@ async def _reign(
     certificate: FollowedPeer | None,
 ) -> int:
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    on_stop_signal(stopping.set)
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(controller.run())]

@@ -1,6 +1,7 @@
 """A whole broker: how it starts, what it says, how it stops, and what it finds again."""
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from ignored_interrupts import ignored_interrupts, ignores
 from waiting import wait_until
 
 DEADLINE_S = 20.0
@@ -90,6 +92,16 @@ def test_a_stop_is_clean_and_everything_is_there_again(
     broker.start()
     assert broker.ready["partitions"] == "3"
     assert consume(cluster, "kept", 1000) == values
+
+
+def test_one_that_was_started_to_ignore_interrupts_goes_on_ignoring_them(
+    make_cluster: Callable[..., Any],
+) -> None:
+    with ignored_interrupts():
+        cluster = make_cluster()
+    broker = cluster.brokers[0]
+    assert ignores(broker.process.pid, signal.SIGINT)
+    assert broker.stop() == 0
 
 
 def test_a_killed_broker_recovers_what_it_acknowledged(make_cluster: Callable[..., Any]) -> None:

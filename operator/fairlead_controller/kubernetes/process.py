@@ -10,7 +10,6 @@ serving.
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -37,6 +36,7 @@ from fairlead_kube.credentials import Credentials
 from fairlead_model.host_address import join_address
 from fairlead_sockets.http_site import HTTP_KEEPALIVE_S, BoundedSite
 from fairlead_sockets.listening import open_listening_socket
+from fairlead_sockets.stop_signals import on_stop_signal
 
 logger = logging.getLogger(__name__)
 
@@ -148,9 +148,7 @@ class Candidate:
 
     async def run(self) -> int:
         """Run until a signal; return the exit code. OSError if a port is taken."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+        on_stop_signal(self._stopping.set)
         try:
             for informer in self._watches.by_kind.values():
                 self._begin(informer.run())

@@ -9,7 +9,6 @@ and no leader changes.
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -42,6 +41,7 @@ from fairlead_model.host_address import join_address
 from fairlead_model.session.session_protocol import SESSION_PATH
 from fairlead_sockets.http_site import HTTP_KEEPALIVE_S, BoundedSite
 from fairlead_sockets.listening import bound_port, open_listening_socket
+from fairlead_sockets.stop_signals import on_stop_signal
 from fairlead_tls.followed_certificate import follow_files
 from fairlead_zookeeper.client import ConnectionState, SessionLostError, ZooKeeperClient
 
@@ -98,9 +98,7 @@ class Candidate:
 
     async def run(self) -> int:
         """Run until a signal; return the exit code. OSError if a port is taken."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+        on_stop_signal(self._stopping.set)
         try:
             self._begin(self._lag.run())
             if self._settings.certificate is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from ignored_interrupts import ignored_interrupts, ignores
 
 SECRET = "a-secret-that-must-not-be-shown-anywhere"
 
@@ -84,6 +85,18 @@ def test_it_says_when_it_is_ready_and_stops_on_request(launcher: Launcher) -> No
         output, errors = process.communicate(timeout=10)
         assert process.returncode == 0, errors
         assert SECRET not in output + errors
+
+
+def test_one_that_was_started_to_ignore_interrupts_goes_on_ignoring_them(
+    launcher: Launcher,
+) -> None:
+    with ignored_interrupts():
+        process = launcher.start()
+    launcher.ready(process)
+    assert ignores(process.pid, signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == 0
 
 
 def test_a_killed_controller_leaves_nothing_in_the_way(launcher: Launcher) -> None:
