@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead_cli.errors import CliError, ExitCode, InputError, ReaderGoneError
-from fairlead_cli.output import escape_controls
+from fairlead_cli.errors import (
+    CliError,
+    ExitCode,
+    InputError,
+    PipeBrokenError,
+    ReaderGoneError,
+)
+from fairlead_cli.output import escape_controls, is_reader_gone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +62,10 @@ def run_command_line(
     except ReaderGoneError:
         forget_output()
         return ExitCode.OK
+    except PipeBrokenError:
+        if not is_reader_gone(sys.stderr):
+            raise
+        return ExitCode.FAILED  # Nobody reads why.
     except OSError as error:
         # Verbs report errors of files, with the file's name; other errors here are stdout's.
         if error.errno not in OUTPUT_ERRORS or error.filename is not None:

@@ -44,3 +44,7 @@ class ForbiddenError(CliError):
 
 class ReaderGoneError(Exception):
     """The reader of stdout has closed it. This is no error of the command."""
+
+
+class PipeBrokenError(Exception):
+    """A connection or a pipe broke in the middle of the work, and not stdout."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import TextIO
 
     from rich.console import Console
     from rich.table import Table
@@ -128,6 +130,16 @@ def note_if_interrupted(text: str) -> Iterator[None]:
     except KeyboardInterrupt:
         note(text)
         raise
+
+
+def is_reader_gone(stream: TextIO) -> bool:
+    """Tell whether nobody can read any more what is written to a pipe or a socket."""
+    poll = select.poll()
+    try:
+        poll.register(stream, 0)
+    except (OSError, ValueError):
+        return False  # It is closed, or no file.
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def escape_controls(text: str) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fairlead_cli.errors import ReaderGoneError
+from fairlead_cli.errors import PipeBrokenError, ReaderGoneError
+from fairlead_cli.output import is_reader_gone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,10 @@ class VerbGroup(click.Group):
             outcome: object = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError as error:
-            raise ReaderGoneError from error
+            if is_reader_gone(sys.stdout):
+                raise ReaderGoneError from error
+            # click would end the process without a word.
+            raise PipeBrokenError(str(error)) from error
         return outcome
 
     def resolve_command(

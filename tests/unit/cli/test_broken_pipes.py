@@ -1,0 +1,66 @@
+"""A pipe that breaks: the reader of the output has what it wanted; any other break is a failure."""
+
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = """
+import socket, sys
+import click
+from fairlead_cli.command_line import run_command_line
+from fairlead_cli.output import note
+from fairlead_cli.verb_group import VerbGroup
+
+@click.group(cls=VerbGroup)
+def group():
+    pass
+
+@group.command()
+def connection():
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    ours.sendall(b"request")
+
+@group.command()
+def output():
+    while True:
+        click.echo("line")
+
+@group.command()
+def remark():
+    while True:
+        note("line")
+
+sys.exit(run_command_line(group, sys.argv[1:], "fairlead"))
+"""
+
+
+def run_piped(verb: str, pipe: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb whose output goes into a pipe; the exit code is that of the verb."""
+    script = f'set -o pipefail; "$0" -c "$1" {verb} {pipe}'
+    return subprocess.run(
+        ["bash", "-c", script, sys.executable, COMMAND],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("pipe", ["| cat", "> /dev/null"])
+def test_a_connection_that_breaks_is_a_failure(pipe: str) -> None:
+    done = run_piped("connection", pipe)
+    assert done.returncode == 1
+    assert "BrokenPipeError" in done.stderr
+
+
+def test_a_reader_that_has_what_it_wanted_is_no_failure() -> None:
+    done = run_piped("output", "| head -1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "line\n", "")
+
+
+def test_remarks_that_nobody_reads_any_more_are_a_failure() -> None:
+    """The verb has stopped in the middle of its work."""
+    done = run_piped("remark", "2>&1 > /dev/null | head -1")
+    assert (done.returncode, done.stdout) == (1, "line\n")
