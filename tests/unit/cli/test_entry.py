@@ -63,6 +63,14 @@ def run():
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+def test_the_package_runs_as_the_command_does() -> None:
+    command = [sys.executable, "-m", "fairlead_cli", "topic", "lst"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr.startswith("Usage: fairlead topic ")
+    assert "Did you mean 'list'?" in done.stderr
+
+
 def test_ctrl_c_inside_of_a_class_body_is_no_defect() -> None:
     class Interrupting:
         def __set_name__(self, _owner: type, _name: str) -> None:
