@@ -29,6 +29,17 @@ class StrictLoader(yaml.SafeLoader):
         self._depth -= 1
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the value; yaml.MarkedYAMLError for a date or number that there is not."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError) as error:
+            # The reader takes 2013-02-30 for a date, and fails as Python does.
+            raise yaml.MarkedYAMLError(
+                problem="it is no value of this kind, or too large",
+                problem_mark=node.start_mark,
+            ) from error
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping; yaml.MarkedYAMLError names the place of a repeated key."""
         seen: set[str] = set()

@@ -93,6 +93,18 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, depth: int) -> Non
             read(path)
 
 
+@pytest.mark.parametrize(
+    "value", ["2013-02-30", "9" * 5000, "!!int ''", "!!float x", "!!bool x", "!!timestamp x"]
+)
+def test_a_value_that_there_is_not_is_no_yaml(tmp_path: Path, value: str) -> None:
+    path = write(tmp_path, f"{HEAD}spec:\n  partitions: {value}\n")
+    with pytest.raises(InputError, match=rf"{path}:5:15: not YAML: it is no value of this kind"):
+        check_manifests((path,))
+    for read in (read_drill_document, read_local_job):
+        with pytest.raises(InputError, match="it is no value of this kind"):
+            read(path)
+
+
 def test_what_is_merged_may_be_said_anew(tmp_path: Path) -> None:
     path = write(tmp_path, HEAD + "spec:\n  <<: {partitions: 1}\n  partitions: 6\n")
     (topic,) = check_manifests((path,))
