@@ -91,6 +91,23 @@ def parse_assignments(texts: tuple[str, ...], option: str) -> dict[str, str]:
     return assignments
 
 
+def parse_number(text: str, maximum: int) -> int | None:
+    """Return a whole number of ASCII digits, 0 to `maximum`; None for any other text."""
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    # Python refuses to convert thousands of digits.
+    digits = text.lstrip("0") or "0"
+    number = int(digits) if len(digits) <= len(str(maximum)) else maximum + 1
+    return number if number <= maximum else None
+
+
+def parse_numbers(text: str, maximum: int) -> set[int] | None:
+    """Return the numbers of `0,2`, as `parse_number`; None for any other text."""
+    numbers = {parse_number(part, maximum) for part in text.split(",")}
+    known = {number for number in numbers if number is not None}
+    return known if len(known) == len(numbers) else None
+
+
 class FiniteRange(click.FloatRange):
     """A number in a range; not `inf`, and not `nan`, which click accepts in every range."""
 

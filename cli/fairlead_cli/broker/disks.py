@@ -16,6 +16,7 @@ from fairlead_cli.options import (
     FiniteRange,
     bootstrap_option,
     data_option,
+    parse_number,
     table_or_json,
 )
 
@@ -133,10 +134,11 @@ def command(
 
 def parse_replica(text: str) -> tuple[str, int]:
     """Return topic and partition of `TOPIC:PARTITION`. InputError."""
-    topic, _, index = text.rpartition(":")
-    if not topic or not (index.isascii() and index.isdigit() and int(index) <= INT32_MAX):
+    topic, _, digits = text.rpartition(":")
+    index = parse_number(digits, INT32_MAX)
+    if not topic or index is None:
         raise InputError(f"{text!r} is not TOPIC:PARTITION, such as orders:0")
-    return topic, int(index)
+    return topic, index
 
 
 def ask_for_moves(

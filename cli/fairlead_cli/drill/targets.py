@@ -13,6 +13,7 @@ import click
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
+from fairlead_cli.options import INT32_MAX, parse_number, parse_numbers
 
 if TYPE_CHECKING:
     from typing import Any
@@ -73,13 +74,14 @@ def parse_target(text: str) -> Target:
         return Target(TargetKind.ALL)
     if kind == "rack" and rest:
         return Target(TargetKind.RACK, rack=rest)
-    ids = rest.split(",")
-    if kind == "broker" and all(each.isdecimal() for each in ids):
-        numbers = tuple(sorted({int(each) for each in ids}))
+    ids = parse_numbers(rest, INT32_MAX)
+    if kind == "broker" and ids is not None:
+        numbers = tuple(sorted(ids))
         several = numbers if len(numbers) > 1 else ()
         return Target(TargetKind.BROKER, broker_id=numbers[0], broker_ids=several)
-    if kind in ("leader", "follower") and slash and topic and partition.isdecimal():
-        return Target(TargetKind(kind), topic=topic, partition=int(partition))
+    index = parse_number(partition, INT32_MAX)
+    if kind in ("leader", "follower") and slash and topic and index is not None:
+        return Target(TargetKind(kind), topic=topic, partition=index)
     raise click.BadParameter(f"'{text}' is not {FORMS}", param_hint="--target")
 
 

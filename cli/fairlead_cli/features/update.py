@@ -8,7 +8,13 @@ import click
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
-from fairlead_cli.options import INT16_MAX, bootstrap_option, data_option, parse_assignments
+from fairlead_cli.options import (
+    INT16_MAX,
+    bootstrap_option,
+    data_option,
+    parse_assignments,
+    parse_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,9 +88,10 @@ def parse_levels(texts: tuple[str, ...]) -> dict[str, int]:
     """Read NAME=LEVEL arguments; click.BadParameter for others."""
     levels = {}
     for name, text in parse_assignments(texts, "NAME=LEVEL").items():
-        if not (text.isascii() and text.isdigit() and int(text) <= INT16_MAX):
+        level = parse_number(text, INT16_MAX)
+        if level is None:
             raise click.BadParameter(f"{name}={text}: a level is a number from 0 to {INT16_MAX}")
-        levels[name] = int(text)
+        levels[name] = level
     return levels
 
 

@@ -10,6 +10,7 @@ import click
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.places import build_no_partition_error
 from fairlead_cli.errors import CliError
+from fairlead_cli.options import INT32_MAX, parse_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,13 +29,12 @@ def parse_selections(texts: Iterable[str]) -> list[TopicSelection]:
     chosen: dict[str, set[int] | None] = {}
     for text in texts:
         topic, separator, numbers = text.partition(":")
-        parts = numbers.split(",") if separator else []
-        if not topic or not all(part.isdecimal() for part in parts):
+        wanted = parse_numbers(numbers, INT32_MAX) if separator else None
+        if not topic or (separator and wanted is None):
             raise click.BadParameter(
                 f"'{text}' is not TOPIC or TOPIC:PARTITION,PARTITION", param_hint="--topic"
             )
         known = chosen.get(topic, set())
-        wanted = {int(part) for part in parts} if separator else None
         chosen[topic] = None if wanted is None or known is None else known | wanted
     return [
         TopicSelection(topic, None if numbers is None else tuple(sorted(numbers)))

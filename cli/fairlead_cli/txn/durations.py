@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from fairlead_cli.options import INT64_MAX
+from fairlead_cli.options import INT64_MAX, parse_number
 from fairlead_cli.records.start import UNIT_MS
 
-_DURATION = re.compile(r"^(\d+)(ms|s|m|h|d)$")
+_DURATION = re.compile(r"^([0-9]+)(ms|s|m|h|d)$")
 
 
 class Duration(click.ParamType["int"]):
@@ -24,8 +24,9 @@ class Duration(click.ParamType["int"]):
         found = _DURATION.match(value)
         if found is None:
             self.fail(f"'{value}' is not like 500ms, 30s, 15m, 2h or 7d", param, ctx)
-        duration_ms = int(found[1]) * (UNIT_MS | {"ms": 1})[found[2]]
-        if duration_ms > INT64_MAX:
+        number = parse_number(found[1], INT64_MAX)
+        duration_ms = None if number is None else number * (UNIT_MS | {"ms": 1})[found[2]]
+        if duration_ms is None or duration_ms > INT64_MAX:
             self.fail(f"'{value}' is longer than any transaction", param, ctx)
         return duration_ms
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairlead_cli.errors import InputError
+from fairlead_cli.options import INT32_MAX, parse_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,10 +25,10 @@ def split_target(target: str, forms: str = FORMS) -> tuple[str, str]:
 
 def parse_ids(name: str) -> list[int]:
     """Return broker ids of `1,2`; InputError."""
-    texts = name.split(",")
-    if not all(text.strip().isdecimal() for text in texts):
+    ids = parse_numbers(name.replace(" ", ""), INT32_MAX)
+    if ids is None:
         raise InputError(f"'{name}' is no list of broker ids", hint="Write broker/1,2.")
-    return sorted({int(text) for text in texts})
+    return sorted(ids)
 
 
 def check_form(target: str) -> None:
