@@ -152,15 +152,20 @@ def _delete_first(log: SegmentedLog, count: int, now_ms: int) -> None:
     # A power cut may undo one rename and keep a later one: the name tells recovery on which side of
     # such a gap the log goes on.
     remove_segments(log, gone, now_ms, RETENTION_SUFFIX)
-    # Some were left by a recovery, or by an earlier deletion that a crash interrupted.
-    snapshots = [
-        f"{log.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
-        for offset in snapshot_offsets(log.disk, log.path)
-        if offset < log.segments[0].base_offset
-    ]
-    log.deletions.add(snapshots, now_ms)
+    log.deletions.add(_old_snapshots(log, gone), now_ms)
     log.recovery_point = max(log.recovery_point, log.segments[0].base_offset)
     log.check_offsets()
+
+
+def _old_snapshots(log: SegmentedLog, gone: list[Segment]) -> list[str]:
+    """Return the paths of snapshots from below the log's first segment; not all of them exist."""
+    offsets = [segment.base_offset for segment in gone]
+    if len(gone) < SEGMENTS_DELETED_A_TURN:
+        # A stop or a recovery has left others, and an earlier deletion that a crash interrupted. To
+        # find them means to look at each file of the directory, and so not in each of many turns.
+        first = log.segments[0].base_offset
+        offsets = [offset for offset in snapshot_offsets(log.disk, log.path) if offset < first]
+    return [f"{log.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}" for offset in offsets]
 
 
 def _is_all_due(log: SegmentedLog, expire_before_ms: int | None) -> bool:

@@ -6,7 +6,8 @@ import pytest
 from log_batches import LogBench, append, batch, read_headers
 
 from fairlead_broker.disk import RealDisk
-from fairlead_broker.log.files.file_names import RETENTION_SUFFIX
+from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
+from fairlead_broker.log.files.file_names import RETENTION_SUFFIX, offset_name
 from fairlead_broker.log.truncation import restart_at
 from fairlead_model.invariants import InvariantViolation
 
@@ -166,6 +167,34 @@ def test_what_a_power_cut_brings_back_of_a_deletion_does_not_end_the_log(bench, 
     assert (log.log_start_offset, log.log_end_offset) == (3, 4)
     assert not oldest.exists()
     assert not list(tmp_path.glob("t-0/*.deleted"))
+
+
+def test_many_turns_of_a_deletion_look_at_the_directory_once(bench, tmp_path, monkeypatch):
+    """Thousands of segments went a hundred a turn, and each turn looked at all their files."""
+    count = 3 * SEGMENTS_DELETED_A_TURN + 5
+    log = bench.create(segment_bytes=200, retention_ms=100)
+    for timestamp in range(count):
+        append(log, batch(2, timestamp=timestamp), now_ms=0)
+    folder = tmp_path / "t-0"
+    (folder / f"{offset_name(7)}.snapshot").touch()  # Of a clean stop in the middle of a segment.
+    listed = []
+    listing = RealDisk.list_directory
+
+    def count_listings(disk, path):
+        listed.append(path)
+        return listing(disk, path)
+
+    monkeypatch.setattr(RealDisk, "list_directory", count_listings)
+    left = count
+    while deleted := log.delete_expired_segments(count + 50, 2 * count):
+        left -= deleted
+    assert left == 50
+    assert len(listed) == 1
+    job = log.deletions.begin(RealDisk(), count + 50)
+    job.run()
+    assert log.deletions.complete(job, count + 50) is None
+    snapshots = sorted(path.stem for path in folder.glob("*.snapshot"))
+    assert snapshots == [offset_name(offset) for offset in log.bases]
 
 
 def test_names_that_tell_of_retention_go_only_when_the_deletion_is_durable(bench, tmp_path):
