@@ -272,10 +272,11 @@ class GroupCoordinator:
             self.note_violation(group, "offsets of a group that is not here")
             waiter.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        if not self._has_room(group, waiter, offsets):
+        size = self._size_if_room(group, waiter, offsets)
+        if size is None:
             return
         self.metrics.offset_commits += len(offsets)
-        self.runtime.append(group.shard, OffsetsWrite(group, waiter, offsets))
+        self.runtime.append(group.shard, OffsetsWrite(group, waiter, offsets, held_bytes=size))
 
     def check_commit_in_transaction(
         self,
@@ -318,27 +319,27 @@ class GroupCoordinator:
             self.note_violation(group, "offsets of a group that is not here")
             waiter.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        if not self._has_room(group, waiter, offsets):
+        size = self._size_if_room(group, waiter, offsets)
+        if size is None:
             return
         self.metrics.offset_commits += len(offsets)
         shard: _Shard = group.shard
-        write = StagedOffsetsWrite(shard.machine, group, producer, waiter, offsets)
+        write = StagedOffsetsWrite(shard.machine, group, producer, waiter, offsets, held_bytes=size)
         self.runtime.append(shard, write)
 
-    def _has_room(
+    def _size_if_room(
         self,
         group: CoordinatedGroup,
         waiter: CommitWaiter,
         offsets: list[tuple[str, int, bytes]],
-    ) -> bool:
-        """Tell whether a commit may come; who waits for one that may not has its answer."""
+    ) -> int | None:
+        """Return what a commit takes; None if it may not come, and its waiter has the answer."""
         try:
-            self.offset_memory.check_commit(group, offsets)
+            return self.offset_memory.check_commit(group, offsets)
         except KafkaError as error:
             self._maybe_forget(group)
             waiter.finish(error.code)
-            return False
-        return True
+            return None
 
     def end_transaction(
         self, partition_index: int, marker: EndMarker, answer: Callable[[ErrorCode], None]

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 def commit_bytes(offsets: Sequence[tuple[str, int, bytes]]) -> int:
     """Return what offsets (topic, partition, value) take while their outcome is open, about."""
-    return sum(len(value) for _, _, value in offsets) + COMMITTED_OFFSET_BYTES * len(offsets)
+    if len(offsets) == 1:  # Nearly every commit.
+        return len(offsets[0][2]) + COMMITTED_OFFSET_BYTES
+    return sum([len(value) for _, _, value in offsets]) + COMMITTED_OFFSET_BYTES * len(offsets)
 
 
 class OffsetMemory:
@@ -56,8 +58,8 @@ class OffsetMemory:
 
     def check_commit(
         self, group: CoordinatedGroup, offsets: Sequence[tuple[str, int, bytes]]
-    ) -> None:
-        """KafkaError, which clients answer with a retry, where there is no room for a commit."""
+    ) -> int:
+        """Return what a commit takes; KafkaError, which clients retry, if there is no room."""
         size = commit_bytes(offsets)
         if self.undecided_bytes + size > COMMITS_UNDECIDED_BYTES_MAX:
             raise KafkaError(
@@ -66,6 +68,7 @@ class OffsetMemory:
             )
         if self.total_bytes + self.undecided_bytes + size > GROUP_OFFSETS_BYTES_MAX:
             self._check(group.offsets.added_bytes(offsets))
+        return size
 
     def _check(self, added_bytes: int) -> None:
         taken = self.total_bytes + self.undecided_bytes

@@ -52,8 +52,10 @@ class StagedOffsetsWrite(CommittingWrite, SeparateWrite):
         producer: StagingProducer,
         waiter: CommitWaiter,
         offsets: list[tuple[str, int, bytes]],
+        *,
+        held_bytes: int,
     ) -> None:
-        super().__init__(group, waiter, offsets)
+        super().__init__(group, waiter, offsets, held_bytes=held_bytes)
         self._groups = groups
         self._producer = producer
         self._batch_offset = -1

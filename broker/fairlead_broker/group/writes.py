@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.coordinator.record_batching import encode_body
 from fairlead_broker.coordinator.shard import size_in_batch
-from fairlead_broker.group.offset_memory import commit_bytes
 from fairlead_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,7 +23,10 @@ class CommitWaiter(Protocol):
 
 
 class CommittingWrite:
-    """Offsets on their way into the log. `offsets` are topic, partition and value of each."""
+    """Offsets on their way into the log. `offsets` are topic, partition and value of each.
+
+    `held_bytes` is what they take until their outcome is known, as `check_commit` has said.
+    """
 
     __slots__ = ("_held_bytes", "_memory", "_waiter", "bodies", "group", "offsets", "size")
 
@@ -33,14 +35,16 @@ class CommittingWrite:
         group: CoordinatedGroup,
         waiter: CommitWaiter,
         offsets: list[tuple[str, int, bytes]],
+        *,
+        held_bytes: int,
     ) -> None:
         self.group = group
         self._waiter: CommitWaiter | None = waiter
         self.offsets = offsets
         group.commits_in_flight += 1
         self._memory: OffsetMemory = group.shard.machine.offset_memory
-        self._held_bytes = commit_bytes(offsets)
-        self._memory.undecided_bytes += self._held_bytes
+        self._held_bytes = held_bytes
+        self._memory.undecided_bytes += held_bytes
         topic = group.offsets.topic
         self.bodies: Sequence[bytes] = [
             encode_body(topic(name).key(partition), value) for name, partition, value in offsets
