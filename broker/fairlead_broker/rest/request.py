@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from aiohttp import web
 
@@ -17,8 +17,13 @@ from fairlead_broker.limits import (
     REST_REQUEST_TIMEOUT_MS,
     REST_WRITE_STALL_S,
 )
-from fairlead_broker.rest.documents.json_frames import STEP_BYTES, OversizedError, StreamFrames
-from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.json_frames import OversizedError, StreamFrames
+from fairlead_broker.rest.documents.json_text import (
+    SMALL_BYTES,
+    JsonError,
+    dump_json,
+    load_json,
+)
 from fairlead_broker.rest.documents.schema_validation import first_problem
 from fairlead_broker.rest.negotiation import (
     accept_of,
@@ -42,6 +47,9 @@ if TYPE_CHECKING:
 
 _LIST_STEP_BYTES: Final = 64 * KIB
 """Shorter lists are not counted: all connections together have at most some 64 MiB of them."""
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 RestOperation: TypeAlias = "Operation[RestRequest]"
 RestHandler: TypeAlias = "Handler[RestRequest]"
@@ -88,6 +96,8 @@ class RestRequest:
         self.deadline_s = 0.0
         self.begin_time()
         self.answer_type = ""
+        self.document_bytes = 0
+        """Size of the body that `document` has read."""
         self.has_begun = False
         """True if the head of a streamed answer has been sent: no other answer is possible."""
 
@@ -170,23 +180,33 @@ class RestRequest:
                 raise JsonError("the body is to be one object")
             if not has_records and data.count(b",") > REST_DOCUMENT_COMMAS_MAX:
                 raise OversizedError(f"it has more than {REST_DOCUMENT_COMMAS_MAX} commas")
-            document = load_json(data, has_ints=not has_records)
+            self.document_bytes = len(data)
+            document = await self._apart(load_json, data, has_ints=not has_records)
         except JsonError as error:
             raise ProblemError(400, f"the body is no JSON of use: {error}") from error
         schema = body.schemas[self.body_type()]
         if not has_records:
             try:
-                dump_json(document)
+                is_large = self.document_bytes > SMALL_BYTES
+                await self._apart(dump_json, document, is_large=is_large)
             except JsonError as error:
                 raise ProblemError(422, str(error), code=code) from error
-        if len(data) <= STEP_BYTES:
-            problem = first_problem(document, schema)
-        else:
-            problem = await asyncio.to_thread(first_problem, document, schema)
+        problem = await self._apart(first_problem, document, schema)
         if problem is not None:
             where = "".join(f"/{part}" for part in problem.absolute_path) or "the body"
             raise ProblemError(422, f"{where}: {problem.message}", code=code)
         return document
+
+    async def _apart(
+        self,
+        call: Callable[_Arguments, _Result],
+        *arguments: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> _Result:
+        """Return the result of a call on the document, which does not run here if it is large."""
+        if self.document_bytes <= SMALL_BYTES:
+            return call(*arguments, **named)
+        return await self.slices.aside(call, *arguments, **named)
 
     async def _read_object(self) -> bytes | None:
         """Return the body, which is one object, not parsed yet; None if it is empty."""

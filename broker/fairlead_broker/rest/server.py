@@ -174,6 +174,7 @@ class RestServer:
         with suppress(TimeoutError):
             await self._http.shutdown(grace_s)
         await self._instances.stop()
+        self._slices.close()
         self._forwarding.close()
         self._calls.close()
 

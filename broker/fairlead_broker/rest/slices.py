@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter_ns
-from typing import Final
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from fairlead_broker.limits import REST_SLICE_MS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 _SLICE_NS: Final = REST_SLICE_MS * 1_000_000
 
 
@@ -26,6 +33,24 @@ class Slices:
         self._is_turn_noted = False
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Requests that wait; at most one entry for each request that is being answered."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rest-documents")
+
+    async def aside(
+        self,
+        call: Callable[_Arguments, _Result],
+        *arguments: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> _Result:
+        """Return the result of a call that takes long and that cannot be divided.
+
+        One thread runs these calls one after the other, so that the memory of only one is in use.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(call, *arguments, **named))
+
+    def close(self) -> None:
+        """End the thread when it is idle."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def rest(self) -> None:
         """Wait for a later turn of the loop if the slice of this turn is used up."""

@@ -65,13 +65,13 @@ class EmbeddedRecord(NamedTuple):
         return self.size + _OBJECT_BYTES + _HEADER_OBJECT_BYTES * len(self.headers)
 
 
-def read_v3_record(document: Any) -> EmbeddedRecord:
-    """Read a record of `POST …/records`; EmbeddingError."""
+def read_v3_record(document: Any, *, is_large: bool = False) -> EmbeddedRecord:
+    """Read a record of `POST …/records`; EmbeddingError. `is_large` as for `dump_json`."""
     if not isinstance(document, dict):
         raise EmbeddingError("a record is an object", 400)
     _refuse_others(document, _V3_MEMBERS)
-    key_type, key = _read_data(document.get("key"), "key")
-    value_type, value = _read_data(document.get("value"), "value")
+    key_type, key = _read_data(document.get("key"), "key", is_large=is_large)
+    value_type, value = _read_data(document.get("value"), "value", is_large=is_large)
     return EmbeddedRecord(
         _checked_key(key),
         value,
@@ -83,14 +83,14 @@ def read_v3_record(document: Any) -> EmbeddedRecord:
     )
 
 
-def read_v2_record(document: Any, data_type: str) -> EmbeddedRecord:
+def read_v2_record(document: Any, data_type: str, *, is_large: bool = False) -> EmbeddedRecord:
     """Read a record of a v2 body; the media type gives the type of keys and values."""
     if not isinstance(document, dict):
         raise EmbeddingError("a record is an object")
     _refuse_others(document, _V2_MEMBERS)
     return EmbeddedRecord(
-        _checked_key(_encode(data_type, document.get("key"), "key")),
-        _encode(data_type, document.get("value"), "value"),
+        _checked_key(_encode(data_type, document.get("key"), "key", is_large=is_large)),
+        _encode(data_type, document.get("value"), "value", is_large=is_large),
         _read_headers(document.get("headers"), "key"),
         read_timestamp(document.get("timestamp")),
         _read_partition(document.get("partition"), "partition"),
@@ -114,7 +114,7 @@ def _refuse_others(document: dict[str, Any], known: frozenset[str]) -> None:
             raise EmbeddingError(f"a record has no {shown(name)!a}; it can have {options}")
 
 
-def _read_data(part: Any, what: str) -> tuple[str | None, bytes | None]:
+def _read_data(part: Any, what: str, *, is_large: bool) -> tuple[str | None, bytes | None]:
     """Read v3's `{"type": …, "data": …}`."""
     if part is None:
         return None, None
@@ -127,15 +127,15 @@ def _read_data(part: Any, what: str) -> tuple[str | None, bytes | None]:
         raise EmbeddingError(f'{what} has a "type" of JSON, BINARY or STRING')
     if not part.keys() <= {"type", "data"}:
         raise EmbeddingError(f'{what} has "type" and "data" alone')
-    return data_type, _encode(data_type, part.get("data"), what)
+    return data_type, _encode(data_type, part.get("data"), what, is_large=is_large)
 
 
-def _encode(data_type: str, data: Any, what: str) -> bytes | None:
+def _encode(data_type: str, data: Any, what: str, *, is_large: bool) -> bytes | None:
     if data is None:
         return None
     if data_type == JSON_DATA:
         try:
-            return dump_json(data)
+            return dump_json(data, is_large=is_large)
         except JsonError as error:
             raise EmbeddingError(f"{what}: {error}") from error
     if not isinstance(data, str):

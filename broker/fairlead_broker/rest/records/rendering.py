@@ -17,7 +17,12 @@ from fairlead_broker.limits import (
     WALKED_RECORDS_MAX,
 )
 from fairlead_broker.rest.documents.json_frames import require_few_parts
-from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.json_text import (
+    SMALL_BYTES,
+    JsonError,
+    dump_json,
+    load_json,
+)
 from fairlead_wire.errors import RemoteProtocolError
 from fairlead_wire.records import (
     ControlType,
@@ -168,7 +173,7 @@ def _render_part(data: bytes | None, form: Form, what: str, errors: list[str]) -
         if len(data) > REST_RECORD_BYTES_MAX:
             raise JsonError(f"it has {len(data)} bytes, too many to be read as JSON here")
         require_few_parts(data, REST_RECORD_TOKENS_MAX)
-        return dump_json(load_json(data))
+        return dump_json(load_json(data), is_large=len(data) > SMALL_BYTES)
     except JsonError as error:
         errors.append(f"the {what} is no JSON: {error}")
     except UnicodeDecodeError as error:

@@ -17,7 +17,12 @@ from fairlead_broker.limits import (
     REST_RECORDS_PER_REQUEST_MAX,
 )
 from fairlead_broker.rest.documents.json_frames import OversizedError, RecordsFrames
-from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.json_text import (
+    SMALL_BYTES,
+    JsonError,
+    dump_json,
+    load_json,
+)
 from fairlead_broker.rest.documents.schemas import TEXT, TEXT_OR_NULL, array_of, object_of
 from fairlead_broker.rest.operations import (
     INT32_MAX,
@@ -98,7 +103,10 @@ async def _read(
             frames.feed(piece, found)
             more_bytes = 0
             for frame in found:
-                record = read_v2_record(load_json(frame), data_type)
+                if len(frame) > SMALL_BYTES:
+                    record = await request.slices.aside(_read_large, frame, data_type)
+                else:
+                    record = read_v2_record(load_json(frame), data_type)
                 more_bytes += max(record.memory - len(frame), 0)
                 records.append(record if partition is None else _in_partition(record, partition))
             # A few hundred KiB may have 100,000 records, and one piece some thousands.
@@ -121,6 +129,10 @@ async def _read(
             message = f"{shown(name)!a} has no meaning here: there is no schema registry"
             raise ProblemError(422, message, code=_UNREADABLE)
     return records
+
+
+def _read_large(frame: bytes, data_type: str) -> EmbeddedRecord:
+    return read_v2_record(load_json(frame), data_type, is_large=True)
 
 
 def _in_partition(record: EmbeddedRecord, partition: int) -> EmbeddedRecord:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.limits import REST_BATCH_RECORDS_MAX
+from fairlead_broker.rest.documents.json_text import SMALL_BYTES
 from fairlead_broker.rest.documents.schemas import INT, TEXT, array_of, object_of
 from fairlead_broker.rest.operations import JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError, shown
@@ -44,7 +45,11 @@ async def produce_batch(request: RestRequest) -> web.StreamResponse:
     for entry in entries:
         entry_id = entry.pop("id")
         try:
-            records[entry_id] = read_v3_record(entry)
+            if request.document_bytes > SMALL_BYTES:
+                read = await request.slices.aside(read_v3_record, entry, is_large=True)
+            else:
+                read = read_v3_record(entry)
+            records[entry_id] = read
         except EmbeddingError as error:
             failures.append(_failure(entry_id, error.code, error.message))
         await request.slices.rest()

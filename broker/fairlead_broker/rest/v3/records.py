@@ -23,7 +23,12 @@ from fairlead_broker.limits import (
     REST_STREAM_IDLE_S,
 )
 from fairlead_broker.rest.documents.json_frames import STEP_BYTES, OversizedError, StreamFrames
-from fairlead_broker.rest.documents.json_text import JsonError, dump_json, load_json
+from fairlead_broker.rest.documents.json_text import (
+    SMALL_BYTES,
+    JsonError,
+    dump_json,
+    load_json,
+)
 from fairlead_broker.rest.documents.schemas import INT, OFFSET, TEXT, TEXT_OR_NULL, object_of
 from fairlead_broker.rest.http_quotas import TOO_MUCH, throttle_text
 from fairlead_broker.rest.operations import INT32_MAX, JSON, Answer, Body, Operation
@@ -146,7 +151,7 @@ class _RecordStream:
         finally:
             # Records before data that cannot be read are written all the same.
             for frame in found:
-                self._waiting.append(self._read(frame))
+                self._waiting.append(await self._read(frame))
                 self._waiting_bytes += len(frame)
         if found:
             self._began_s = self._loop.time()
@@ -157,8 +162,10 @@ class _RecordStream:
         ):
             await self._write()
 
-    def _read(self, frame: bytes) -> EmbeddedRecord | EmbeddingError:
+    async def _read(self, frame: bytes) -> EmbeddedRecord | EmbeddingError:
         try:
+            if len(frame) > SMALL_BYTES:
+                return await self._request.slices.aside(_read_large, frame)
             return read_v3_record(load_json(frame))
         except JsonError as error:
             return EmbeddingError(f"the record is no JSON of use: {error}", 400)
@@ -209,6 +216,10 @@ class _RecordStream:
             raise problem
         self._reports.add(_refusal(problem.code, problem.message))
         self._request.http.protocol.keep_alive(False)
+
+
+def _read_large(frame: bytes) -> EmbeddedRecord:
+    return read_v3_record(load_json(frame), is_large=True)
 
 
 def place_of(

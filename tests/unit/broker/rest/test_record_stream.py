@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -106,3 +107,26 @@ def test_a_large_record_is_not_waited_for_as_long_as_a_stream(
 
     assert stream(small) == 200
     assert stream(large).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_record_of_numbers_does_not_hold_up_the_loop(stream: Callable[..., Any]) -> None:
+    """To read and to write those of a MiB takes a tenth of a second."""
+    numbers = b",".join(
+        b"1.%020de-%d" % (number * 314_159_265_358_979, 200 + number % 100)
+        for number in range(37_000)
+    )
+    begin = b'{"value":{"type":"JSON","data":['
+
+    async def check(stream: Stream) -> tuple[bytes, float]:
+        answer = asyncio.ensure_future(stream.reader.readuntil(b"}\n"))
+        stream.send(begin + numbers + b"]}}")
+        longest, before = 0.0, thread_time()
+        while not answer.done():
+            await asyncio.sleep(0)
+            now = thread_time()
+            longest, before = max(longest, now - before), now
+        return answer.result(), longest
+
+    answer, longest = stream(check)
+    assert b'"offset":0' in answer
+    assert longest < 0.04, f"{longest * 1000:.0f} ms"
