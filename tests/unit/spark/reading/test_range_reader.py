@@ -1,6 +1,7 @@
 """Reading one range from a broker that answers from a script."""
 
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ from fairlead_spark.client_settings import ClientSettings
 from fairlead_spark.cluster import MissingTopicError, PassingError, Topic
 from fairlead_spark.errors import DataLossError, SourceError
 from fairlead_spark.offsets import EARLIEST, EARLIEST_LOCAL, TopicPartition
+from fairlead_spark.reading import range_reader
 from fairlead_spark.reading.planning import OffsetRange
 from fairlead_spark.reading.range_reader import RangeReader, ReadSettings
 from fairlead_wire.errors import ErrorCode
@@ -238,7 +240,6 @@ def test_a_machine_that_stands_still_makes_no_time_out_of_a_topic_that_is_gone(
 ) -> None:
     """It was told as "the broker sends no records", which no setting about lost data reaches."""
     broker, asked, stood_s = ScriptedBroker(), 0, 0
-    monotonic = time.monotonic
 
     def leader_of(topic: str, partition: int) -> tuple[int, Topic]:
         nonlocal asked, stood_s
@@ -252,8 +253,9 @@ def test_a_machine_that_stands_still_makes_no_time_out_of_a_topic_that_is_gone(
         stood_s = 60
 
     broker.leader_of = leader_of  # type: ignore[method-assign]
-    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + stood_s)
-    monkeypatch.setattr(time, "sleep", sleep)
+    # Of the reader alone: the threads and fixtures of other tests have the real clock.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_s, sleep=sleep)
+    monkeypatch.setattr(range_reader, "time", clock)
     assert read(broker, 0, 2, timeout_s=1, fails=False) == []
     assert asked >= 2
 
