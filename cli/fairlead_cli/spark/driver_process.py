@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -43,12 +44,14 @@ def require_spark() -> None:
 
 
 class DriverProcess:
-    """One run of a job."""
+    """One run of a job. While it lasts, its folder is locked: another run would share its files."""
 
     def __init__(self, folder: Path, document: dict[str, Any]) -> None:
         self.log_file = folder / "driver.log"
         self._document = document
         self._document_file = folder / "job.json"
+        self._lock_file = folder / "lock"
+        self._lock = -1
         self._port: int | None = None
         self._process: subprocess.Popen[str]
         self._lines = 0
@@ -57,9 +60,13 @@ class DriverProcess:
         """Why the job's output is dropped: its reader is gone, or a disk is full."""
 
     def prepare(self) -> None:
-        """Write the driver's document and begin its log; CliError if they cannot be written."""
+        """Lock the folder, write the driver's document and begin its log.
+
+        CliError if another run of the job has the lock, or if the files cannot be written.
+        """
         try:
             self._document_file.parent.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
             self._document_file.write_text(json.dumps(self._document, indent=1), encoding="utf-8")
             self.log_file.write_text("", encoding="utf-8")
         except OSError as error:
@@ -69,6 +76,18 @@ class DriverProcess:
                 hint="Name a folder that may be written with --data DIR; --bootstrap HOST:PORT "
                 "then names the cluster.",
             ) from error
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            name = self._document["name"]
+            raise CliError(
+                f"the job {name} runs already, with the files in {self._lock_file.parent}",
+                hint="Wait for its end, or name this run with --name NAME.",
+            ) from None
 
     def run(self, *, with_progress: bool) -> int:
         """Run to the end; return the exit code. Ctrl-C, SIGTERM and SIGHUP end the job, then this.
@@ -109,6 +128,8 @@ class DriverProcess:
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
             # Only this process handles Ctrl-C: the JVM must not end before the queries have.
             start_new_session=True,
+            # The driver goes on if this process is killed: the lock is to last as long.
+            pass_fds=(self._lock,),
         )
 
     def _pass_on_output(self) -> None:

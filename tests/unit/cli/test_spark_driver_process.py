@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from fairlead_cli.spark.driver_process import LOOK_S
+from fairlead_cli.errors import CliError
+from fairlead_cli.spark.driver_process import LOOK_S, DriverProcess
 
 # Stands for `python -m fairlead_spark.job`, which the command starts.
 JOB = """
@@ -113,6 +114,33 @@ def test_output_of_a_driver_that_has_ended_waits_for_a_slow_reader(tmp_path: Pat
     with process.stdout:
         assert process.stdout.read().count("x" * 100) == lines
     assert process.wait(60) == 0
+
+
+def test_a_job_that_runs_is_not_run_a_second_time(tmp_path: Path) -> None:
+    """Both wrote one log, one document and one checkpoint; --fresh deleted what the first has."""
+    process, driver = start_command(tmp_path)
+    document = tmp_path / "run" / "job.json"
+    before = document.read_text()
+    second = DriverProcess(tmp_path / "run", {"name": "job", "other": True})
+    with pytest.raises(CliError, match="the job job runs already"):
+        second.prepare()
+    assert document.read_text() == before
+    process.kill()
+    process.communicate(timeout=60)
+    assert is_there(driver)
+    with pytest.raises(CliError, match="the job job runs already"):
+        second.prepare()
+    os.kill(driver, signal.SIGKILL)
+    wait_until(lambda: can_prepare(second))
+    assert document.read_text() != before
+
+
+def can_prepare(process: DriverProcess) -> bool:
+    try:
+        process.prepare()
+    except CliError:
+        return False
+    return True
 
 
 def test_a_second_ctrl_c_ends_a_driver_that_takes_long(tmp_path: Path) -> None:
