@@ -1,5 +1,8 @@
 """What a leader refuses, with which code, and that a refusal leaves the log as it was."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from log_batches import LogBench, append, batch, patched, record_batch
 
@@ -9,6 +12,7 @@ from fairlead_broker.limits import (
     WALKED_RECORDS_MAX,
 )
 from fairlead_broker.log.batches.append_check import check_produced_batch
+from fairlead_broker.log.log import Log
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.compression import Codec, compress
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -18,11 +22,11 @@ from fairlead_wire.zigzag import varint
 NOW = 1_000_000
 
 
-def two_batches():
+def two_batches() -> memoryview:
     return memoryview(bytearray(bytes(batch()) * 2))
 
 
-def cut_off(size):
+def cut_off(size: int) -> memoryview:
     return batch()[:size]
 
 
@@ -61,7 +65,9 @@ CONFIG = LogConfig(
 
 
 @pytest.mark.parametrize(("what", "make", "code"), REFUSALS, ids=[case[0] for case in REFUSALS])
-def test_refused_with_the_code_that_clients_know(what, make, code, tmp_path):
+def test_refused_with_the_code_that_clients_know(
+    what: str, make: Callable[[], memoryview], code: ErrorCode, tmp_path: Path
+) -> None:
     log = LogBench(f"{tmp_path}/t-0").create(
         max_message_bytes=5_000,
         message_timestamp_after_max_ms=500,
@@ -75,27 +81,27 @@ def test_refused_with_the_code_that_clients_know(what, make, code, tmp_path):
     assert append(log, batch(timestamp=NOW), now_ms=NOW) == [1]
 
 
-def test_a_batch_that_fits_no_segment_is_told_so():
+def test_a_batch_that_fits_no_segment_is_told_so() -> None:
     config = LogConfig(segment_bytes=1_000)
     with pytest.raises(KafkaError) as caught:
         check_produced_batch(batch(size=1_001), config, 1_000, is_compacted=False)
     assert caught.value.code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_bytes_of_a_cut_off_second_batch_are_ignored(tmp_path):
+def test_bytes_of_a_cut_off_second_batch_are_ignored(tmp_path: Path) -> None:
     log = LogBench(f"{tmp_path}/t-0").create()
     content = memoryview(bytearray(bytes(batch()) + bytes(batch())[:70]))
     append(log, content)
     assert log.size == 180
 
 
-def test_records_without_timestamps_are_accepted_whatever_the_clock_says():
+def test_records_without_timestamps_are_accepted_whatever_the_clock_says() -> None:
     config = LogConfig(message_timestamp_before_max_ms=1)
     check_produced_batch(batch(timestamp=-1), config, 10**12, is_compacted=False)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_compacted_topics_take_keys_only(codec, tmp_path):
+def test_compacted_topics_take_keys_only(codec: Codec, tmp_path: Path) -> None:
     log = LogBench(f"{tmp_path}/t-0").create(cleanup_policy=frozenset({"compact"}))
     with_key, without = Record(0, 5, b"k", None), Record(1, 5, None, b"v")
     append(log, record_batch(with_key, codec=codec))
@@ -104,7 +110,7 @@ def test_compacted_topics_take_keys_only(codec, tmp_path):
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_unreadable_records_are_refused_by_compacted_topics(tmp_path):
+def test_unreadable_records_are_refused_by_compacted_topics(tmp_path: Path) -> None:
     log = LogBench(f"{tmp_path}/t-0").create(cleanup_policy=frozenset({"compact"}))
     garbage = b"\xff" * 100
     for broken in (batch(body=garbage), batch(attributes=2), batch(attributes=7), batch(40)):
@@ -113,11 +119,11 @@ def test_unreadable_records_are_refused_by_compacted_topics(tmp_path):
         assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def compacted(tmp_path):
+def compacted(tmp_path: Path) -> Log:
     return LogBench(f"{tmp_path}/t-0").create(cleanup_policy=frozenset({"compact"}))
 
 
-def test_compacted_topics_take_no_offset_that_is_not_the_records_place(tmp_path):
+def test_compacted_topics_take_no_offset_that_is_not_the_records_place(tmp_path: Path) -> None:
     """Compaction would take it for the newest of its key, for ever."""
     log = compacted(tmp_path)
     content = record_batch(Record(0, 5, b"a", b"1"), Record(9, 5, b"b", b"2"))
@@ -126,7 +132,7 @@ def test_compacted_topics_take_no_offset_that_is_not_the_records_place(tmp_path)
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_compacted_topics_take_no_more_records_than_the_loop_can_look_at(tmp_path):
+def test_compacted_topics_take_no_more_records_than_the_loop_can_look_at(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     count = WALKED_RECORDS_MAX + 1
     content = patched(
@@ -141,7 +147,7 @@ def test_compacted_topics_take_no_more_records_than_the_loop_can_look_at(tmp_pat
 
 
 @pytest.mark.parametrize("codec", [each for each in Codec if each])
-def test_nor_more_bytes_of_them(codec, tmp_path):
+def test_nor_more_bytes_of_them(codec: Codec, tmp_path: Path) -> None:
     log = compacted(tmp_path)
     content = record_batch(Record(0, 5, b"a", bytes(LOOKUP_DECOMPRESSED_MAX)), codec=codec)
     with pytest.raises(KafkaError, match=r"lower batch\.size") as caught:
@@ -165,8 +171,8 @@ ENDLESS = b"\x80" * 11 + b"\0"
     ],
 )
 def test_compacted_topics_take_no_timestamp_that_compaction_cannot_keep(
-    timestamp, base, codec, stamped_by, tmp_path
-):
+    timestamp: bytes, base: int, codec: Codec, stamped_by: str, tmp_path: Path
+) -> None:
     """One such batch would end every compaction of its log, which would grow for ever."""
     log = LogBench(f"{tmp_path}/t-0").create(
         cleanup_policy=frozenset({"compact"}), message_timestamp_type=stamped_by
@@ -186,7 +192,7 @@ def test_compacted_topics_take_no_timestamp_that_compaction_cannot_keep(
     assert caught.value.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 
 
-def test_compacted_topics_take_timestamps_of_all_ages(tmp_path):
+def test_compacted_topics_take_timestamps_of_all_ages(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     # What Go's zero time is, and records without a time.
     for early in (-62_135_596_800_000, -1, 0):
@@ -194,7 +200,7 @@ def test_compacted_topics_take_timestamps_of_all_ages(tmp_path):
     assert log.log_end_offset == 6
 
 
-def test_only_compaction_sets_a_delete_horizon(tmp_path):
+def test_only_compaction_sets_a_delete_horizon(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     content = record_batch(Record(0, 5, b"a", None))
     with pytest.raises(KafkaError, match="delete horizon") as caught:

@@ -1,6 +1,8 @@
 """Topics that say with which codec their batches are stored."""
 
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 from log_batches import LogBench, append, batch, record_batch
@@ -19,7 +21,7 @@ NAMES = {"uncompressed": Codec.NONE} | {each.name.lower(): each for each in Code
 
 @pytest.mark.parametrize("given", list(Codec))
 @pytest.mark.parametrize("wanted", NAMES)
-def test_every_codec_becomes_every_other_with_the_same_records(given, wanted):
+def test_every_codec_becomes_every_other_with_the_same_records(given: Codec, wanted: str) -> None:
     sent = record_batch(
         *RECORDS, codec=given, producer_id=7, producer_epoch=3, base_sequence=11,
         is_transactional=True,
@@ -36,7 +38,7 @@ def test_every_codec_becomes_every_other_with_the_same_records(given, wanted):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_log_keeps_what_it_has_packed(name, tmp_path):
+def test_a_log_keeps_what_it_has_packed(name: str, tmp_path: Path) -> None:
     log = LogBench(f"{tmp_path}/t-0").create(
         compression_type=name, message_timestamp_type="LogAppendTime"
     )
@@ -56,12 +58,12 @@ def test_a_log_keeps_what_it_has_packed(name, tmp_path):
     assert offset == log.log_end_offset == len(Codec) * len(RECORDS)
 
 
-def test_levels_are_those_of_the_topic():
+def test_levels_are_those_of_the_topic() -> None:
     chance = random.Random(5)
     words = b" ".join(b"word %d" % chance.randrange(2_000) for _ in range(40_000))
     sent = record_batch(Record(0, 0, None, words))
 
-    def size(**config):
+    def size(**config: Any) -> int:
         return len(as_stored(sent, LogConfig(**config)))
 
     assert size(compression_type="gzip", gzip_level=9) < size(compression_type="gzip", gzip_level=1)
@@ -72,7 +74,7 @@ def test_levels_are_those_of_the_topic():
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_batch_of_too_much_is_refused_as_too_large(codec, tmp_path):
+def test_a_batch_of_too_much_is_refused_as_too_large(codec: Codec, tmp_path: Path) -> None:
     """Java producers split it then."""
     log = LogBench(f"{tmp_path}/t-0").create(
         compression_type="lz4" if codec != Codec.LZ4 else "zstd", max_message_bytes=1 << 30
@@ -84,7 +86,7 @@ def test_a_batch_of_too_much_is_refused_as_too_large(codec, tmp_path):
     assert (log.log_end_offset, log.size) == (0, 0)
 
 
-def test_what_is_too_large_as_it_is_stored_is_refused(tmp_path):
+def test_what_is_too_large_as_it_is_stored_is_refused(tmp_path: Path) -> None:
     log = LogBench(f"{tmp_path}/t-0").create(
         compression_type="uncompressed", max_message_bytes=10_000
     )
@@ -96,7 +98,7 @@ def test_what_is_too_large_as_it_is_stored_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("codec", [each for each in Codec if each])
-def test_what_cannot_be_unpacked_is_refused(codec, tmp_path):
+def test_what_cannot_be_unpacked_is_refused(codec: Codec, tmp_path: Path) -> None:
     log = LogBench(f"{tmp_path}/t-0").create(compression_type="uncompressed")
     with pytest.raises(KafkaError, match="unreadable records") as caught:
         append(log, batch(attributes=codec, body=b"\xff" * 100))
@@ -104,7 +106,7 @@ def test_what_cannot_be_unpacked_is_refused(codec, tmp_path):
     assert log.log_end_offset == 0
 
 
-def test_a_batch_that_comes_twice_is_written_once(tmp_path):
+def test_a_batch_that_comes_twice_is_written_once(tmp_path: Path) -> None:
     log = LogBench(f"{tmp_path}/t-0").create(compression_type="gzip")
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     first = log.append_as_leader(record_batch(*RECORDS, **producer), leader_epoch=0, now_ms=1)

@@ -1,5 +1,7 @@
 """Which log is compacted, how far, and what becomes of its segments."""
 
+from typing import Any
+
 import pytest
 
 from fairlead_broker.log.compaction.cleaning_plan import (
@@ -15,7 +17,9 @@ from fairlead_model.configs.log_config import LogConfig
 NOW_MS = 1_000_000
 
 
-def segment(base, next_base, *, size=100, newest_ms=0, index_size=8):
+def segment(
+    base: int, next_base: int, *, size: int = 100, newest_ms: int = 0, index_size: int = 8
+) -> SegmentFacts:
     return SegmentFacts(base, size, index_size, 12, newest_ms, next_base)
 
 
@@ -24,8 +28,8 @@ SEGMENTS = [segment(0, 10), segment(10, 20), segment(20, 30), segment(30, 40)]
 FAR_APART = [segment(0, 5), segment(5, 2**31), segment(2**31, 2**31 + 1)]
 
 
-def facts(**changes):
-    known = {
+def facts(**changes: Any) -> LogFacts:
+    known: dict[str, Any] = {
         "segments": SEGMENTS,
         "log_start_offset": 0,
         "first_dirty_offset": 20,
@@ -36,7 +40,7 @@ def facts(**changes):
     return LogFacts(**known | changes)
 
 
-def planned(config=None, **changes):
+def planned(config: dict[str, Any] | None = None, **changes: Any) -> tuple[int, float] | None:
     plan = plan_cleaning(facts(**changes), LogConfig(**config or {}), NOW_MS)
     return None if plan is None else (plan.segments[-1].next_base_offset, plan.dirty_ratio)
 
@@ -59,18 +63,20 @@ def planned(config=None, **changes):
         ({"first_dirty_offset": 25}, (40, 0.5)),
     ],
 )
-def test_dirty_enough_and_how_far(changes, expected):
+def test_dirty_enough_and_how_far(
+    changes: dict[str, Any], expected: tuple[int, float] | None
+) -> None:
     assert planned(**changes) == expected
 
 
-def test_young_records_are_left_alone():
+def test_young_records_are_left_alone() -> None:
     segments = [*SEGMENTS[:3], segment(30, 40, newest_ms=NOW_MS - 5)]
     lag = {"min_compaction_lag_ms": 6, "min_cleanable_dirty_ratio": 0.1}
     assert planned(lag, segments=segments) == (30, 1 / 3)
     assert planned(lag | {"min_compaction_lag_ms": 5}, segments=segments) == (40, 0.5)
 
 
-def test_what_has_waited_too_long_is_due_whatever_its_share():
+def test_what_has_waited_too_long_is_due_whatever_its_share() -> None:
     lag = {"max_compaction_lag_ms": 1_000, "min_cleanable_dirty_ratio": 1.0}
     assert planned(lag, oldest_dirty_ms=NOW_MS - 1_000) is None
     assert planned(lag, oldest_dirty_ms=NOW_MS - 1_001) == (40, 0.5)
@@ -97,12 +103,14 @@ def test_what_has_waited_too_long_is_due_whatever_its_share():
         ([], (1, 1), []),
     ],
 )
-def test_neighbours_become_one_segment_as_far_as_they_fit(segments, limits, expected):
+def test_neighbours_become_one_segment_as_far_as_they_fit(
+    segments: list[SegmentFacts], limits: tuple[int, int], expected: list[list[int]]
+) -> None:
     groups = group_segments(segments, segment_bytes=limits[0], segment_index_bytes=limits[1])
     assert [[each.base_offset for each in group] for group in groups] == expected
 
 
-def test_a_mark_of_another_log_is_not_believed():
+def test_a_mark_of_another_log_is_not_believed() -> None:
     assert first_dirty_offset(5, 0, 10) == 5
     assert first_dirty_offset(11, 0, 10) == 0
     assert first_dirty_offset(5, 7, 10) == 7

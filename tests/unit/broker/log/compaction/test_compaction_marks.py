@@ -1,17 +1,20 @@
 """Where a log counts as compacted: a mark that is too high brings deleted keys back."""
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 from compaction import compact, read_records
 from log_batches import TOPIC_ID, LogBench, append, flush, record_batch
+from present import present
 from simulated_disk import SimulatedDisk
 
 from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
 from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
-from fairlead_broker.log.compaction.log_cleaning import LogCleaning
+from fairlead_broker.log.compaction.log_cleaning import CleanedGroup, LogCleaning
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files.file_names import HOLES_MARK, LEADER_EPOCH_CHECKPOINT
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.log.segment_swap import SegmentSwap
@@ -30,28 +33,28 @@ CONFIG = LogConfig(
 )
 
 
-def open_directory(disk):
+def open_directory(disk: SimulatedDisk) -> LogDirectory:
     directory = LogDirectory(PATH, node_id=0, cluster_id="c", disk=disk, boot_id="b")
     directory.load(0, config_for=lambda topic, partition: CONFIG)
     directory.confirm_start(1)
     return directory
 
 
-def put(log, key, value, at_ms=1_000):
+def put(log: Log, key: bytes, value: bytes | None, at_ms: int = 1_000) -> None:
     append(log, record_batch(Record(0, at_ms, key, value)), now_ms=at_ms)
 
 
-def values(log):
+def values(log: Log) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for record in read_records(log)}
 
 
-def compact_fully(log, now_ms, **options):
+def compact_fully(log: Log, now_ms: int) -> None:
     log.roll(now_ms)
     flush(log)
-    compact(log, now_ms, **options)
+    compact(log, now_ms)
 
 
-def test_a_log_that_was_cut_below_its_mark_and_grew_beyond_it_brings_no_key_back():
+def test_a_log_that_was_cut_below_its_mark_and_grew_beyond_it_brings_no_key_back() -> None:
     disk = SimulatedDisk()
     directory = open_directory(disk)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
@@ -71,7 +74,7 @@ def test_a_log_that_was_cut_below_its_mark_and_grew_beyond_it_brings_no_key_back
     disk.unlink(f"{PATH}/t-0/{LEADER_EPOCH_CHECKPOINT}")
 
     directory = open_directory(disk.after_kill())
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert log.log_end_offset < mark
     log.reconfigure(CONFIG)
     put(log, b"k", None, 3_000)
@@ -83,7 +86,7 @@ def test_a_log_that_was_cut_below_its_mark_and_grew_beyond_it_brings_no_key_back
     assert values(log).get(b"k") is None
 
 
-def test_records_behind_a_start_inside_their_batch_are_compacted():
+def test_records_behind_a_start_inside_their_batch_are_compacted() -> None:
     log = LogBench(PATH, SimulatedDisk()).create(
         segment_bytes=10_000,
         cleanup_policy=frozenset({"compact"}),
@@ -106,7 +109,7 @@ def test_records_behind_a_start_inside_their_batch_are_compacted():
     assert b"k" not in values(log)
 
 
-def test_the_map_has_room_for_a_batch_that_begins_below_the_start():
+def test_the_map_has_room_for_a_batch_that_begins_below_the_start() -> None:
     """All its keys are mapped, also those below the offset that the log is dirty from."""
     log = LogBench(PATH, SimulatedDisk()).create(
         segment_bytes=10_000,
@@ -121,7 +124,7 @@ def test_the_map_has_room_for_a_batch_that_begins_below_the_start():
     assert log.first_dirty_offset == 8
 
 
-def test_a_finished_swap_says_that_the_log_has_gaps_if_the_mark_is_lost():
+def test_a_finished_swap_says_that_the_log_has_gaps_if_the_mark_is_lost() -> None:
     disk = SimulatedDisk()
     bench = LogBench(f"{PATH}/t-0", disk)
     log = bench.create(
@@ -135,7 +138,7 @@ def test_a_finished_swap_says_that_the_log_has_gaps_if_the_mark_is_lost():
         log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 0
     )
     assert plan is not None
-    groups = []
+    groups: list[CleanedGroup] = []
     order = LogCleaner(log, plan).order(0, dedupe_buffer_bytes=10_000)
     LogCleaning(disk, order, on_group=groups.append).run()
     SegmentSwap(log, groups[0]).begin()
@@ -156,7 +159,7 @@ def test_a_finished_swap_says_that_the_log_has_gaps_if_the_mark_is_lost():
     assert disk.exists(f"{PATH}/t-0/{HOLES_MARK}")
 
 
-def test_the_last_batch_stays_though_an_empty_segment_follows():
+def test_the_last_batch_stays_though_an_empty_segment_follows() -> None:
     """Or a crash in the middle of the swap would keep sources that the new segment replaces."""
     log = LogBench(PATH, SimulatedDisk()).create(
         segment_bytes=10_000, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
@@ -179,7 +182,7 @@ def test_the_last_batch_stays_though_an_empty_segment_follows():
     assert log.segments[0].end_offset() == 2
 
 
-def test_a_batch_that_is_empty_already_is_not_written_again():
+def test_a_batch_that_is_empty_already_is_not_written_again() -> None:
     log = LogBench(PATH, SimulatedDisk()).create(
         segment_bytes=150, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
     )
@@ -197,7 +200,7 @@ def test_a_batch_that_is_empty_already_is_not_written_again():
     assert report.written_bytes == 0
 
 
-def test_random_cuts_never_bring_a_key_back():
+def test_random_cuts_never_bring_a_key_back() -> None:
     """The mark is of this log at every start, whatever the crash took from it."""
     for seed in range(20):
         random = Random(seed)
@@ -211,11 +214,11 @@ def test_random_cuts_never_bring_a_key_back():
         for number in range(random.randrange(20)):
             put(log, b"%d" % random.randrange(5), b"%d" % number * 20)
         directory = open_directory(disk.after_power_cut(random, 512))
-        log = directory.log("t", 0)
+        log = present(directory.log("t", 0))
         assert log.log_start_offset <= log.first_dirty_offset <= log.log_end_offset
 
 
-def test_tombstones_go_when_they_are_due_though_the_broker_was_restarted():
+def test_tombstones_go_when_they_are_due_though_the_broker_was_restarted() -> None:
     """Without a write that would make the log due for another reason."""
     disk = SimulatedDisk()
     directory = open_directory(disk)
@@ -227,16 +230,16 @@ def test_tombstones_go_when_they_are_due_though_the_broker_was_restarted():
     assert values(log) == {b"k": None, b"other": b"2"}
     directory.write_checkpoints()
     directory = open_directory(disk.after_kill())
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert compact(log, 1_999 + RETENTION_MS) is None
     assert compact(log, 2_000 + RETENTION_MS) is not None
     assert values(log) == {b"other": b"2"}
     directory.write_checkpoints()
     directory = open_directory(disk.after_kill())
-    assert compact(directory.log("t", 0), 2_000 + RETENTION_MS) is None
+    assert compact(present(directory.log("t", 0)), 2_000 + RETENTION_MS) is None
 
 
-def test_deleted_records_are_gone_though_a_crash_takes_the_start_back():
+def test_deleted_records_are_gone_though_a_crash_takes_the_start_back() -> None:
     """Tombstones below the start went, the values that they deleted did not."""
     disk = SimulatedDisk()
     directory = open_directory(disk)
@@ -249,12 +252,12 @@ def test_deleted_records_are_gone_though_a_crash_takes_the_start_back():
         put(log, b"more", b"x", now_ms)
         compact_fully(log, now_ms)
     directory = open_directory(disk.after_kill())
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert log.log_start_offset == 0
     assert values(log) == {b"other": b"1", b"more": b"x"}
 
 
-def test_records_without_timestamps_do_not_become_younger_by_compaction(tmp_path):
+def test_records_without_timestamps_do_not_become_younger_by_compaction(tmp_path: Path) -> None:
     """Retention takes the age of their file, which each compaction wrote anew: nothing expired."""
     log = LogBench(f"{tmp_path}/t-0").create(
         segment_bytes=1_000,

@@ -1,17 +1,21 @@
 """Compaction on a disk with little room: nothing is begun that would not fit, nothing is lost."""
 
+from typing import Any
+
 import pytest
 from compaction import compact, read_records
 from log_batches import LogBench, flush, record_batch
+from present import present
 from simulated_disk import SimulatedDisk
 
 from fairlead_broker.limits import CLEANER_ROOM_LEFT_BYTES
 from fairlead_broker.log.compaction.cleaning_plan import SegmentFacts, plan_cleaning, room_needed
 from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
 from fairlead_broker.log.compaction.log_cleaning import NoRoomError
+from fairlead_broker.log.log import Log
 from fairlead_wire.records import Record
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "cleanup_policy": frozenset({"compact"}),
     "segment_bytes": 2_000,
     "min_cleanable_dirty_ratio": 0.0,
@@ -34,7 +38,7 @@ def disk() -> ShrinkingDisk:
     return ShrinkingDisk()
 
 
-def filled(disk):
+def filled(disk: ShrinkingDisk) -> Log:
     """Eight full segments that compaction makes into few groups, and an active one."""
     log = LogBench("/d/t-0", disk).create(**CONFIG)
     for number in range(160):
@@ -44,16 +48,16 @@ def filled(disk):
     return log
 
 
-def values(log):
+def values(log: Log) -> dict[bytes | None, bytes | None]:
     return {record.key: record.value for record in read_records(log)}
 
 
-def test_a_group_asks_for_its_own_size_and_leaves_some_for_appends():
+def test_a_group_asks_for_its_own_size_and_leaves_some_for_appends() -> None:
     group = [SegmentFacts(0, 1_000, 16, 24, -1, 10), SegmentFacts(10, 500, 8, 12, -1, 20)]
     assert room_needed(group) == 1_560 + CLEANER_ROOM_LEFT_BYTES
 
 
-def test_nothing_is_read_or_written_where_the_first_group_has_no_room(disk):
+def test_nothing_is_read_or_written_where_the_first_group_has_no_room(disk: ShrinkingDisk) -> None:
     log = filled(disk)
     before, kept = values(log), sorted(disk.names)
     disk.answers = [CLEANER_ROOM_LEFT_BYTES]
@@ -61,7 +65,7 @@ def test_nothing_is_read_or_written_where_the_first_group_has_no_room(disk):
         compact(log, 1_000)
     assert (values(log), sorted(disk.names)) == (before, kept)
     cleaner = LogCleaner(
-        log, plan_cleaning(log_facts(log, 160, high_watermark=160), log.config, 1_000)
+        log, present(plan_cleaning(log_facts(log, 160, high_watermark=160), log.config, 1_000))
     )
     with pytest.raises(NoRoomError):
         cleaner.check_room()
@@ -70,7 +74,9 @@ def test_nothing_is_read_or_written_where_the_first_group_has_no_room(disk):
 
 
 @pytest.mark.parametrize("groups_done", [1, 2, 3])
-def test_what_was_replaced_before_the_room_ran_out_stays_good(disk, groups_done):
+def test_what_was_replaced_before_the_room_ran_out_stays_good(
+    disk: ShrinkingDisk, groups_done: int
+) -> None:
     log = filled(disk)
     before, size = values(log), log.size
     disk.answers = [1 << 40] * groups_done + [0]

@@ -1,15 +1,20 @@
 """What compaction leaves of producers, when the end of the log is cut off after it."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from compaction import compact
 from log_batches import LogBench, all_headers, append, flush, record_batch
+from present import present
 
 from fairlead_broker.log.compaction.producer_traces import producer_traces
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.producers.producer_state import ProducedBatch, ProducerEntry
 from fairlead_wire.records import Record
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "cleanup_policy": frozenset({"compact"}),
     "segment_bytes": 10_000,
     "min_cleanable_dirty_ratio": 0.0,
@@ -20,7 +25,7 @@ PRODUCER = 7
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> LogBench:
     return LogBench(str(tmp_path / "t-0"))
 
 
@@ -32,25 +37,25 @@ def sent(sequence: int, key: bytes = b"a", *, epoch: int = 0) -> memoryview:
     return keyed(key, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence)
 
 
-def seal(log) -> int:
+def seal(log: Log) -> int:
     """All that is there is superseded and in sealed segments; return where it ends."""
     append(log, keyed(b"a"), keyed(b"b"))
     log.roll(1_000)
     return log.log_end_offset
 
 
-def cut_off(log, offset: int) -> None:
+def cut_off(log: Log, offset: int) -> None:
     """As a crash and a change of leader leave it: no snapshot tells of the log's new end."""
     for path in log.directory.glob("*.snapshot"):
         path.unlink()
     log.truncate_to(offset)
 
 
-def last_sequence(log) -> int:
-    return log.producers.get(PRODUCER).batches[-1].last_sequence
+def last_sequence(log: Log) -> int:
+    return present(log.producers.get(PRODUCER)).batches[-1].last_sequence
 
 
-def test_the_newest_batch_that_is_committed_stays_beside_one_that_is_not(bench):
+def test_the_newest_batch_that_is_committed_stays_beside_one_that_is_not(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     append(log, sent(0), sent(1))
     end = seal(log)
@@ -62,7 +67,7 @@ def test_the_newest_batch_that_is_committed_stays_beside_one_that_is_not(bench):
     assert last_sequence(log) == 1
 
 
-def test_what_is_committed_makes_room(bench):
+def test_what_is_committed_makes_room(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     append(log, sent(0), sent(1))
     seal(log)
@@ -72,7 +77,7 @@ def test_what_is_committed_makes_room(bench):
     assert [h.base_sequence for h in all_headers(log) if h.producer_id == PRODUCER] == [2]
 
 
-def test_all_batches_stay_while_as_many_as_are_remembered_may_go(bench):
+def test_all_batches_stay_while_as_many_as_are_remembered_may_go(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     append(log, sent(0), sent(1))
     end = seal(log)
@@ -83,7 +88,7 @@ def test_all_batches_stay_while_as_many_as_are_remembered_may_go(bench):
     assert last_sequence(log) == 1
 
 
-def test_a_producer_that_came_back_with_a_newer_epoch_may_lose_it_again(bench):
+def test_a_producer_that_came_back_with_a_newer_epoch_may_lose_it_again(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     append(log, sent(0), sent(1))
     end = seal(log)
@@ -92,10 +97,10 @@ def test_a_producer_that_came_back_with_a_newer_epoch_may_lose_it_again(bench):
     compact(log, 1_000, high_watermark=end)
     cut_off(log, end)
     assert last_sequence(log) == 1
-    assert log.producers.get(PRODUCER).epoch == 0
+    assert present(log.producers.get(PRODUCER)).epoch == 0
 
 
-def end_transaction(log, epoch: int) -> int:
+def end_transaction(log: Log, epoch: int) -> int:
     """A transaction of one record that ends in `epoch`, as of transaction version 2."""
     guard = log.producers.begin_verification(PRODUCER, epoch - 1, 0, supports_epoch_bump=True)
     batch = record_batch(
@@ -111,7 +116,9 @@ def end_transaction(log, epoch: int) -> int:
 
 
 @pytest.mark.parametrize("is_ended", [False, True])
-def test_the_marker_of_an_older_epoch_stays_while_the_next_transaction_may_go(bench, is_ended):
+def test_the_marker_of_an_older_epoch_stays_while_the_next_transaction_may_go(
+    bench: LogBench, is_ended: bool
+) -> None:
     log = bench.create(**CONFIG)
     for epoch in (1, 2):
         end_transaction(log, epoch)
@@ -126,7 +133,7 @@ def test_the_marker_of_an_older_epoch_stays_while_the_next_transaction_may_go(be
     flush(log)
     compact(log, 2_000, high_watermark=end, last_horizon_ms=0)
     cut_off(log, end)
-    assert log.producers.get(PRODUCER).epoch == 2
+    assert present(log.producers.get(PRODUCER)).epoch == 2
 
 
 def entry(producer_id: int, *last_offsets: int) -> ProducerEntry:
@@ -135,7 +142,7 @@ def entry(producer_id: int, *last_offsets: int) -> ProducerEntry:
     return made
 
 
-def test_each_producer_leaves_one_kind_of_trace():
+def test_each_producer_leaves_one_kind_of_trace() -> None:
     producers = [entry(1, 5, 9, 10), entry(2, 10, 11), entry(3), entry(4, 9)]
     traces = producer_traces(producers, 10, has_uncommitted_markers=False)
     assert traces == ([(1, 9), (4, 9)], [(3, 3)], [2])

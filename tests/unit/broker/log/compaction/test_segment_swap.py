@@ -3,19 +3,28 @@
 import errno
 import os
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from compaction import compact, read_records
 from log_batches import LogBench, flush, record_batch
+from present import present
 
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
 from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
-from fairlead_broker.log.compaction.log_cleaning import LogCleaning, UncleanableLogError
+from fairlead_broker.log.compaction.log_cleaning import (
+    CleanedGroup,
+    CleaningReport,
+    LogCleaning,
+    UncleanableLogError,
+)
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_wire.records import Record
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "cleanup_policy": frozenset({"compact"}),
     "segment_bytes": 700,
     "index_interval_bytes": 200,
@@ -25,17 +34,17 @@ CONFIG = {
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> LogBench:
     return LogBench(str(tmp_path / "t-0"))
 
 
-def put(log, *keys, value=b"v" * 50):
+def put(log: Log, *keys: bytes, value: bytes | None = b"v" * 50) -> None:
     for key in keys:
         batch = record_batch(Record(0, 1_000, key, value))
         log.append_as_leader(batch, leader_epoch=0, now_ms=1_000)
 
 
-def filled(bench, **config):
+def filled(bench: LogBench, **config: Any) -> Log:
     """Nine segments of one key, so that eight of them become one."""
     log = bench.create(**CONFIG | config)
     put(log, *([b"a"] * 40))
@@ -45,44 +54,48 @@ def filled(bench, **config):
     return log
 
 
-def cleaned(log):
+def cleaned(log: Log) -> tuple[LogCleaner, list[CleanedGroup], CleaningReport]:
     """A cleaning whose files are ready, and nothing is in place yet."""
-    plan = plan_cleaning(
-        log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 1_000
+    plan = present(
+        plan_cleaning(
+            log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 1_000
+        )
     )
     cleaner = LogCleaner(log, plan)
-    groups = []
+    groups: list[CleanedGroup] = []
     order = cleaner.order(1_000, dedupe_buffer_bytes=1 << 20)
     report = LogCleaning(log.disk, order, on_group=groups.append).run()
     return cleaner, groups, report
 
 
-def names(log, *suffixes):
+def names(log: Log, *suffixes: str) -> list[str]:
     return [path.name for path in log.directory.iterdir() if path.name.endswith(suffixes)]
 
 
-def keys(log):
+def keys(log: Log) -> list[tuple[int, bytes | None]]:
     return [(record.offset, record.key) for record in read_records(log)]
 
 
-def test_many_segments_become_one_and_readers_notice_nothing(bench):
+def test_many_segments_become_one_and_readers_notice_nothing(bench: LogBench) -> None:
     log = filled(bench, segment_bytes=5_000)
     log.reconfigure(log.config)
-    in_flight = log.read(0, 300, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    in_flight = present(
+        log.read(0, 300, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    )
     before = log.disk.pread(in_flight.file.read_fd, in_flight.length, in_flight.position)
-    assert compact(log, 1_000).counts.records_removed == 39
+    assert present(compact(log, 1_000)).counts.records_removed == 39
     assert log.bases == [0, 40]
     assert keys(log) == [(39, b"a"), (40, b"b")]
     after = log.disk.pread(in_flight.file.read_fd, in_flight.length, in_flight.position)
     assert after == before
-    job = log.begin_deletions(1_100)
+    job = present(log.begin_deletions(1_100))
     job.run()
     assert not names(log, ".deleted", ".swap", ".cleaned")
     # Nothing is left to do.
     assert compact(log, 1_000) is None
 
 
-def test_a_replacement_that_has_not_begun_to_serve_is_given_up(bench):
+def test_a_replacement_that_has_not_begun_to_serve_is_given_up(bench: LogBench) -> None:
     log = filled(bench)
     cleaner, groups, _ = cleaned(log)
     swap = SegmentSwap(log, groups[0])
@@ -98,12 +111,12 @@ def test_a_replacement_that_has_not_begun_to_serve_is_given_up(bench):
     assert len(keys(log)) == 30
 
 
-def test_a_replacement_that_serves_is_finished_before_the_log_is_cut(bench):
+def test_a_replacement_that_serves_is_finished_before_the_log_is_cut(bench: LogBench) -> None:
     log = filled(bench)
     _, groups, _ = cleaned(log)
     swap = SegmentSwap(log, groups[0])
     swap.begin().run()
-    swap.replace(1_000).run()
+    present(swap.replace(1_000)).run()
     assert log.segments[0].path.endswith(".log.swap")
     count = len(keys(log))
     log.truncate_to(38)
@@ -114,12 +127,12 @@ def test_a_replacement_that_serves_is_finished_before_the_log_is_cut(bench):
     assert log.first_dirty_offset <= 38
 
 
-def test_closing_in_the_middle_leaves_what_a_start_finishes(bench):
+def test_closing_in_the_middle_leaves_what_a_start_finishes(bench: LogBench) -> None:
     log = filled(bench)
     _, groups, _ = cleaned(log)
     swap = SegmentSwap(log, groups[0])
     swap.begin().run()
-    swap.replace(1_000).run()
+    present(swap.replace(1_000)).run()
     log.close()
     assert not names(log, ".swap")
     log = bench.load(**CONFIG)
@@ -127,7 +140,7 @@ def test_closing_in_the_middle_leaves_what_a_start_finishes(bench):
     assert not names(log, ".cleaned", ".deleted")
 
 
-def test_retention_while_a_log_is_cleaned_makes_the_cleaning_void(bench):
+def test_retention_while_a_log_is_cleaned_makes_the_cleaning_void(bench: LogBench) -> None:
     log = filled(bench)
     cleaner, groups, report = cleaned(log)
     log.advance_log_start_offset(20)
@@ -140,7 +153,7 @@ def test_retention_while_a_log_is_cleaned_makes_the_cleaning_void(bench):
     assert keys(log)[-2:] == [(39, b"a"), (40, b"b")]
 
 
-def test_a_map_that_is_too_small_cleans_piece_by_piece(bench):
+def test_a_map_that_is_too_small_cleans_piece_by_piece(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     for _ in range(3):
         put(log, *[b"key %d" % number for number in range(30)])
@@ -155,7 +168,7 @@ def test_a_map_that_is_too_small_cleans_piece_by_piece(bench):
     assert len(keys(log)) == 30
 
 
-def test_one_batch_with_more_keys_than_fit_is_told(bench):
+def test_one_batch_with_more_keys_than_fit_is_told(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     batch = record_batch(*[Record(at, 1_000, b"key %d" % at, b"v") for at in range(30)])
     log.append_as_leader(batch, leader_epoch=0, now_ms=1_000)
@@ -166,7 +179,7 @@ def test_one_batch_with_more_keys_than_fit_is_told(bench):
 
 
 @pytest.mark.parametrize("position", [5, 30, 100])
-def test_damage_is_named_by_file_and_position(bench, position):
+def test_damage_is_named_by_file_and_position(bench: LogBench, position: int) -> None:
     log = filled(bench)
     with (log.directory / f"{0:020d}.log").open("r+b") as file:
         file.seek(position)
@@ -176,7 +189,7 @@ def test_damage_is_named_by_file_and_position(bench, position):
     assert len(log.segments) > 5
 
 
-def test_an_empty_log_and_a_log_of_one_segment_are_never_due(bench):
+def test_an_empty_log_and_a_log_of_one_segment_are_never_due(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     assert compact(log, 1_000) is None
     put(log, b"a", b"a")
@@ -184,12 +197,12 @@ def test_an_empty_log_and_a_log_of_one_segment_are_never_due(bench):
     assert compact(log, 1_000) is None
 
 
-def test_only_tombstones(bench):
+def test_only_tombstones(bench: LogBench) -> None:
     log = bench.create(**CONFIG | {"delete_retention_ms": 500})
     put(log, *([b"a", b"b"] * 20), value=None)
     log.roll(1_000)
     flush(log)
-    report = compact(log, 1_000)
+    report = present(compact(log, 1_000))
     assert keys(log) == [(38, b"a"), (39, b"b")]
     assert report.counts.last_horizon_ms == 1_500
     assert compact(log, 1_499, last_horizon_ms=1_500) is None
@@ -201,19 +214,19 @@ def test_only_tombstones(bench):
 class CrowdedDisk(RealDisk):
     """Has no room for some names; for those of new segments once something was removed."""
 
-    def __init__(self, refused, *, spared=0):
+    def __init__(self, refused: str, *, spared: int = 0) -> None:
         self.refused = refused
         self.spared = spared
         self.is_crowded = True
 
-    def rename(self, source, target, /):
+    def rename(self, source: str, target: str, /) -> None:
         if self.refused in (source[-len(self.refused) :], target[-len(self.refused) :]):
             self.spared -= 1
             if self.spared < 0 and self.is_crowded:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
         super().rename(source, target)
 
-    def unlink(self, path, /):
+    def unlink(self, path: str, /) -> None:
         super().unlink(path)
         if self.refused == ".swap" and path.endswith(".deleted"):
             self.is_crowded = False
@@ -223,20 +236,24 @@ class CrowdedDisk(RealDisk):
     ("refused", "spared"),
     [*((".deleted", at) for at in (0, 1, 2, 3, 10, 20)), *((".swap", at) for at in range(3))],
 )
-def test_a_full_disk_has_room_once_the_old_segments_are_gone(tmp_path, refused, spared):
+def test_a_full_disk_has_room_once_the_old_segments_are_gone(
+    tmp_path: Path, refused: str, spared: int
+) -> None:
     disk = CrowdedDisk(refused)
     bench = LogBench(str(tmp_path / "t-0"), disk)
     log = filled(bench)
     log.reconfigure(replace(log.config, segment_bytes=5_000))
     assert len(log.segments) > 8
-    in_flight = log.read(0, 300, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    in_flight = present(
+        log.read(0, 300, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    )
     before = log.disk.pread(in_flight.file.read_fd, in_flight.length, in_flight.position)
     _, groups, _ = cleaned(log)
     swap = SegmentSwap(log, groups[0])
     disk.is_crowded = False
     swap.begin().run()
     disk.is_crowded, disk.spared = True, spared
-    swap.replace(1_000).run()
+    present(swap.replace(1_000)).run()
     swap.finish()
     assert log.swap is None
     assert keys(log) == [(39, b"a"), (40, b"b")]

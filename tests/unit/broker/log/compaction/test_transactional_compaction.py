@@ -1,19 +1,24 @@
 """Compaction of a log with transactions: what was aborted supersedes nothing, and goes."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from compaction import compact, read_records
 from log_batches import LogBench, flush, record_batch
+from present import present
 
 from fairlead_broker.log.compaction.cleaning_plan import plan_cleaning
 from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
-from fairlead_broker.log.compaction.log_cleaning import LogCleaning
+from fairlead_broker.log.compaction.log_cleaning import CleanedGroup, CleaningReport, LogCleaning
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_wire.records import Record
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "cleanup_policy": frozenset({"compact"}),
     "segment_bytes": 700,
     "index_interval_bytes": 200,
@@ -26,7 +31,7 @@ SMALL_MAP = 24 * 16
 class Writer:
     """Producers of one log; each goes on where it was."""
 
-    def __init__(self, log) -> None:
+    def __init__(self, log: Log) -> None:
         self.log = log
         self.sequences: dict[int, int] = {}
         self.epoch = 0
@@ -54,15 +59,15 @@ class Writer:
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> LogBench:
     return LogBench(str(tmp_path / "t-0"))
 
 
-def records(log):
+def records(log: Log) -> dict[int, bytes | None]:
     return {record.offset: record.key for record in read_records(log)}
 
 
-def test_an_aborted_value_supersedes_no_committed_one(bench):
+def test_an_aborted_value_supersedes_no_committed_one(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     writer = Writer(log)
     committed = [writer.put(1, key) for key in (b"a", b"b", b"c")]
@@ -79,7 +84,7 @@ def test_an_aborted_value_supersedes_no_committed_one(bench):
     assert not set(aborted) & set(found)
 
 
-def half_cleanable(bench):
+def half_cleanable(bench: LogBench) -> tuple[Log, int, int]:
     """One segment of many keys, and behind those that a small map holds an aborted record."""
     log = bench.create(**CONFIG | {"segment_bytes": 10_000})
     writer = Writer(log)
@@ -98,15 +103,15 @@ def half_cleanable(bench):
     return log, aborted, marker
 
 
-def told(log):
+def told(log: Log) -> list[tuple[int, int]]:
     found = log.aborted_transactions(0, log.log_end_offset)
     return [(each.first_offset, each.last_offset) for each in found]
 
 
-def test_readers_of_what_is_not_clean_yet_are_told_all_the_same(bench):
+def test_readers_of_what_is_not_clean_yet_are_told_all_the_same(bench: LogBench) -> None:
     log, aborted, marker = half_cleanable(bench)
     before = told(log)
-    report = compact(log, 1_000, dedupe_buffer_bytes=SMALL_MAP)
+    report = present(compact(log, 1_000, dedupe_buffer_bytes=SMALL_MAP))
     assert report.end_offset <= aborted
     assert report.counts.records_removed == 1
     assert aborted in records(log)
@@ -121,7 +126,7 @@ def test_readers_of_what_is_not_clean_yet_are_told_all_the_same(bench):
     assert told(log) == []
 
 
-def started_again(log, bench, *, is_recovered):
+def started_again(log: Log, bench: LogBench, *, is_recovered: bool) -> Log:
     """A start finishes the swap; after a kill it recovers first, and scans nothing that is old."""
     if is_recovered:
         interval = CONFIG["index_interval_bytes"]
@@ -133,15 +138,19 @@ def started_again(log, bench, *, is_recovered):
 
 
 @pytest.mark.parametrize("is_recovered", [False, True])
-def test_a_swap_that_a_start_finishes_hides_what_was_aborted(bench, is_recovered):
+def test_a_swap_that_a_start_finishes_hides_what_was_aborted(
+    bench: LogBench, is_recovered: bool
+) -> None:
     """The index of the new segment is lost with its working name; it is derived again."""
     log, aborted, _ = half_cleanable(bench)
     before = told(log)
-    plan = plan_cleaning(
-        log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 1_000
+    plan = present(
+        plan_cleaning(
+            log_facts(log, log.log_end_offset, high_watermark=log.log_end_offset), log.config, 1_000
+        )
     )
     order = LogCleaner(log, plan).order(1_000, dedupe_buffer_bytes=SMALL_MAP)
-    groups = []
+    groups: list[CleanedGroup] = []
     LogCleaning(log.disk, order, on_group=groups.append).run()
     SegmentSwap(log, groups[0]).begin().run()
     assert list(log.directory.glob("*.txnindex.swap"))
@@ -153,7 +162,9 @@ def test_a_swap_that_a_start_finishes_hides_what_was_aborted(bench, is_recovered
 
 
 @pytest.mark.parametrize("is_recovered", [False, True])
-def test_a_power_cut_that_undoes_one_name_of_a_swap_hides_what_was_aborted(bench, is_recovered):
+def test_a_power_cut_that_undoes_one_name_of_a_swap_hides_what_was_aborted(
+    bench: LogBench, is_recovered: bool
+) -> None:
     """Only that of the index of aborts: nothing else misses it, as the other indexes are there."""
     log, aborted, _ = half_cleanable(bench)
     before = told(log)
@@ -167,7 +178,7 @@ def test_a_power_cut_that_undoes_one_name_of_a_swap_hides_what_was_aborted(bench
     assert told(log) == before
 
 
-def markers(log):
+def markers(log: Log) -> list[int]:
     return [
         header.base_offset
         for segment in log.segments
@@ -176,13 +187,13 @@ def markers(log):
     ]
 
 
-def compact_all(log, now_ms):
+def compact_all(log: Log, now_ms: int) -> CleaningReport | None:
     log.roll(now_ms)
     flush(log)
     return compact(log, now_ms)
 
 
-def test_a_marker_goes_in_the_cleaning_behind_its_horizon(bench):
+def test_a_marker_goes_in_the_cleaning_behind_its_horizon(bench: LogBench) -> None:
     log = bench.create(**CONFIG | {"delete_retention_ms": 5_000})
     writer = Writer(log)
     writer.put(1, b"a")
@@ -190,7 +201,7 @@ def test_a_marker_goes_in_the_cleaning_behind_its_horizon(bench):
     first = [writer.end(1, commits=True), writer.end(2, commits=False)]
     writer.put(1, b"a")
     second = writer.end(1, commits=True)
-    report = compact_all(log, 1_000)
+    report = present(compact_all(log, 1_000))
     assert markers(log) == [*first, second]
     assert log.last_horizon_ms == report.counts.last_horizon_ms == 6_000
     # Nothing is written meanwhile: the horizon alone makes the log due.
@@ -201,13 +212,15 @@ def test_a_marker_goes_in_the_cleaning_behind_its_horizon(bench):
     assert compact(log, 100_000) is None
 
 
-def test_of_a_producer_without_a_remembered_batch_the_newest_marker_is_kept(bench):
+def test_of_a_producer_without_a_remembered_batch_the_newest_marker_is_kept(
+    bench: LogBench,
+) -> None:
     """A marker in a newer epoch than its transaction, as from transaction version 2 on."""
     log = bench.create(**CONFIG | {"delete_retention_ms": 0})
-    newest = []
+    newest: list[int] = []
     for now_ms in (1_000, 2_000, 3_000):
         writer = Writer(log)
-        writer.epoch = log.producers.get(1).epoch if newest else 0
+        writer.epoch = present(log.producers.get(1)).epoch if newest else 0
         for _ in range(10):
             writer.put(1, b"a")
             writer.sequences.clear()
@@ -221,10 +234,10 @@ def test_of_a_producer_without_a_remembered_batch_the_newest_marker_is_kept(benc
     assert set(left) - set(newest[-10:]) <= {log.bases[1] - 1}
     log.close()
     log = bench.load(**CONFIG)
-    assert log.producers.get(1).epoch == writer.epoch == 30
+    assert present(log.producers.get(1)).epoch == writer.epoch == 30
 
 
-def test_no_snapshot_opens_a_transaction_whose_marker_is_gone(bench):
+def test_no_snapshot_opens_a_transaction_whose_marker_is_gone(bench: LogBench) -> None:
     """The newest snapshot may be damaged by a crash; those before it know the transaction open."""
     log = bench.create(**CONFIG | {"delete_retention_ms": 0})
     writer = Writer(log)

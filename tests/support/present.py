@@ -1,0 +1,11 @@
+"""For a value that a test knows to be there, where the product may answer None."""
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def present(value: T | None) -> T:
+    """Return the value, which must not be None."""
+    assert value is not None
+    return value
