@@ -1,5 +1,6 @@
 """What several log directories say together of a start."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ def directory(
     was_clean: bool = True,
     is_whole: bool = True,
     is_same_boot: bool = True,
-    damaged: Any = (),
+    damaged: Sequence[tuple[str, int]] = (),
 ) -> DirectoryStart:
     """One with a log that is called like it."""
     marked_epoch = epoch if marked is None else marked

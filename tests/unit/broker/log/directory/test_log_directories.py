@@ -3,10 +3,10 @@
 import copy
 import errno
 from pathlib import Path
-from typing import Any
 
 import pytest
 from log_batches import TOPIC_ID, append, batch
+from present import present
 from simulated_disk import SimulatedDisk
 
 from fairlead_broker.log.directory.identity import DirectoryIdentity, ForeignDirectoryError
@@ -14,6 +14,7 @@ from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files.deletions import DeletionJob
+from fairlead_broker.log.log import Log
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.metadata_seen import MetadataSeen
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -34,7 +35,7 @@ def started(*paths: Path, epoch: int = 1) -> LogDirectories:
     return directories
 
 
-def create(directories: LogDirectories, topic: str, index: int = 0) -> Any:
+def create(directories: LogDirectories, topic: str, index: int = 0) -> Log:
     return directories.create_log(topic, index, TOPIC_ID, CONFIG, 0)
 
 
@@ -47,7 +48,7 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "one", tmp_path / "two"
 
 
-def test_a_new_log_goes_to_the_directory_with_the_fewest(paths: Any) -> None:
+def test_a_new_log_goes_to_the_directory_with_the_fewest(paths: tuple[Path, Path]) -> None:
     directories = started(*paths)
     for topic in "abcd":
         create(directories, topic)
@@ -61,7 +62,7 @@ def test_a_new_log_goes_to_the_directory_with_the_fewest(paths: Any) -> None:
     assert where(directories) == {"a": "one", "c": "one", "e": "two", "f": "two", "g": "one"}
 
 
-def test_logs_are_found_wherever_they_are(paths: Any) -> None:
+def test_logs_are_found_wherever_they_are(paths: tuple[Path, Path]) -> None:
     directories = started(*paths)
     for topic in "ab":
         append(create(directories, topic), batch())
@@ -75,7 +76,7 @@ def test_logs_are_found_wherever_they_are(paths: Any) -> None:
     again.close(clean=False)
 
 
-def test_a_directory_may_be_added(paths: Any) -> None:
+def test_a_directory_may_be_added(paths: tuple[Path, Path]) -> None:
     one, two = paths
     directories = started(one)
     alone = directories.start
@@ -89,7 +90,7 @@ def test_a_directory_may_be_added(paths: Any) -> None:
     both.close(clean=False)
 
 
-def test_a_killed_process_comes_back_whole(paths: Any) -> None:
+def test_a_killed_process_comes_back_whole(paths: tuple[Path, Path]) -> None:
     directories = started(*paths)
     for topic in "ab":
         append(create(directories, topic), batch())
@@ -98,7 +99,9 @@ def test_a_killed_process_comes_back_whole(paths: Any) -> None:
     assert (start.record.was_clean, start.is_recovered_whole, start.unclean) == (False, True, [])
 
 
-def test_a_kill_while_a_start_is_noted_costs_no_directory_its_logs(paths: Any) -> None:
+def test_a_kill_while_a_start_is_noted_costs_no_directory_its_logs(
+    paths: tuple[Path, Path],
+) -> None:
     """One has noted the start, and the other has not: nothing was appended in it."""
     directories = started(*paths)
     for topic in "ab":
@@ -114,7 +117,7 @@ def test_a_kill_while_a_start_is_noted_costs_no_directory_its_logs(paths: Any) -
     again.close(clean=False)
 
 
-def test_a_copy_that_was_put_back_makes_its_logs_unclean(paths: Any) -> None:
+def test_a_copy_that_was_put_back_makes_its_logs_unclean(paths: tuple[Path, Path]) -> None:
     directories = started(*paths)
     for topic in "ab":
         create(directories, topic)
@@ -124,7 +127,9 @@ def test_a_copy_that_was_put_back_makes_its_logs_unclean(paths: Any) -> None:
     assert (start.record.previous_broker_epoch, start.unclean) == (2, [("b", 0)])
 
 
-def test_a_partition_in_two_directories_is_refused_with_both_paths(paths: Any) -> None:
+def test_a_partition_in_two_directories_is_refused_with_both_paths(
+    paths: tuple[Path, Path],
+) -> None:
     one, two = paths
     for path, epoch in ((one, 1), (two, 2)):
         directories = started(path, epoch=epoch)
@@ -136,7 +141,9 @@ def test_a_partition_in_two_directories_is_refused_with_both_paths(paths: Any) -
     assert f"{two}/a-0" in str(refused.value)
 
 
-def test_a_folder_that_is_gone_is_missing_but_not_one_that_was_carried_over(paths: Any) -> None:
+def test_a_folder_that_is_gone_is_missing_but_not_one_that_was_carried_over(
+    paths: tuple[Path, Path],
+) -> None:
     directories = started(*paths)
     for topic in "abcd":
         create(directories, topic)
@@ -147,7 +154,7 @@ def test_a_folder_that_is_gone_is_missing_but_not_one_that_was_carried_over(path
     assert start.unclean == [("c", 0)]
 
 
-def test_two_directories_of_different_clusters_are_refused(paths: Any) -> None:
+def test_two_directories_of_different_clusters_are_refused(paths: tuple[Path, Path]) -> None:
     for path, cluster in zip(paths, "cd", strict=True):
         LogDirectory.open(str(path), node_id=0, cluster_id=cluster).close(clean=False)
     with pytest.raises(ForeignDirectoryError, match=r"belongs to cluster c.*to d"):
@@ -155,7 +162,7 @@ def test_two_directories_of_different_clusters_are_refused(paths: Any) -> None:
     LogDirectory.open(str(paths[0]), node_id=0).close(clean=False)
 
 
-def test_a_copied_disk_beside_its_original_is_refused(paths: Any) -> None:
+def test_a_copied_disk_beside_its_original_is_refused(paths: tuple[Path, Path]) -> None:
     one, two = paths
     opened(one).close(clean=False)
     two.mkdir()
@@ -164,7 +171,9 @@ def test_a_copied_disk_beside_its_original_is_refused(paths: Any) -> None:
         opened(one, two)
 
 
-def test_a_directory_that_somebody_else_holds_is_refused_and_the_others_let_go(paths: Any) -> None:
+def test_a_directory_that_somebody_else_holds_is_refused_and_the_others_let_go(
+    paths: tuple[Path, Path],
+) -> None:
     holder = LogDirectory.open(str(paths[1]), node_id=0)
     with pytest.raises(DirectoryInUseError):
         opened(*paths)
@@ -172,7 +181,9 @@ def test_a_directory_that_somebody_else_holds_is_refused_and_the_others_let_go(p
     opened(*paths).close(clean=False)
 
 
-def test_a_directory_that_cannot_be_opened_does_not_keep_the_others(paths: Any) -> None:
+def test_a_directory_that_cannot_be_opened_does_not_keep_the_others(
+    paths: tuple[Path, Path],
+) -> None:
     one, two = paths
     directories = started(one, two)
     for topic in "ab":
@@ -276,7 +287,7 @@ def test_a_directory_that_fails_at_the_start_leaves_the_others_in_service(disks:
     fail_all(disks.disks[1])
     again.confirm_start(2)
     assert [log.topic for log in again.logs if log.is_offline] == ["b"]
-    append(again.log("a", 0), batch())
+    append(present(again.log("a", 0)), batch())
     disks.disks[1].failures.clear()
     again.close(clean=False)
     start = disks.open().start
@@ -334,7 +345,7 @@ def test_a_stop_that_has_no_room_for_its_mark_is_not_clean(
 
 @pytest.mark.parametrize("damaged", [b"\xff\xfe", None])
 def test_a_mark_of_a_move_that_cannot_be_read_keeps_no_other_log(
-    paths: Any, damaged: bytes | None
+    paths: tuple[Path, Path], damaged: bytes | None
 ) -> None:
     directories = started(*paths)
     for topic in "abcd":

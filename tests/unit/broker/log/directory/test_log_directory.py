@@ -5,16 +5,21 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from log_batches import TOPIC_ID, all_headers, append, batch, flush
+from present import present
 from simulated_disk import SimulatedDisk
 
 from fairlead_broker.log.directory import checkpointed_offsets
 from fairlead_broker.log.directory.identity import ForeignDirectoryError
+from fairlead_broker.log.directory.load_report import LoadReport
 from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.log import Log
+from fairlead_broker.log.recovery.pool import RecoveryProgress
 from fairlead_model.configs.log_config import NEVER, LogConfig
 from fairlead_model.ids import ZERO_TOPIC_ID
 from fairlead_model.invariants import InvariantViolation
@@ -23,19 +28,30 @@ from fairlead_model.metadata_seen import MetadataSeen
 CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300, file_delete_delay_ms=100)
 
 
-def start(path, *, confirm=True, **options):
+def start(
+    path: Path,
+    *,
+    confirm: bool = True,
+    recovery_workers: int = 2,
+    on_progress: Callable[[RecoveryProgress], None] = lambda _: None,
+) -> tuple[LogDirectory, LoadReport]:
     directory = LogDirectory.open(str(path), node_id=0, cluster_id="c")
-    report = directory.load(0, config_for=lambda topic, partition: CONFIG, **options)
+    report = directory.load(
+        0,
+        config_for=lambda topic, partition: CONFIG,
+        recovery_workers=recovery_workers,
+        on_progress=on_progress,
+    )
     if confirm:
         directory.confirm_start(1)
     return directory, report
 
 
-def bases(log):
+def bases(log: Log) -> list[int]:
     return [header.base_offset for header in all_headers(log)]
 
 
-def test_a_second_process_is_told_who_holds_it(tmp_path):
+def test_a_second_process_is_told_who_holds_it(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     with pytest.raises(DirectoryInUseError, match=r"is held by node\.id=0 pid=\d+"):
         LogDirectory.open(str(tmp_path), node_id=1)
@@ -43,7 +59,7 @@ def test_a_second_process_is_told_who_holds_it(tmp_path):
     start(tmp_path)[0].close(clean=True)
 
 
-def test_the_lock_falls_with_the_process(tmp_path):
+def test_the_lock_falls_with_the_process(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from fairlead_broker.log.directory.log_directory import LogDirectory\n"
@@ -56,14 +72,14 @@ def test_the_lock_falls_with_the_process(tmp_path):
 
 
 @pytest.mark.parametrize(("cluster_id", "node_id"), [("other", 0), ("c", 1)])
-def test_somebody_elses_directory_is_refused(tmp_path, cluster_id, node_id):
+def test_somebody_elses_directory_is_refused(tmp_path: Path, cluster_id: str, node_id: int) -> None:
     start(tmp_path)[0].close(clean=True)
     with pytest.raises(ForeignDirectoryError):
         LogDirectory.open(str(tmp_path), node_id=node_id, cluster_id=cluster_id)
     start(tmp_path)[0].close(clean=True)
 
 
-def test_the_disk_incarnation_is_made_once(tmp_path):
+def test_the_disk_incarnation_is_made_once(tmp_path: Path) -> None:
     first, _ = start(tmp_path)
     first.close(clean=True)
     second, _ = start(tmp_path)
@@ -74,7 +90,7 @@ def test_the_disk_incarnation_is_made_once(tmp_path):
     assert start(tmp_path)[0].directory_id != first.directory_id
 
 
-def test_a_cluster_id_may_be_learned_later(tmp_path):
+def test_a_cluster_id_may_be_learned_later(tmp_path: Path) -> None:
     directory = LogDirectory.open(str(tmp_path), node_id=0)
     directory.assign_cluster_id("c")
     directory.close(clean=False)
@@ -82,7 +98,9 @@ def test_a_cluster_id_may_be_learned_later(tmp_path):
         LogDirectory.open(str(tmp_path), node_id=0, cluster_id="d")
 
 
-def test_a_clean_stop_is_trusted_and_its_marker_is_gone_after_the_next_start(tmp_path):
+def test_a_clean_stop_is_trusted_and_its_marker_is_gone_after_the_next_start(
+    tmp_path: Path,
+) -> None:
     directory, report = start(tmp_path)
     assert not directory.start.was_clean
     log = directory.create_log("t", 3, TOPIC_ID, CONFIG, 0)
@@ -96,7 +114,7 @@ def test_a_clean_stop_is_trusted_and_its_marker_is_gone_after_the_next_start(tmp
     assert directory.start.previous_broker_epoch == 41
     assert directory.start.is_same_boot
     assert (report.loaded, report.recovered) == (1, {})
-    log = directory.log("t", 3)
+    log = present(directory.log("t", 3))
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (4, 30, 30)
     assert bases(log)[-1] == 29
     assert len(log.producers) == 1
@@ -114,7 +132,7 @@ def test_a_clean_stop_is_trusted_and_its_marker_is_gone_after_the_next_start(tmp
     directory.close(clean=True)
 
 
-def test_a_start_keeps_its_id_until_it_is_confirmed(tmp_path):
+def test_a_start_keeps_its_id_until_it_is_confirmed(tmp_path: Path) -> None:
     first, _ = start(tmp_path, confirm=False)
     first.close(clean=True)
     second, _ = start(tmp_path)
@@ -123,8 +141,8 @@ def test_a_start_keeps_its_id_until_it_is_confirmed(tmp_path):
     assert start(tmp_path)[0].start.start_id != first.start.start_id
 
 
-def test_another_boot_is_noticed_and_an_unreadable_one_equals_nothing(tmp_path):
-    def opened(boot_id):
+def test_another_boot_is_noticed_and_an_unreadable_one_equals_nothing(tmp_path: Path) -> None:
+    def opened(boot_id: str) -> bool:
         directory = LogDirectory(str(tmp_path), node_id=0, cluster_id="c", boot_id=boot_id)
         is_same = directory.start.is_same_boot
         directory.confirm_start(1)
@@ -134,7 +152,9 @@ def test_another_boot_is_noticed_and_an_unreadable_one_equals_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_log_whose_folder_is_gone_is_unclean_until_the_controller_knows(tmp_path, is_clean):
+def test_a_log_whose_folder_is_gone_is_unclean_until_the_controller_knows(
+    tmp_path: Path, is_clean: bool
+) -> None:
     directory, _ = start(tmp_path)
     for topic in ("gone", "here"):
         append(directory.create_log(topic, 0, TOPIC_ID, CONFIG, 0), batch())
@@ -155,7 +175,7 @@ def test_a_log_whose_folder_is_gone_is_unclean_until_the_controller_knows(tmp_pa
     assert report.unclean == []
 
 
-def test_an_unclean_log_is_cut_at_the_first_bad_batch(tmp_path):
+def test_an_unclean_log_is_cut_at_the_first_bad_batch(tmp_path: Path) -> None:
     """I10."""
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
@@ -168,20 +188,20 @@ def test_an_unclean_log_is_cut_at_the_first_bad_batch(tmp_path):
     done = report.recovered["t", 0]
     assert (done.log_end_offset, done.removed_segments) == (27, 1)
     assert "CRC" in done.reason
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert bases(log) == list(range(27))
     assert append(log, batch()) == [27]
     directory.close(clean=False)
 
 
-def start_on_boot(path, boot_id):
+def start_on_boot(path: Path, boot_id: str) -> LogDirectory:
     directory = LogDirectory(str(path), node_id=0, cluster_id="c", boot_id=boot_id)
     directory.load(0, config_for=lambda topic, partition: CONFIG)
     directory.confirm_start(1)
     return directory
 
 
-def take_first_segment(path):
+def take_first_segment(path: Path) -> None:
     """Have a log in four segments after a crash on boot "a", and lose the names of the first."""
     directory = start_on_boot(path, "a")
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG, 0), *(batch() for _ in range(40)))
@@ -191,32 +211,36 @@ def take_first_segment(path):
 
 
 @pytest.mark.parametrize(("boot", "told"), [("a", None), ("b", 0)])
-def test_first_segments_that_a_power_cut_has_taken_are_missed(tmp_path, boot, told):
+def test_first_segments_that_a_power_cut_has_taken_are_missed(
+    tmp_path: Path, boot: str, told: int | None
+) -> None:
     take_first_segment(tmp_path)
-    log = start_on_boot(tmp_path, boot).log("t", 0)
+    log = present(start_on_boot(tmp_path, boot).log("t", 0))
     assert (log.log_start_offset, log.log_end_offset) == (11, 40)
     assert log.start_before_cut == told
 
 
-def test_segments_that_are_missed_are_so_until_the_log_has_begun_anew(tmp_path):
+def test_segments_that_are_missed_are_so_until_the_log_has_begun_anew(tmp_path: Path) -> None:
     """The process may be killed before it could, and the next one is of the same boot (I4)."""
     take_first_segment(tmp_path)
     for _ in range(2):
         directory = start_on_boot(tmp_path, "b")
-        assert directory.log("t", 0).start_before_cut == 0
+        assert present(directory.log("t", 0)).start_before_cut == 0
         directory.write_checkpoints()
         directory.close(clean=False)
     directory = start_on_boot(tmp_path, "b")
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     log.restart_at(0)
     assert log.start_before_cut is None
     directory.write_checkpoints()
     directory.close(clean=True)
-    assert start_on_boot(tmp_path, "b").log("t", 0).start_before_cut is None
+    assert present(start_on_boot(tmp_path, "b").log("t", 0)).start_before_cut is None
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_recovery_in_child_processes_reports_progress(tmp_path, monkeypatch, workers):
+def test_recovery_in_child_processes_reports_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
     monkeypatch.setattr("fairlead_broker.log.recovery.pool.IN_PROCESS_BYTES", 0)
     directory, _ = start(tmp_path)
     for partition in range(5):
@@ -224,17 +248,19 @@ def test_recovery_in_child_processes_reports_progress(tmp_path, monkeypatch, wor
         append(log, *(batch() for _ in range(10 * partition + 5)))
     directory.close(clean=False)
     (tmp_path / "t-3" / f"{0:020}.log").write_bytes(b"not a segment")
-    seen = []
+    seen: list[RecoveryProgress] = []
     directory, report = start(tmp_path, recovery_workers=workers, on_progress=seen.append)
     assert seen[0].logs_done == 0
     assert (seen[-1].logs_done, seen[-1].logs_total) == (5, 5)
     assert seen[-1].bytes_done == seen[-1].bytes_total > 0
-    assert [directory.log("t", at).log_end_offset for at in range(5)] == [5, 15, 25, 0, 45]
+    assert [present(directory.log("t", at)).log_end_offset for at in range(5)] == [5, 15, 25, 0, 45]
     assert report.offline == {}
     directory.close(clean=True)
 
 
-def test_a_recovery_process_that_dies_takes_only_its_log_offline(tmp_path, monkeypatch):
+def test_a_recovery_process_that_dies_takes_only_its_log_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fairlead_broker.log.recovery.pool.IN_PROCESS_BYTES", 0)
     monkeypatch.setattr("fairlead_broker.log.recovery.pool.RETRY_PAUSES_S", ())
     directory, _ = start(tmp_path)
@@ -246,7 +272,7 @@ def test_a_recovery_process_that_dies_takes_only_its_log_offline(tmp_path, monke
     assert set(report.offline) == {("t", 0), ("t", 1), ("t", 2)}
 
 
-def test_deleted_logs_are_renamed_and_removed_after_the_grace(tmp_path):
+def test_deleted_logs_are_renamed_and_removed_after_the_grace(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
     append(log, batch())
@@ -259,11 +285,11 @@ def test_deleted_logs_are_renamed_and_removed_after_the_grace(tmp_path):
     directory.close(clean=True)
     directory, report = start(tmp_path)
     assert report.loaded == 1
-    directory.begin_removals(0).run()
+    present(directory.begin_removals(0)).run()
     assert not renamed.exists()
 
 
-def test_unknown_data_is_set_aside_never_deleted(tmp_path):
+def test_unknown_data_is_set_aside_never_deleted(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     log = directory.create_log("t" * 249, 0, TOPIC_ID, CONFIG, 0)
     append(log, batch())
@@ -279,7 +305,7 @@ def test_unknown_data_is_set_aside_never_deleted(tmp_path):
     assert directory.begin_removals(10**15) is None
 
 
-def test_damaged_small_files_cost_trust_not_data(tmp_path):
+def test_damaged_small_files_cost_trust_not_data(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
     append(log, *(batch(producer=(1, 0, at)) for at in range(30)), epoch=2)
@@ -289,17 +315,17 @@ def test_damaged_small_files_cost_trust_not_data(tmp_path):
     for name in ("leader-epoch-checkpoint", "partition.metadata", f"{30:020}.snapshot"):
         (tmp_path / "t-0" / name).write_bytes(b"0\n7\n")
     directory, report = start(tmp_path)
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert ("t", 0) in report.recovered, "epochs have to be derived anew"
     assert log.epochs.entries() == [(2, 0)]
     assert log.topic_id == ZERO_TOPIC_ID
-    assert log.producers.get(1).batches[-1].last_sequence == 29
+    assert present(log.producers.get(1)).batches[-1].last_sequence == 29
     log.assign_topic_id(TOPIC_ID)
     directory.close(clean=True)
-    assert start(tmp_path)[0].log("t", 0).topic_id == TOPIC_ID
+    assert present(start(tmp_path)[0].log("t", 0)).topic_id == TOPIC_ID
 
 
-def test_working_files_are_settled_at_start(tmp_path):
+def test_working_files_are_settled_at_start(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG, 0), *(batch() for _ in range(30)))
     directory.close(clean=True)
@@ -311,7 +337,7 @@ def test_working_files_are_settled_at_start(tmp_path):
     (folder / f"{77:020}.index").write_bytes(b"")
     directory, report = start(tmp_path)
     assert not report.recovered
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert log.bases == [0, 22]
     assert bases(log) == list(range(30))
     left = {path.suffix for path in folder.iterdir()}
@@ -319,7 +345,7 @@ def test_working_files_are_settled_at_start(tmp_path):
     assert not (folder / f"{77:020}.index").exists()
 
 
-def test_checkpoints_are_kafkas_text_and_idle_ones_are_not_rewritten(tmp_path):
+def test_checkpoints_are_kafkas_text_and_idle_ones_are_not_rewritten(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     for partition in (0, 1):
         append(directory.create_log("t", partition, TOPIC_ID, CONFIG, 0), batch())
@@ -330,14 +356,14 @@ def test_checkpoints_are_kafkas_text_and_idle_ones_are_not_rewritten(tmp_path):
     path.unlink()
     directory.write_checkpoints()
     assert not path.exists()
-    first = directory.begin_checkpoint()
+    first = present(directory.begin_checkpoint())
     assert directory.begin_checkpoint() is None
     first.run()
     directory.complete_checkpoint(first)
     assert directory.begin_checkpoint() is not None
 
 
-def test_offsets_that_were_deleted_are_not_given_out_again(tmp_path):
+def test_offsets_that_were_deleted_are_not_given_out_again(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
     append(log, *(batch() for _ in range(10)))
@@ -347,17 +373,17 @@ def test_offsets_that_were_deleted_are_not_given_out_again(tmp_path):
     with (tmp_path / "t-0" / f"{0:020}.log").open("r+b") as file:
         file.truncate(5 * 180)
     directory, _ = start(tmp_path)
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert (log.log_start_offset, log.log_end_offset) == (10, 10)
     directory.write_checkpoints()
     assert append(log, batch()) == [10]
 
 
-def test_a_log_has_no_marks_of_the_one_that_had_its_name_before():
+def test_a_log_has_no_marks_of_the_one_that_had_its_name_before() -> None:
     """Deleted and made again, and killed before the next checkpoint."""
     disk = SimulatedDisk()
 
-    def opened(disk):
+    def opened(disk: SimulatedDisk) -> LogDirectory:
         directory = LogDirectory("/d", node_id=0, cluster_id="c", disk=disk, boot_id="b")
         directory.load(0, config_for=lambda topic, partition: LogConfig())
         directory.confirm_start(1)
@@ -374,7 +400,7 @@ def test_a_log_has_no_marks_of_the_one_that_had_its_name_before():
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), 0)
     append(log, *(batch() for _ in range(10)))
     directory = opened(disk.after_kill())
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert (log.log_start_offset, log.log_end_offset, log.first_dirty_offset) == (0, 10, 0)
     assert ("t", 0) not in directory.high_watermarks
     # Its own offsets count from the first checkpoint on.
@@ -382,11 +408,11 @@ def test_a_log_has_no_marks_of_the_one_that_had_its_name_before():
     log.advance_log_start_offset(7)
     directory.write_checkpoints({("t", 0): 9})
     directory = opened(disk.after_kill())
-    assert directory.log("t", 0).log_start_offset == 7
+    assert present(directory.log("t", 0)).log_start_offset == 7
     assert directory.high_watermarks == {("t", 0): 9}
 
 
-def test_one_checkpoint_marks_a_bounded_number_of_logs(monkeypatch):
+def test_one_checkpoint_marks_a_bounded_number_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointed_offsets, "NEWLY_CHECKPOINTED_LOGS_MAX", 2)
     directory = LogDirectory("/d", node_id=0, cluster_id="c", disk=SimulatedDisk(), boot_id="b")
     directory.load(0, config_for=lambda topic, partition: CONFIG)
@@ -397,7 +423,7 @@ def test_one_checkpoint_marks_a_bounded_number_of_logs(monkeypatch):
         assert sum(log.is_checkpointed for log in directory.logs) == expected
 
 
-def test_how_far_the_metadata_had_come_survives_and_never_falls(tmp_path):
+def test_how_far_the_metadata_had_come_survives_and_never_falls(tmp_path: Path) -> None:
     record = tmp_path / "fairlead-metadata.json"
     first, _ = start(tmp_path)
     assert first.metadata_seen == (-1, -1)
@@ -415,7 +441,9 @@ def test_how_far_the_metadata_had_come_survives_and_never_falls(tmp_path):
         third.close(clean=True)
 
 
-def test_marks_of_a_log_that_is_gone_do_not_pass_to_the_next_one_of_its_name(tmp_path):
+def test_marks_of_a_log_that_is_gone_do_not_pass_to_the_next_one_of_its_name(
+    tmp_path: Path,
+) -> None:
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
     append(log, *(batch() for _ in range(30)))
@@ -423,17 +451,19 @@ def test_marks_of_a_log_that_is_gone_do_not_pass_to_the_next_one_of_its_name(tmp
     directory.close(clean=True)
     directory, _ = start(tmp_path)
     # The only one that was compacted.
-    directory.delete_log(directory.log("t", 0), 0)
+    directory.delete_log(present(directory.log("t", 0)), 0)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
     append(log, *(batch() for _ in range(30)))
     directory.close(clean=True)
-    log = start(tmp_path)[0].log("t", 0)
+    log = present(start(tmp_path)[0].log("t", 0))
     assert (log.first_dirty_offset, log.last_horizon_ms) == (0, NEVER)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("damage", ["another segment", "high", "low"])
-def test_offsets_that_no_segment_holds_take_nobody_else_out_of_service(tmp_path, damage, is_clean):
+def test_offsets_that_no_segment_holds_take_nobody_else_out_of_service(
+    tmp_path: Path, damage: str, is_clean: bool
+) -> None:
     """No checksum covers them. A log with one stopped the start of its broker."""
     directory, _ = start(tmp_path)
     for topic in ("t", "u"):
@@ -450,8 +480,8 @@ def test_offsets_that_no_segment_holds_take_nobody_else_out_of_service(tmp_path,
         path.write_bytes(content)
     directory, report = start(tmp_path)
     assert report.loaded == 2 and not report.offline
-    assert directory.log("u", 0).log_end_offset == 30
-    damaged = directory.log("t", 0)
+    assert present(directory.log("u", 0)).log_end_offset == 30
+    damaged = present(directory.log("t", 0))
     assert last.base_offset <= damaged.log_end_offset < 30
     assert bases(damaged) == list(range(damaged.log_end_offset))
     assert append(damaged, batch()) == [damaged.log_end_offset - 1]
@@ -459,7 +489,9 @@ def test_offsets_that_no_segment_holds_take_nobody_else_out_of_service(tmp_path,
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_log_that_could_not_be_opened_gets_all_its_offsets_back(tmp_path, is_clean):
+def test_a_log_that_could_not_be_opened_gets_all_its_offsets_back(
+    tmp_path: Path, is_clean: bool
+) -> None:
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
     other = directory.create_log("t", 1, TOPIC_ID, CONFIG, 0)
@@ -481,12 +513,14 @@ def test_a_log_that_could_not_be_opened_gets_all_its_offsets_back(tmp_path, is_c
 
     directory, report = start(tmp_path)
     assert not report.offline
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert directory.high_watermarks == {("t", 0): 29, ("t", 1): 1}
     assert (log.log_start_offset, log.first_dirty_offset, log.last_horizon_ms) == (4, 17, 5_000)
 
 
-def test_a_log_made_in_the_place_of_one_that_could_not_be_opened_has_none_of_its_offsets(tmp_path):
+def test_a_log_made_in_the_place_of_one_that_could_not_be_opened_has_none_of_its_offsets(
+    tmp_path: Path,
+) -> None:
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
     append(log, *(batch() for _ in range(30)))
@@ -509,7 +543,7 @@ def test_a_log_made_in_the_place_of_one_that_could_not_be_opened_has_none_of_its
         assert "t 0" not in (tmp_path / f"{name}-checkpoint").read_text()
 
 
-def test_a_batch_that_is_cut_for_its_offset_is_written_when_it_comes_again(tmp_path):
+def test_a_batch_that_is_cut_for_its_offset_is_written_when_it_comes_again(tmp_path: Path) -> None:
     """Where compaction has left gaps, any later offset follows: up to what a segment can hold."""
     directory, _ = start(tmp_path)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
@@ -521,7 +555,7 @@ def test_a_batch_that_is_cut_for_its_offset_is_written_when_it_comes_again(tmp_p
         file.seek(-180, os.SEEK_END)
         file.write((2**40).to_bytes(8, "big"))
     directory, report = start(tmp_path)
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert not report.offline and log.log_end_offset == 4
     assert append(log, batch(producer=(1, 0, 4))) == [4]
     directory.close(clean=True)

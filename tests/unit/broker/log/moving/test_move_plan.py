@@ -64,7 +64,7 @@ def test_a_move_in_peace() -> None:
         ({"is_noted": False}, Step.NOTE),
     ],
 )
-def test_what_changes_the_log_lets_flushes_go_on_first(change: Any, step: Step) -> None:
+def test_what_changes_the_log_lets_flushes_go_on_first(change: dict[str, Any], step: Step) -> None:
     held = replace(READY, is_held=True, is_announced=True, is_marked=True)
     assert next_step(replace(READY, **change)) is step
     assert next_step(replace(held, **change)) is Step.LET_GO
