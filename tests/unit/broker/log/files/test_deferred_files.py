@@ -15,7 +15,8 @@ class BadFileDisk(RealDisk):
     def __init__(self) -> None:
         self.synced: list[str] = []
 
-    def fsync(self, fd: int, /) -> None:
+    def fsync(self, fd: object, /) -> None:
+        assert isinstance(fd, int)
         self._sync(Path(f"/proc/self/fd/{fd}").readlink())
 
     def fsync_directory(self, path: str, /) -> None:

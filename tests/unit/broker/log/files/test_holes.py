@@ -1,5 +1,7 @@
 """Logs whose offsets have gaps, because they or their leaders were compacted."""
 
+from pathlib import Path
+
 import pytest
 from log_batches import (
     LogBench,
@@ -10,12 +12,15 @@ from log_batches import (
     flush,
     read_headers,
 )
+from present import present
 from simulated_disk import PowerCut, SimulatedDisk
 
+from fairlead_broker.log.directory.load_report import LoadReport
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files.file_names import HOLES_MARK
 from fairlead_broker.log.flush_state import AWAITS_CHECKPOINT
 from fairlead_broker.log.leader_epochs import LeaderEpochs
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.tools.dump import open_dump
@@ -25,20 +30,20 @@ from fairlead_model.invariants import InvariantViolation
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> LogBench:
     return LogBench(str(tmp_path / "t-0"))
 
 
-def take(log, *offsets, size=180):
+def take(log: Log, *offsets: int, size: int = 180) -> None:
     sent = b"".join(bytes(as_leader_sent(offset, size=size)) for offset in offsets)
     log.append_as_follower(memoryview(sent), now_ms=0)
 
 
-def bases(log):
+def bases(log: Log) -> list[int]:
     return [header.base_offset for header in all_headers(log)]
 
 
-def test_followers_take_over_their_leaders_gaps(bench):
+def test_followers_take_over_their_leaders_gaps(bench: LogBench) -> None:
     log = bench.create(segment_bytes=600)
     take(log, 3, 4, 9)
     take(log, 20, 21, 400)
@@ -52,7 +57,7 @@ def test_followers_take_over_their_leaders_gaps(bench):
         take(log, 399)
 
 
-def test_only_logs_with_gaps_are_marked(bench):
+def test_only_logs_with_gaps_are_marked(bench: LogBench) -> None:
     log = bench.create()
     take(log, 0, 1)
     mark = bench.directory + "/" + HOLES_MARK
@@ -62,8 +67,8 @@ def test_only_logs_with_gaps_are_marked(bench):
     assert list(open_dump(mark).rows) == [("offsets", "may have gaps")]
 
 
-def test_recovery_keeps_gaps_although_it_knows_no_settings(tmp_path):
-    def start():
+def test_recovery_keeps_gaps_although_it_knows_no_settings(tmp_path: Path) -> None:
+    def start() -> tuple[LogDirectory, LoadReport]:
         directory = LogDirectory.open(str(tmp_path), node_id=0, cluster_id="c")
         report = directory.load(0, config_for=lambda topic, partition: LogConfig())
         directory.confirm_start(1)
@@ -75,15 +80,15 @@ def test_recovery_keeps_gaps_although_it_knows_no_settings(tmp_path):
     directory.close(clean=False)
     directory, report = start()
     assert report.recovered["t", 0].reason == ""
-    assert bases(directory.log("t", 0)) == [0, 4, 9, 20, 21, 400]
+    assert bases(present(directory.log("t", 0))) == [0, 4, 9, 20, 21, 400]
     directory.close(clean=True)
     directory, report = start()
     assert not report.recovered
-    assert directory.log("t", 0).has_holes
+    assert present(directory.log("t", 0)).has_holes
     directory.close(clean=False)
 
 
-def test_recovery_cuts_an_unmarked_log_at_a_gap(bench):
+def test_recovery_cuts_an_unmarked_log_at_a_gap(bench: LogBench) -> None:
     """I8."""
     log = bench.create()
     take(log, 0, 1, 5)
@@ -95,7 +100,7 @@ def test_recovery_cuts_an_unmarked_log_at_a_gap(bench):
 
 
 @pytest.mark.parametrize(("cut", "left"), [(12, [3, 4, 9]), (20, [3, 4, 9]), (7, [3, 4])])
-def test_a_log_cut_in_a_gap_keeps_its_end(bench, cut, left):
+def test_a_log_cut_in_a_gap_keeps_its_end(bench: LogBench, cut: int, left: list[int]) -> None:
     log = bench.create(segment_bytes=600)
     take(log, 3, 4, 9)
     take(log, 20, 21)
@@ -112,7 +117,7 @@ def test_a_log_cut_in_a_gap_keeps_its_end(bench, cut, left):
     assert bases(log) == [*left, cut + 2]
 
 
-def test_a_gap_that_no_segment_spans_begins_a_new_one(bench):
+def test_a_gap_that_no_segment_spans_begins_a_new_one(bench: LogBench) -> None:
     log = bench.create()
     take(log, 0)
     for offset in (2**31 + 5, 2**33, 2**34):
@@ -125,7 +130,7 @@ def test_a_gap_that_no_segment_spans_begins_a_new_one(bench):
     assert log.log_end_offset == 2**34 + 2
 
 
-def test_an_empty_follower_begins_behind_a_gap(bench):
+def test_an_empty_follower_begins_behind_a_gap(bench: LogBench) -> None:
     log = bench.create()
     take(log, 2**40)
     assert log.log_start_offset == 0
@@ -134,7 +139,7 @@ def test_an_empty_follower_begins_behind_a_gap(bench):
     assert bases(bench.load()) == [2**40]
 
 
-def test_a_truncation_that_is_killed_leaves_no_hole_that_compaction_did_not_make():
+def test_a_truncation_that_is_killed_leaves_no_hole_that_compaction_did_not_make() -> None:
     """Where gaps are allowed, recovery cannot tell: so the newest segments go first."""
     for cut in range(1, 30):
         disk = SimulatedDisk()
@@ -159,7 +164,9 @@ def test_a_truncation_that_is_killed_leaves_no_hole_that_compaction_did_not_make
 
 
 @pytest.mark.parametrize(("has_page_cache", "end"), [(False, 3), (True, 8)])
-def test_a_gap_that_a_power_cut_made_is_not_taken_for_compaction(has_page_cache, end):
+def test_a_gap_that_a_power_cut_made_is_not_taken_for_compaction(
+    has_page_cache: bool, end: int
+) -> None:
     """The end of a segment was lost, the name of the next one was not: what is gone is gone."""
     disk = SimulatedDisk()
     log = LogBench("/d/t-0", disk).create(segment_bytes=1_000)
@@ -181,12 +188,14 @@ def test_a_gap_that_a_power_cut_made_is_not_taken_for_compaction(has_page_cache,
     assert recover_log(disk, order, now_ms=0).log_end_offset == end
 
 
-def take_epochs(log, *batches):
+def take_epochs(log: Log, *batches: tuple[int, int]) -> None:
     sent = b"".join(bytes(as_leader_sent(offset, epoch=epoch)) for epoch, offset in batches)
     log.append_as_follower(memoryview(sent), now_ms=0)
 
 
-def test_an_epoch_whose_first_records_are_compacted_away_begins_with_the_gap(bench):
+def test_an_epoch_whose_first_records_are_compacted_away_begins_with_the_gap(
+    bench: LogBench,
+) -> None:
     """Begun with its first record, it would let a follower keep what it had at offset 3."""
     log = bench.create()
     take_epochs(log, (0, 0), (0, 2), (1, 9), (1, 10))
@@ -196,10 +205,12 @@ def test_an_epoch_whose_first_records_are_compacted_away_begins_with_the_gap(ben
 
 
 @pytest.mark.parametrize(("known", "found"), [((1, 5), (1, 5)), ((1, 10), (1, 3)), (None, (1, 3))])
-def test_recovery_does_not_let_an_epoch_begin_behind_a_gap(tmp_path, known, found):
+def test_recovery_does_not_let_an_epoch_begin_behind_a_gap(
+    tmp_path: Path, known: tuple[int, int] | None, found: tuple[int, int]
+) -> None:
     """What is remembered counts where it can be true."""
 
-    def start():
+    def start() -> LogDirectory:
         directory = LogDirectory.open(str(tmp_path), node_id=0, cluster_id="c")
         directory.load(0, config_for=lambda topic, partition: LogConfig())
         directory.confirm_start(1)
@@ -212,5 +223,5 @@ def test_recovery_does_not_let_an_epoch_begin_behind_a_gap(tmp_path, known, foun
     log.write_epochs()
     directory.close(clean=False)
     directory = start()
-    assert directory.log("t", 0).epochs.entries() == [(0, 0), found]
+    assert present(directory.log("t", 0)).epochs.entries() == [(0, 0), found]
     directory.close(clean=True)

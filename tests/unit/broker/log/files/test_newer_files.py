@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from log_batches import append, batch
@@ -29,7 +28,7 @@ from fairlead_model.release import RELEASE
         (decode_meta_properties, b"version=2\nnode=0\n"),
     ],
 )
-def test_a_newer_file_is_not_a_damaged_one(decode: Callable[[bytes], Any], newer: bytes) -> None:
+def test_a_newer_file_is_not_a_damaged_one(decode: Callable[[bytes], object], newer: bytes) -> None:
     """R30."""
     with pytest.raises(NewerFormatError, match=rf"this release, {RELEASE}, reads \d: run the rel"):
         decode(newer)

@@ -1,10 +1,13 @@
 """Indexes and snapshots that something has damaged while nobody was writing them."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from log_batches import LogBench, append, batch, patched, read_headers, record_batch
+from present import present
 
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
@@ -13,7 +16,7 @@ from fairlead_broker.log.index.index_file import OFFSET_ENTRY
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "segment_bytes": 4_000,
     "index_interval_bytes": 300,
     "message_timestamp_after_max_ms": 10**9,
@@ -21,14 +24,20 @@ CONFIG = {
 COUNT = 60
 
 
-def at_time(timestamp):
+class TimedBench(LogBench):
+    """Knows the time of each batch."""
+
+    times: list[int]
+
+
+def at_time(timestamp: int) -> memoryview:
     return record_batch(Record(0, timestamp, b"k", b"v" * 110))
 
 
 @pytest.fixture(params=["rising", "mixed"])
-def bench(request, tmp_path):
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> TimedBench:
     """A log that was stopped cleanly: three sealed segments, each batch with a time of its own."""
-    bench = LogBench(str(tmp_path / "t-0"))
+    bench = TimedBench(str(tmp_path / "t-0"))
     log = bench.create(**CONFIG)
     bench.times = list(range(1_000, 1_000 + COUNT * 10, 10))
     if request.param == "mixed":
@@ -40,7 +49,7 @@ def bench(request, tmp_path):
     return bench
 
 
-def expect_whole(bench):
+def expect_whole(bench: TimedBench) -> None:
     """Every offset and every timestamp is found, and segments know how old they are."""
     log = bench.load(**CONFIG)
     for offset in range(COUNT):
@@ -59,39 +68,41 @@ def expect_whole(bench):
     log.close()
 
 
-def damage_zeros(content, other):
+def damage_zeros(content: bytes, other: bytes) -> bytes:
     return bytes(len(content))
 
 
-def damage_zero_tail(content, other):
+def damage_zero_tail(content: bytes, other: bytes) -> bytes:
     return content + bytes(12 * 8 * 5)
 
 
-def damage_empty(content, other):
+def damage_empty(content: bytes, other: bytes) -> bytes:
     return b""
 
 
-def damage_foreign(content, other):
+def damage_foreign(content: bytes, other: bytes) -> bytes:
     return other
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", [damage_zeros, damage_zero_tail, damage_empty, damage_foreign])
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_an_index_that_is_not_the_segments_is_built_anew(bench, suffix, damage, at):
+def test_an_index_that_is_not_the_segments_is_built_anew(
+    bench: TimedBench, suffix: str, damage: Callable[[bytes, bytes], bytes], at: int
+) -> None:
     paths = sorted(bench.load(**CONFIG).directory.glob(f"*{suffix}"))
     paths[at].write_bytes(damage(paths[at].read_bytes(), paths[at - 1].read_bytes()))
     expect_whole(bench)
 
 
 @pytest.mark.parametrize("left", [1, 3, -1])
-def test_an_index_that_lost_its_end_still_finds_everything(bench, left):
+def test_an_index_that_lost_its_end_still_finds_everything(bench: TimedBench, left: int) -> None:
     for path in sorted(bench.load(**CONFIG).directory.glob("*.index")):
         path.write_bytes(path.read_bytes()[: 8 * left])
     expect_whole(bench)
 
 
-def test_a_time_index_that_lost_its_end_does_not_make_records_look_older(tmp_path):
+def test_a_time_index_that_lost_its_end_does_not_make_records_look_older(tmp_path: Path) -> None:
     """Retention would delete them before their time."""
     bench = LogBench(str(tmp_path / "t-0"))
     log = bench.create(**CONFIG)
@@ -106,7 +117,9 @@ def test_a_time_index_that_lost_its_end_does_not_make_records_look_older(tmp_pat
     log.close()
 
 
-def test_a_long_part_without_entries_is_indexed_again(tmp_path, monkeypatch):
+def test_a_long_part_without_entries_is_indexed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_sanity, "UNINDEXED_BYTES_MAX", 2_000)
     bench = LogBench(str(tmp_path / "t-0"))
     log = bench.create(index_interval_bytes=300)
@@ -122,7 +135,7 @@ def test_a_long_part_without_entries_is_indexed_again(tmp_path, monkeypatch):
     log.close()
 
 
-def test_an_entry_for_several_batches_finds_each_of_them(tmp_path):
+def test_an_entry_for_several_batches_finds_each_of_them(tmp_path: Path) -> None:
     """Brokers of Kafka before 4.0 wrote one entry for all that a fetch of a follower had brought.
 
     A reader that was given the first of them for the last would ask for the same again, for ever.
@@ -146,7 +159,7 @@ def test_an_entry_for_several_batches_finds_each_of_them(tmp_path):
     assert path.stat().st_size == OFFSET_ENTRY.size * len(joined), "it was not built anew"
 
 
-def test_other_settings_are_no_damage(tmp_path):
+def test_other_settings_are_no_damage(tmp_path: Path) -> None:
     """An index of a larger interval is right, and not rebuilt for being sparse."""
     bench = LogBench(str(tmp_path / "t-0"))
     log = bench.create(index_interval_bytes=4_000)
@@ -161,7 +174,7 @@ def test_other_settings_are_no_damage(tmp_path):
     log.close()
 
 
-def test_a_damaged_batch_behind_the_index_is_no_reason_to_forget_the_index(tmp_path):
+def test_a_damaged_batch_behind_the_index_is_no_reason_to_forget_the_index(tmp_path: Path) -> None:
     bench = LogBench(str(tmp_path / "t-0"))
     log = bench.create(**CONFIG)
     append(log, *(at_time(1_000 + at) for at in range(40)))
@@ -173,15 +186,16 @@ def test_a_damaged_batch_behind_the_index_is_no_reason_to_forget_the_index(tmp_p
     first.write_bytes(content)
     log = bench.load(**CONFIG)
     assert log.segments[0].largest_timestamp() == 1_000 + log.bases[1] - 1
-    assert log.offset_for_timestamp(1_005, end_offset=40).offset == 5
+    assert present(log.offset_for_timestamp(1_005, end_offset=40)).offset == 5
     with pytest.raises(KafkaError):
         read_headers(log, log.bases[1] - 1, 1)
     log.close()
 
 
-def test_a_segment_with_a_damaged_batch_is_read_as_a_whole_only_once(tmp_path):
+def test_a_segment_with_a_damaged_batch_is_read_as_a_whole_only_once(tmp_path: Path) -> None:
     """A consumer comes back to it for ever, and everybody waits while its indexes are built."""
-    bench = LogBench(str(tmp_path / "t-0"), CountingDisk())
+    disk = CountingDisk()
+    bench = LogBench(str(tmp_path / "t-0"), disk)
     config = {"segment_bytes": 400_000, "index_interval_bytes": 4_000}
     log = bench.create(**config)
     append(log, *(batch(size=1_000) for _ in range(450)))
@@ -191,23 +205,25 @@ def test_a_segment_with_a_damaged_batch_is_read_as_a_whole_only_once(tmp_path):
         file.write(b"\x09")
     costs = []
     for _ in range(3):
-        bench.disk.read_bytes = 0
+        disk.read_bytes = 0
         with pytest.raises(KafkaError) as refused:
             read_headers(log, damaged, 1)
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
-        costs.append(bench.disk.read_bytes)
+        costs.append(disk.read_bytes)
     assert max(costs[1:]) < 40_000
     (header,) = read_headers(log, damaged - 10, 1)
     assert header.base_offset == damaged - 10
     log.close()
 
 
-def produced(sequence):
+def produced(sequence: int) -> memoryview:
     return patched(batch(), producer_id=7, producer_epoch=0, base_sequence=sequence)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0\1garbage", None])
-def test_producers_are_read_from_the_log_where_their_snapshot_is_damaged(tmp_path, damage):
+def test_producers_are_read_from_the_log_where_their_snapshot_is_damaged(
+    tmp_path: Path, damage: bytes | None
+) -> None:
     bench = LogBench(str(tmp_path / "t-0"))
     log = bench.create()
     append(log, *(produced(sequence) for sequence in range(7)))
@@ -226,15 +242,16 @@ def test_producers_are_read_from_the_log_where_their_snapshot_is_damaged(tmp_pat
     log.close()
 
 
-def test_a_log_without_producers_is_not_read_for_their_sake(tmp_path):
-    bench = LogBench(str(tmp_path / "t-0"), CountingDisk())
+def test_a_log_without_producers_is_not_read_for_their_sake(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    bench = LogBench(str(tmp_path / "t-0"), disk)
     log = bench.create(index_interval_bytes=300)
     append(log, *(batch(size=4_000) for _ in range(100)))
     assert stop_log(log, 0)
     log.close()
-    bench.disk.read_bytes = 0
+    disk.read_bytes = 0
     bench.load(index_interval_bytes=300).close()
-    assert bench.disk.read_bytes < 40_000
+    assert disk.read_bytes < 40_000
 
 
 class CountingDisk(RealDisk):
@@ -242,7 +259,7 @@ class CountingDisk(RealDisk):
 
     read_bytes = 0
 
-    def pread(self, fd, size, position, /):
+    def pread(self, fd: int, size: int, position: int, /) -> bytes:
         content = super().pread(fd, size, position)
         self.read_bytes += len(content)
         return content

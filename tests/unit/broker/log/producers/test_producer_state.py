@@ -15,7 +15,7 @@ from fairlead_wire.errors import ErrorCode, KafkaError
 LAST = 2**31 - 1
 
 
-def window(*batches, epoch=0):
+def window(*batches: tuple[int, int], epoch: int = 0) -> ProducerState:
     """A state that knows producer 1 with these (first, last) sequences."""
     state = ProducerState()
     for offset, (first, last) in enumerate(batches):
@@ -23,7 +23,9 @@ def window(*batches, epoch=0):
     return state
 
 
-def verdict(state, first, last, *, epoch=0, producer=1):
+def verdict(
+    state: ProducerState, first: int, last: int, *, epoch: int = 0, producer: int = 1
+) -> ErrorCode | int | str:
     try:
         original = state.find_duplicate(producer, epoch, first, last)
     except KafkaError as error:
@@ -50,11 +52,13 @@ FIVE = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
         ([(0, LAST)], (1, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ],
 )
-def test_a_batch_continues_repeats_or_is_refused(known, batch, expected):
+def test_a_batch_continues_repeats_or_is_refused(
+    known: list[tuple[int, int]], batch: tuple[int, int], expected: ErrorCode | int | str
+) -> None:
     assert verdict(window(*known), *batch) == expected
 
 
-def test_epochs():
+def test_epochs() -> None:
     state = window((0, 3), epoch=5)
     assert verdict(state, 4, 4, epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert verdict(state, 4, 4, epoch=6) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -64,11 +68,11 @@ def test_epochs():
     assert verdict(state, 1, 1, epoch=6) == "append"
 
 
-def test_an_unknown_producer_may_start_anywhere():
+def test_an_unknown_producer_may_start_anywhere() -> None:
     assert verdict(ProducerState(), 4711, 4711) == "append"
 
 
-def test_memory_is_bounded_and_the_least_active_go_first(monkeypatch):
+def test_memory_is_bounded_and_the_least_active_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead_broker.log.producers.producer_state.PRODUCERS_PER_LOG_MAX", 3)
     state = ProducerState()
     for producer, sequence in ((1, 0), (2, 0), (3, 0), (1, 1), (4, 0)):
@@ -76,7 +80,7 @@ def test_memory_is_bounded_and_the_least_active_go_first(monkeypatch):
     assert [entry.producer_id for entry in state] == [3, 1, 4]
 
 
-def test_silence_expires():
+def test_silence_expires() -> None:
     state = ProducerState()
     for producer, now_ms in ((1, 100), (2, 200), (3, 300)):
         state.record(producer, 0, ProducedBatch(0, 0, 0, 0, 7), now_ms)
@@ -84,7 +88,7 @@ def test_silence_expires():
     assert [entry.producer_id for entry in state] == [3]
 
 
-def test_snapshot_bytes_are_kafkas():
+def test_snapshot_bytes_are_kafkas() -> None:
     state = window((5, 9), epoch=2)
     content = encode_snapshot(state)
     assert len(content) == 10 + 46
@@ -95,7 +99,7 @@ def test_snapshot_bytes_are_kafkas():
     )
 
 
-def test_what_a_client_may_send_again_is_known_after_a_snapshot():
+def test_what_a_client_may_send_again_is_known_after_a_snapshot() -> None:
     state = ProducerState()
     for first, last in (*FIVE, (10, 12)):
         state.record(1, 0, ProducedBatch(first, last, first + 50, last + 50, 7), 100)
@@ -106,7 +110,7 @@ def test_what_a_client_may_send_again_is_known_after_a_snapshot():
     assert verdict(state, *FIVE[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_the_last_entry_of_a_producer_is_the_one_that_kafka_keeps():
+def test_the_last_entry_of_a_producer_is_the_one_that_kafka_keeps() -> None:
     content = encode_snapshot(window((0, 4), (5, 9), epoch=2))
     assert len(content) == 10 + 2 * 46
     assert content[-46:] == encode_snapshot(window((5, 9), epoch=2))[-46:].replace(
@@ -115,7 +119,7 @@ def test_the_last_entry_of_a_producer_is_the_one_that_kafka_keeps():
     )
 
 
-def test_of_a_producer_that_is_silent_only_the_last_batch_is_kept():
+def test_of_a_producer_that_is_silent_only_the_last_batch_is_kept() -> None:
     state = window((0, 4), (5, 9))
     late_ms = 100 + RETRIED_WITHIN_MS + 1
     state.record(2, 0, ProducedBatch(0, 0, 20, 20, 7), late_ms)
@@ -123,7 +127,7 @@ def test_of_a_producer_that_is_silent_only_the_last_batch_is_kept():
     assert [batch.last_sequence for batch in kept[1]] == [9]
 
 
-def test_batches_of_an_open_transaction_are_remembered_with_it():
+def test_batches_of_an_open_transaction_are_remembered_with_it() -> None:
     state = ProducerState()
     for sequence in range(2):
         batch = ProducedBatch(sequence, sequence, sequence, sequence, 7)
@@ -134,7 +138,7 @@ def test_batches_of_an_open_transaction_are_remembered_with_it():
     assert state.oldest_open is entry
 
 
-def test_batches_of_an_earlier_epoch_say_nothing():
+def test_batches_of_an_earlier_epoch_say_nothing() -> None:
     old, new = encode_snapshot(window((0, 4), epoch=1)), encode_snapshot(window((0, 1), epoch=2))
     body = (2).to_bytes(4, "big") + old[10:] + new[10:]
     content = old[:2] + google_crc32c.value(body).to_bytes(4, "big") + body
@@ -143,12 +147,12 @@ def test_batches_of_an_earlier_epoch_say_nothing():
 
 
 @pytest.mark.parametrize("cut", [0, 3, 9, 55])
-def test_a_cut_off_snapshot_is_refused(cut):
+def test_a_cut_off_snapshot_is_refused(cut: int) -> None:
     with pytest.raises(CorruptSnapshotError):
         decode_snapshot(encode_snapshot(window((0, 0)))[:cut])
 
 
-def test_every_flipped_bit_of_a_snapshot_is_noticed():
+def test_every_flipped_bit_of_a_snapshot_is_noticed() -> None:
     content = encode_snapshot(window((0, 0), (1, 3)))
     for bit in range(len(content) * 8):
         damaged = bytearray(content)
