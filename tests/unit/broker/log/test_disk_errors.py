@@ -4,6 +4,7 @@ A full one only keeps it from taking records: `test_full_disk.py`.
 """
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -18,11 +19,13 @@ from log_batches import (
     flush,
     record_batch,
 )
+from present import present
 from simulated_disk import PowerCut, SimulatedDisk
 from simulated_logs import CONFIG, start, started_log
 
 from fairlead_broker.log.compaction.log_cleaning import CleanedGroup
 from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.segment_swap import SegmentSwap
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -30,11 +33,11 @@ from fairlead_wire.records import Record
 
 
 @pytest.fixture
-def disk():
+def disk() -> SimulatedDisk:
     return SimulatedDisk()
 
 
-def expect_offline(log, action):
+def expect_offline(log: Log, action: Callable[[], object]) -> None:
     with pytest.raises(KafkaError) as caught:
         action()
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -44,7 +47,7 @@ def expect_offline(log, action):
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_short_writes_are_completed(disk):
+def test_short_writes_are_completed(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     disk.short_writes = 6
     append(log, *(batch() for _ in range(4)))
@@ -52,12 +55,12 @@ def test_short_writes_are_completed(disk):
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "_create", "rename"])
-def test_an_error_of_the_device_takes_the_log_offline(disk, operation):
+def test_an_error_of_the_device_takes_the_log_offline(disk: SimulatedDisk, operation: str) -> None:
     _, log = started_log(disk)
     append(log, *(batch() for _ in range(5)))
     disk.fail(operation)
 
-    def until_roll():
+    def until_roll() -> None:
         for _ in range(20):
             append(log, batch())
 
@@ -65,7 +68,7 @@ def test_an_error_of_the_device_takes_the_log_offline(disk, operation):
 
 
 @pytest.fixture
-def damaged(tmp_path):
+def damaged(tmp_path: Path) -> Log:
     """A log that was stopped cleanly and opened, whose last batch has been damaged since."""
     bench = LogBench(str(tmp_path / "t-0"))
     log = bench.create()
@@ -79,11 +82,11 @@ def damaged(tmp_path):
     return log
 
 
-def append_as_follower(log):
+def append_as_follower(log: Log) -> None:
     log.append_as_follower(as_leader_sent(5), now_ms=0)
 
 
-def end_transaction(log):
+def end_transaction(log: Log) -> None:
     log.append_end_marker(EndMarker(7, 0, 0, is_commit=True, transaction_version=1), **AT)
 
 
@@ -99,12 +102,14 @@ AT = {"leader_epoch": 0, "now_ms": 0}
         lambda log: log.delete_expired_segments(10**15, log.log_end_offset),
     ],
 )
-def test_a_segment_that_cannot_be_gone_on_with_takes_the_log_offline(damaged, act):
+def test_a_segment_that_cannot_be_gone_on_with_takes_the_log_offline(
+    damaged: Log, act: Callable[[Log], object]
+) -> None:
     """What raised something else held up all that its caller had to do for other logs."""
     expect_offline(damaged, lambda: act(damaged))
 
 
-def test_other_logs_go_on(disk):
+def test_other_logs_go_on(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     other = directory.create_log("u", 0, TOPIC_ID, CONFIG, 0)
     disk.fail("pwrite", errno.EDQUOT)
@@ -116,14 +121,16 @@ def test_other_logs_go_on(disk):
     assert not directory.close(clean=True, broker_epoch=1), "one log is not known to be whole"
 
 
-def test_a_failed_fsync_is_never_retried_and_the_lost_pages_are_not_believed(disk):
+def test_a_failed_fsync_is_never_retried_and_the_lost_pages_are_not_believed(
+    disk: SimulatedDisk,
+) -> None:
     directory, log = started_log(disk)
     append(log, *(batch() for _ in range(4)))
     flush(log)
     append(log, *(batch() for _ in range(4)))
     path = log.active.path
     disk.fail_fsync_of(path)
-    job = log.begin_flush()
+    job = present(log.begin_flush())
     job.run()
     disk.failures.clear()
     log.complete_flush(job, 0)
@@ -136,10 +143,10 @@ def test_a_failed_fsync_is_never_retried_and_the_lost_pages_are_not_believed(dis
     assert len(cached.names[path].content) == 8 * 180
     directory, report = start(cached)
     assert report.recovered["t", 0].reason
-    assert len(all_headers(directory.log("t", 0))) == 4
+    assert len(all_headers(present(directory.log("t", 0)))) == 4
 
 
-def test_what_the_kernel_could_not_write_back_is_not_believed(disk):
+def test_what_the_kernel_could_not_write_back_is_not_believed(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     append(log, *(batch() for _ in range(4)))
     flush(log)
@@ -151,14 +158,14 @@ def test_what_the_kernel_could_not_write_back_is_not_believed(disk):
     directory, report = start(disk)
     assert report.write_back_error is not None
     assert not report.is_whole
-    assert len(all_headers(directory.log("t", 0))) == 4
+    assert len(all_headers(present(directory.log("t", 0)))) == 4
     disk.failures.clear()
     directory, report = start(disk.after_kill())
     assert report.is_whole
-    assert len(all_headers(directory.log("t", 0))) == 4
+    assert len(all_headers(present(directory.log("t", 0)))) == 4
 
 
-def test_a_second_kill_finds_nothing_to_do_where_nothing_was_appended(disk):
+def test_a_second_kill_finds_nothing_to_do_where_nothing_was_appended(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     append(log, *(batch(producer=(7, 0, number)) for number in range(30)))
     disk = disk.after_kill()
@@ -167,16 +174,18 @@ def test_a_second_kill_finds_nothing_to_do_where_nothing_was_appended(disk):
     disk = disk.after_kill()
     directory, report = start(disk)
     assert report.recovered["t", 0].scanned_bytes == 0
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     assert [h.base_offset for h in all_headers(log)] == list(range(30))
-    assert log.producers.get(7).batches[-1].last_sequence == 29
+    assert present(log.producers.get(7)).batches[-1].last_sequence == 29
     directory.confirm_start(3)
     append(log, batch())
     _, report = start(disk.after_kill())
     assert report.recovered["t", 0].scanned_bytes > 0
 
 
-def test_a_kill_in_the_middle_of_a_cut_leaves_no_aborted_transaction_of_what_is_gone(disk):
+def test_a_kill_in_the_middle_of_a_cut_leaves_no_aborted_transaction_of_what_is_gone(
+    disk: SimulatedDisk,
+) -> None:
     """The log is as it was when its active segment was rolled, but for that index."""
     directory, log = started_log(disk)
     append(log, batch(), batch(), batch())
@@ -197,12 +206,12 @@ def test_a_kill_in_the_middle_of_a_cut_leaves_no_aborted_transaction_of_what_is_
     disk.cut_before = disk.operations + 2
     with pytest.raises(PowerCut):
         log.truncate_to(3)
-    log = start(disk.after_kill())[0].log("t", 0)
+    log = present(start(disk.after_kill())[0].log("t", 0))
     assert log.log_end_offset == 3
     assert log.aborted_transactions(0, 10) == []
 
 
-def test_no_flush_moves_the_recovery_point_over_an_unwritten_epoch(disk):
+def test_no_flush_moves_the_recovery_point_over_an_unwritten_epoch(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     append(log, batch(), epoch=1)
     assert not disk.exists("/d/t-0/leader-epoch-checkpoint"), "nothing on the way of an append"
@@ -212,17 +221,19 @@ def test_no_flush_moves_the_recovery_point_over_an_unwritten_epoch(disk):
     assert log.recovery_point == 0
 
 
-def test_a_small_file_that_could_not_be_made_durable_takes_its_log_offline(disk):
+def test_a_small_file_that_could_not_be_made_durable_takes_its_log_offline(
+    disk: SimulatedDisk,
+) -> None:
     """The next fsync of it would succeed, so a stop must not be called clean."""
     directory, log = started_log(disk)
     other = directory.create_log("other", 0, b"o" * 16, CONFIG, now_ms=0)
-    directory.begin_sync().run()
+    present(directory.begin_sync()).run()
     append(other, batch())
     append(log, batch())
     log.assign_leader_epoch(1)
     log.maybe_write_epochs()
     disk.fail_fsync_of("/d/t-0/leader-epoch-checkpoint")
-    job = directory.begin_sync()
+    job = present(directory.begin_sync())
     with pytest.raises(OSError, match="Input/output error"):
         job.run()
     assert directory.complete_sync(job) == [log]
@@ -234,14 +245,16 @@ def test_a_small_file_that_could_not_be_made_durable_takes_its_log_offline(disk)
     assert sorted(key for key, _ in report.recovered) == ["other", "t"]
 
 
-def test_names_of_new_logs_that_could_not_be_made_durable_take_these_offline(disk):
+def test_names_of_new_logs_that_could_not_be_made_durable_take_these_offline(
+    disk: SimulatedDisk,
+) -> None:
     directory, log = started_log(disk)
     append(log, batch())
     flush(log)
-    directory.begin_sync().run()
+    present(directory.begin_sync()).run()
     new = directory.create_log("new", 0, b"n" * 16, CONFIG, now_ms=0)
     disk.fail("fsync_directory")
-    job = directory.begin_sync()
+    job = present(directory.begin_sync())
     with pytest.raises(OSError, match="Input/output error"):
         job.run()
     assert directory.complete_sync(job) == [new]
@@ -250,7 +263,7 @@ def test_names_of_new_logs_that_could_not_be_made_durable_take_these_offline(dis
     assert not directory.close(clean=True, broker_epoch=1)
 
 
-def test_a_failed_flush_outweighs_a_clean_shutdown_marker(disk):
+def test_a_failed_flush_outweighs_a_clean_shutdown_marker(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     append(log, batch())
     assert directory.close(clean=True, broker_epoch=1)
@@ -263,14 +276,16 @@ def test_a_failed_flush_outweighs_a_clean_shutdown_marker(disk):
 
 
 @pytest.mark.parametrize("operation", ["open_write", "list_directory", "exists"])
-def test_a_log_that_cannot_be_opened_does_not_stop_the_others(disk, operation):
+def test_a_log_that_cannot_be_opened_does_not_stop_the_others(
+    disk: SimulatedDisk, operation: str
+) -> None:
     directory, _ = started_log(disk)
     directory.create_log("u", 0, TOPIC_ID, CONFIG, 0)
-    directory.begin_sync().run()
+    present(directory.begin_sync()).run()
     disk = disk.after_kill()
     original = getattr(disk, operation)
 
-    def failing(path):
+    def failing(path: str) -> object:
         if path.startswith("/d/t-0"):
             raise OSError(errno.EIO, "Input/output error")
         return original(path)
@@ -282,11 +297,11 @@ def test_a_log_that_cannot_be_opened_does_not_stop_the_others(disk, operation):
     assert directory.log("t", 0) is None
 
 
-def test_a_log_refuses_appends_until_a_truncation_is_durable(disk):
+def test_a_log_refuses_appends_until_a_truncation_is_durable(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     append(log, *(batch() for _ in range(20)))
     flush(log)
-    job = directory.begin_checkpoint()
+    job = present(directory.begin_checkpoint())
     log.truncate_to(5)
     job.run()
     directory.complete_checkpoint(job)
@@ -295,7 +310,7 @@ def test_a_log_refuses_appends_until_a_truncation_is_durable(disk):
     assert append(log, batch()) == [5]
 
 
-def test_an_error_of_one_truncated_log_lets_no_other_count_as_durable(disk):
+def test_an_error_of_one_truncated_log_lets_no_other_count_as_durable(disk: SimulatedDisk) -> None:
     directory, first = started_log(disk)
     second = directory.create_log("u", 0, TOPIC_ID, CONFIG, 0)
     for log in (first, second):
@@ -308,11 +323,11 @@ def test_an_error_of_one_truncated_log_lets_no_other_count_as_durable(disk):
     directory.write_checkpoints()
     assert second.recovery_point == 35
     directory = start(disk.after_power_cut(Random(1)))[0]
-    assert directory.log("u", 0).log_end_offset == 35
-    assert len(all_headers(directory.log("u", 0))) == 35
+    assert present(directory.log("u", 0)).log_end_offset == 35
+    assert len(all_headers(present(directory.log("u", 0)))) == 35
 
 
-def damage(disk, log, number):
+def damage(disk: SimulatedDisk, log: Log, number: int) -> None:
     """Spoil the header of a batch in the active segment."""
     headers = list(log.active.headers())
     disk.names[log.active.path].content[headers[number][0] + 16] ^= 7
@@ -321,7 +336,9 @@ def damage(disk, log, number):
 @pytest.mark.parametrize(
     "act", [lambda log: append(log, batch()), append_as_follower, end_transaction]
 )
-def test_no_room_behind_a_damaged_batch_takes_the_log_offline(disk, act):
+def test_no_room_behind_a_damaged_batch_takes_the_log_offline(
+    disk: SimulatedDisk, act: Callable[[Log], object]
+) -> None:
     """What was refused cannot be cut off: no partition was fetched from that leader any more."""
     log = LogBench("/x/t-0", disk).create()
     append(log, *(batch() for _ in range(5)))
@@ -330,7 +347,9 @@ def test_no_room_behind_a_damaged_batch_takes_the_log_offline(disk, act):
     expect_offline(log, lambda: act(log))
 
 
-def test_a_log_whose_active_segment_begins_with_damage_goes_on_after_a_restart(disk):
+def test_a_log_whose_active_segment_begins_with_damage_goes_on_after_a_restart(
+    disk: SimulatedDisk,
+) -> None:
     """Only the batch itself is not read. Appends failed, retention of all logs, and truncation."""
     bench = LogBench("/x/t-0", disk)
     config = {"index_interval_bytes": 200, "retention_ms": 1_000}
@@ -351,7 +370,7 @@ def test_a_log_whose_active_segment_begins_with_damage_goes_on_after_a_restart(d
     assert log.log_start_offset == log.log_end_offset == 30
 
 
-def test_a_log_that_cannot_be_cut_for_damage_goes_offline(disk):
+def test_a_log_that_cannot_be_cut_for_damage_goes_offline(disk: SimulatedDisk) -> None:
     """It stayed half cut, and no partition was fetched from that leader any more."""
     log = LogBench("/x/t-0", disk).create()
     append(log, *(batch() for _ in range(20)))
@@ -360,14 +379,14 @@ def test_a_log_that_cannot_be_cut_for_damage_goes_offline(disk):
     expect_offline(log, lambda: log.truncate_to(10))
 
 
-def test_bench_on_the_simulated_disk_agrees_with_itself(disk):
+def test_bench_on_the_simulated_disk_agrees_with_itself(disk: SimulatedDisk) -> None:
     log = LogBench("/x/t-0", disk).create(segment_bytes=500)
     append(log, *(batch() for _ in range(9)))
     flush(log)
     assert [h.base_offset for h in all_headers(log)] == list(range(9))
 
 
-def test_a_deletion_of_records_needs_no_room_on_the_disk(disk):
+def test_a_deletion_of_records_needs_no_room_on_the_disk(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     append(log, *(batch() for _ in range(5)), epoch=1)
     append(log, *(batch() for _ in range(5)), epoch=2)
@@ -379,12 +398,12 @@ def test_a_deletion_of_records_needs_no_room_on_the_disk(disk):
     disk.free_bytes = None
     directory.write_checkpoints()
     directory, _ = start(disk.after_kill())
-    again = directory.log("t", 0)
+    again = present(directory.log("t", 0))
     assert again.log_start_offset == 7
     assert again.epochs.entries() == [(2, 7)]
 
 
-def test_a_look_up_by_time_tells_what_is_wrong(disk):
+def test_a_look_up_by_time_tells_what_is_wrong(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     append(log, *(batch(timestamp=1_000 + at) for at in range(25)))
     first = log.segments[0]
@@ -402,7 +421,7 @@ def test_a_look_up_by_time_tells_what_is_wrong(disk):
         log.is_offline, log.refusal = False, None
 
 
-def test_a_damaged_segment_does_not_stop_retention(disk):
+def test_a_damaged_segment_does_not_stop_retention(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     append(log, *(batch(timestamp=1_000 + at) for at in range(25)))
     damaged = log.segments[0]
@@ -411,7 +430,7 @@ def test_a_damaged_segment_does_not_stop_retention(disk):
     # An index that points outside the segment is made anew from batches that cannot be read.
     disk.names[damaged.offset_index.path].content[-4:] = b"\x7f" * 4
     directory, _ = start(disk.after_kill())
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     directory.confirm_start(2)
     count = len(log.segments)
     assert count > 2
@@ -419,10 +438,12 @@ def test_a_damaged_segment_does_not_stop_retention(disk):
     assert len(log.segments) == 1
 
 
-def test_a_log_that_is_deleted_while_it_is_flushed_has_not_failed(disk, caplog):
+def test_a_log_that_is_deleted_while_it_is_flushed_has_not_failed(
+    disk: SimulatedDisk, caplog: pytest.LogCaptureFixture
+) -> None:
     directory, log = started_log(disk)
     append(log, batch())
-    job = log.begin_flush()
+    job = present(log.begin_flush())
     directory.delete_log(log, 0)
     job.run()
     log.complete_flush(job, 0)
@@ -431,7 +452,7 @@ def test_a_log_that_is_deleted_while_it_is_flushed_has_not_failed(disk, caplog):
     assert not caplog.records
 
 
-def test_a_replacement_that_cannot_begin_leaves_the_log_as_it_was(disk):
+def test_a_replacement_that_cannot_begin_leaves_the_log_as_it_was(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     append(log, *(batch() for _ in range(25)))
     flush(log)
@@ -455,11 +476,18 @@ def test_a_replacement_that_cannot_begin_leaves_the_log_as_it_was(disk):
     append(log, batch())
 
 
-def test_the_first_flush_makes_the_name_of_the_directory_durable(disk, monkeypatch):
+def test_the_first_flush_makes_the_name_of_the_directory_durable(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory, log = started_log(disk)
-    synced = []
+    synced: list[str] = []
     sync = disk.fsync_directory
-    monkeypatch.setattr(disk, "fsync_directory", lambda path: (synced.append(path), sync(path)))
+
+    def noted(path: str) -> None:
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(disk, "fsync_directory", noted)
     for expected in ([log.path, "/d"], [log.path]):
         append(log, batch())
         flush(log)
@@ -468,7 +496,9 @@ def test_the_first_flush_makes_the_name_of_the_directory_durable(disk, monkeypat
     directory.close(clean=False)
 
 
-def test_a_log_that_cannot_begin_anew_at_its_start_is_an_error_of_the_disk(disk):
+def test_a_log_that_cannot_begin_anew_at_its_start_is_an_error_of_the_disk(
+    disk: SimulatedDisk,
+) -> None:
     """Then the broker starts without it, instead of not at all."""
     bench = LogBench("/d/t-0", disk)
     append(bench.create(), batch())

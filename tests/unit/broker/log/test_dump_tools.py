@@ -1,5 +1,7 @@
 """Dumps of every file, on good, damaged and random bytes."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from log_batches import TOPIC_ID, append, as_leader_sent, batch, record_batch
 
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.tools.dump import (
+    Dump,
     FileKind,
     UnknownFileError,
     dumpable_files,
@@ -23,7 +26,7 @@ CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=300)
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory that was stopped cleanly: 30 batches of one record, then one of three."""
     path = tmp_path_factory.mktemp("data")
     directory = LogDirectory(str(path), node_id=0, cluster_id="c", boot_id="b")
@@ -38,12 +41,12 @@ def data(tmp_path_factory):
     return path
 
 
-def rows(path, **options):
+def rows(path: Path, **options: bool) -> tuple[list[dict[str, object]], Dump]:
     dump = open_dump(path, **options)
     return [dict(zip(dump.columns, row, strict=True)) for row in dump.rows], dump
 
 
-def test_batches(data):
+def test_batches(data: Path) -> None:
     found, dump = rows(data / "t-0" / f"{22:020}.log")
     assert dump.kind is FileKind.LOG
     assert dump.problems == []
@@ -71,7 +74,7 @@ def test_batches(data):
     assert found[-1]["codec"] == "zstd"
 
 
-def test_records(data):
+def test_records(data: Path) -> None:
     found, dump = rows(data / "t-0" / f"{22:020}.log", records=True)
     assert dump.kind is FileKind.RECORDS
     assert found[-1] == {
@@ -85,7 +88,7 @@ def test_records(data):
     assert [row["offset"] for row in found] == list(range(22, 33))
 
 
-def test_records_that_cannot_be_read(tmp_path):
+def test_records_that_cannot_be_read(tmp_path: Path) -> None:
     directory = LogDirectory(str(tmp_path), node_id=0, cluster_id="c", boot_id="b")
     directory.load(0, config_for=lambda topic, partition: CONFIG)
     directory.confirm_start(1)
@@ -97,7 +100,7 @@ def test_records_that_cannot_be_read(tmp_path):
     assert ([row["offset"] for row in found], len(dump.problems)) == ([1], 1)
 
 
-def test_small_files(data):
+def test_small_files(data: Path) -> None:
     folder = data / "t-0"
     assert rows(folder / "leader-epoch-checkpoint")[0][0] == {
         "leader_epoch": 3,
@@ -117,13 +120,13 @@ def test_small_files(data):
     assert {"name": "node.id", "value": "0"} in rows(data / "meta.properties")[0]
 
 
-def test_indexes_have_absolute_offsets(data):
+def test_indexes_have_absolute_offsets(data: Path) -> None:
     folder = data / "t-0"
     assert rows(folder / f"{11:020}.index")[0][0] == {"offset": 13, "position": 360}
     assert rows(folder / f"{11:020}.timeindex")[0][0] == {"timestamp": 113, "offset": 13}
 
 
-def test_finding_files(data):
+def test_finding_files(data: Path) -> None:
     assert [path.name for path in partition_directories(data)] == ["t-0", "t-1"]
     assert partition_directories(data / "t-0") == [data / "t-0"]
     assert len(dumpable_files(data)) == 6
@@ -131,7 +134,7 @@ def test_finding_files(data):
         open_dump(data / ".lock")
 
 
-def test_a_good_partition_verifies(data):
+def test_a_good_partition_verifies(data: Path) -> None:
     assert list(verify_partition(data / "t-0")) == []
     assert list(verify_partition(data / "t-1")) == []
 
@@ -151,7 +154,9 @@ def test_a_good_partition_verifies(data):
         ("leader-epoch-checkpoint", 0, b"7", "format version 7"),
     ],
 )
-def test_damage_is_found(data, tmp_path, name, position, content, claim):
+def test_damage_is_found(
+    data: Path, tmp_path: Path, name: str, position: int, content: bytes, claim: str
+) -> None:
     folder = tmp_path / "t-0"
     folder.mkdir()
     for path in (data / "t-0").iterdir():
@@ -188,7 +193,9 @@ def test_damage_is_found(data, tmp_path, name, position, content, claim):
     # How long examples take says more about the machine, here as elsewhere.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_any_bytes_are_dumped_without_an_error(data, tmp_path, name, content, data_bytes):
+def test_any_bytes_are_dumped_without_an_error(
+    data: Path, tmp_path: Path, name: str, content: bytes, data_bytes: st.DataObject
+) -> None:
     if name.endswith(".log") and data_bytes.draw(st.booleans()):
         whole = bytearray((data / "t-0" / name).read_bytes())
         at = data_bytes.draw(st.integers(0, len(whole) - 1))

@@ -2,13 +2,17 @@
 
 import errno
 import random
+from collections.abc import Callable
 
 import pytest
 from log_batches import all_headers, append, as_leader_sent, batch, flush, record_batch
+from present import present
 from simulated_disk import PowerCut, SimulatedDisk
 from simulated_logs import start, started_log
 
 from fairlead_broker.log import full_disk
+from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -18,11 +22,11 @@ ROOMS = [0, 7, 100, 180 * 4, 180 * 12, 180 * 12 + 100]
 
 
 @pytest.fixture
-def disk():
+def disk() -> SimulatedDisk:
     return SimulatedDisk()
 
 
-def refused(action) -> bool:
+def refused(action: Callable[[], object]) -> bool:
     """Whether there was no room for it."""
     try:
         action()
@@ -32,32 +36,36 @@ def refused(action) -> bool:
     return False
 
 
-def fill(log) -> None:
+def fill(log: Log) -> None:
     """Append until there is no room."""
     assert any(refused(lambda: append(log, batch())) for _ in range(50))
     assert log.lacks_room
     assert not log.is_offline
 
 
-def resume(directory, log) -> None:
+def resume(directory: LogDirectory, log: Log) -> None:
     assert full_disk.take_records_again(log)
     assert log.refusal is not None, "only once the cut is durable"
     directory.write_checkpoints()
     assert log.refusal is None
 
 
-def offsets(log) -> list[int]:
+def offsets(log: Log) -> list[int]:
     return [header.base_offset for header in all_headers(log)]
 
 
-def body(log, offset: int) -> bytes:
+def body(log: Log, offset: int) -> bytes:
     """The first bytes of a batch behind its header."""
-    piece = log.read(offset, 1_000, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    piece = present(
+        log.read(offset, 1_000, end_offset=log.log_end_offset, minimum_one_batch=True).records
+    )
     return log.disk.pread(piece.file.read_fd, 8, piece.position + 61)
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_what_was_refused_leaves_nothing_and_the_log_goes_on_after(disk, room):
+def test_what_was_refused_leaves_nothing_and_the_log_goes_on_after(
+    disk: SimulatedDisk, room: int
+) -> None:
     directory, log = started_log(disk)
     append(log, *(batch() for _ in range(5)))
     disk.free_bytes = room
@@ -75,11 +83,11 @@ def test_what_was_refused_leaves_nothing_and_the_log_goes_on_after(disk, room):
     assert directory.close(clean=True, broker_epoch=1)
     directory, report = start(disk.after_kill())
     assert not report.recovered, "a clean stop is believed"
-    assert offsets(directory.log("t", 0)) == list(range(end + 21))
+    assert offsets(present(directory.log("t", 0))) == list(range(end + 21))
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_stop_or_a_kill_of_a_full_broker_loses_nothing(disk, room):
+def test_a_stop_or_a_kill_of_a_full_broker_loses_nothing(disk: SimulatedDisk, room: int) -> None:
     for is_clean in (True, False):
         disk = SimulatedDisk()
         directory, log = started_log(disk)
@@ -94,11 +102,13 @@ def test_a_stop_or_a_kill_of_a_full_broker_loses_nothing(disk, room):
                 assert error.errno == errno.ENOSPC
         disk.free_bytes = None
         directory, _ = start(disk.after_kill())
-        assert offsets(directory.log("t", 0)) == list(range(end))
+        assert offsets(present(directory.log("t", 0))) == list(range(end))
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_power_cut_after_a_full_disk_brings_nothing_back_that_was_refused(disk, seed):
+def test_a_power_cut_after_a_full_disk_brings_nothing_back_that_was_refused(
+    disk: SimulatedDisk, seed: int
+) -> None:
     rng = random.Random(seed)
     directory, log = started_log(disk)
     append(log, *(batch() for _ in range(5)))
@@ -114,7 +124,7 @@ def test_a_power_cut_after_a_full_disk_brings_nothing_back_that_was_refused(disk
         flush(log)
         kept = log.log_end_offset
     directory, _ = start(disk.after_power_cut(rng, rng.choice((512, 4096))))
-    log = directory.log("t", 0)
+    log = present(directory.log("t", 0))
     found = offsets(log)
     assert found == list(range(len(found)))
     assert len(found) >= min(kept, 5)
@@ -123,7 +133,7 @@ def test_a_power_cut_after_a_full_disk_brings_nothing_back_that_was_refused(disk
 
 
 @pytest.mark.parametrize("operation", ["_create", "rename", "pwrite"])
-def test_a_roll_that_finds_no_room_leaves_no_segment(disk, operation):
+def test_a_roll_that_finds_no_room_leaves_no_segment(disk: SimulatedDisk, operation: str) -> None:
     directory, log = started_log(disk)
     append(log, *(batch(producer=(7, 0, number)) for number in range(10)))
     disk.fail(operation, errno.ENOSPC)
@@ -136,16 +146,18 @@ def test_a_roll_that_finds_no_room_leaves_no_segment(disk, operation):
     append(log, batch(size=70), *(batch() for _ in range(12)))
     directory.close(clean=False)
     directory, _ = start(disk.after_kill())
-    assert offsets(directory.log("t", 0)) == list(range(len(offsets(log))))
+    assert offsets(present(directory.log("t", 0))) == list(range(len(offsets(log))))
 
 
 @pytest.mark.parametrize("room", range(0, 1_500, 50))
-def test_a_follower_keeps_whole_batches_and_fetches_the_rest_once_there_is_room(disk, room):
+def test_a_follower_keeps_whole_batches_and_fetches_the_rest_once_there_is_room(
+    disk: SimulatedDisk, room: int
+) -> None:
     directory, log = started_log(disk)
     disk.free_bytes = room
     sent = b"".join(bytes(as_leader_sent(offset)) for offset in range(30))
 
-    def take():
+    def take() -> None:
         position = 180 * log.log_end_offset
         log.append_as_follower(memoryview(sent)[position:], now_ms=0, leader_epoch=0)
 
@@ -159,7 +171,7 @@ def test_a_follower_keeps_whole_batches_and_fetches_the_rest_once_there_is_room(
     assert offsets(log) == list(range(30))
 
 
-def test_an_abort_whose_index_has_no_room_is_not_in_the_log(disk):
+def test_an_abort_whose_index_has_no_room_is_not_in_the_log(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     guard = log.producers.begin_verification(7, 0, 0, supports_epoch_bump=False)
     content = record_batch(
@@ -172,7 +184,7 @@ def test_an_abort_whose_index_has_no_room_is_not_in_the_log(disk):
     log.append_as_leader(content, leader_epoch=0, now_ms=1_000, guard=guard)
     marker = EndMarker(7, 0, 0, is_commit=False, transaction_version=1)
 
-    def end():
+    def end() -> None:
         log.append_end_marker(marker, leader_epoch=0, now_ms=1_000)
 
     disk.free_bytes = 78 + 10
@@ -187,7 +199,7 @@ def test_an_abort_whose_index_has_no_room_is_not_in_the_log(disk):
     assert log.producers.transaction_of(7) is None
 
 
-def test_epochs_are_written_once_there_is_room(disk):
+def test_epochs_are_written_once_there_is_room(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     append(log, batch(), epoch=1)
     disk.free_bytes = 0
@@ -201,7 +213,7 @@ def test_epochs_are_written_once_there_is_room(disk):
     assert b"1 0" in bytes(disk.names["/d/t-0/leader-epoch-checkpoint"].content)
 
 
-def test_a_truncation_needs_no_room(disk):
+def test_a_truncation_needs_no_room(disk: SimulatedDisk) -> None:
     directory, log = started_log(disk)
     append(log, *(batch() for _ in range(5)), epoch=1)
     append(log, *(batch() for _ in range(5)), epoch=2)
@@ -217,7 +229,7 @@ def test_a_truncation_needs_no_room(disk):
     assert append(log, batch(), epoch=3) == [5]
 
 
-def test_retention_makes_room_on_a_full_disk(disk):
+def test_retention_makes_room_on_a_full_disk(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     append(log, *(batch(timestamp=1_000) for _ in range(40)))
     disk.free_bytes = 0
@@ -226,49 +238,49 @@ def test_retention_makes_room_on_a_full_disk(disk):
     count = len(log.segments) - 1
     assert log.delete_expired_segments(1_000_000, log.log_end_offset) == count
     assert not log.is_offline
-    log.begin_deletions(2_000_000).run()
+    present(log.begin_deletions(2_000_000)).run()
     assert [name for name in disk.names if name.endswith(".log")] == [log.active.path]
 
 
 class FullFolder(SimulatedDisk):
     """A directory whose block has no room for a longer name, until something goes."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.free_names = 0
 
-    def rename(self, source, target):
+    def rename(self, source: str, target: str) -> None:
         if self.free_names <= 0 and target.endswith(".deleted"):
             raise OSError(errno.ENOSPC, "No space left on device")
         self.free_names -= target.endswith(".deleted")
         super().rename(source, target)
 
 
-def forgotten_segments(free_names):
+def forgotten_segments(free_names: int) -> tuple[FullFolder, Log]:
     """A log whose segments but the last may go, in such a directory; its disk is returned, too."""
     disk = FullFolder()
     directory, log = started_log(disk)
     append(log, *(batch() for _ in range(40)))
     flush(log)
     directory.write_checkpoints()
-    directory.begin_sync().run()
+    present(directory.begin_sync()).run()
     log.advance_log_start_offset(log.bases[-1])
     disk.free_names = free_names
     return disk, log
 
 
 @pytest.mark.parametrize("free_names", [0, 1, 3, 4])
-def test_retention_needs_no_room_for_names(free_names):
+def test_retention_needs_no_room_for_names(free_names: int) -> None:
     """They are longer than those before. Nothing else may ever make room."""
     disk, log = forgotten_segments(free_names)
     assert log.delete_segments_below_start(0, 40) == 3
     assert log.refusal is None
-    log.begin_deletions(log.config.file_delete_delay_ms).run()
+    present(log.begin_deletions(log.config.file_delete_delay_ms)).run()
     assert [name for name in disk.names if ".log" in name] == [log.active.path]
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_a_power_cut_leaves_no_gap_where_there_is_no_room_for_names(seed):
+def test_a_power_cut_leaves_no_gap_where_there_is_no_room_for_names(seed: int) -> None:
     disk, log = forgotten_segments(3)
     first = disk.operations + 1
     log.delete_segments_below_start(0, 40)
@@ -277,19 +289,21 @@ def test_a_power_cut_leaves_no_gap_where_there_is_no_room_for_names(seed):
         cut.cut_after = at
         with pytest.raises(PowerCut):
             log.delete_segments_below_start(0, 40)
-        log = start(cut.after_power_cut(random.Random(seed)))[0].log("t", 0)
+        log = present(start(cut.after_power_cut(random.Random(seed)))[0].log("t", 0))
         assert log.log_end_offset == 40
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT])
-def test_another_error_takes_the_log_offline(disk, number):
+def test_another_error_takes_the_log_offline(disk: SimulatedDisk, number: int) -> None:
     _, log = started_log(disk)
     disk.fail("pwrite", number)
     assert refused(lambda: append(log, batch()))
     assert log.is_offline
 
 
-def test_a_log_that_failed_or_was_closed_while_its_disk_was_full_stays_so(disk):
+def test_a_log_that_failed_or_was_closed_while_its_disk_was_full_stays_so(
+    disk: SimulatedDisk,
+) -> None:
     _, log = started_log(disk)
     disk.free_bytes = 0
     assert refused(lambda: append(log, batch()))
@@ -305,7 +319,7 @@ def test_a_log_that_failed_or_was_closed_while_its_disk_was_full_stays_so(disk):
     assert refused(lambda: append(log, batch()))
 
 
-def test_a_cut_that_fails_takes_the_log_offline(disk):
+def test_a_cut_that_fails_takes_the_log_offline(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     disk.fail("pwrite", errno.ENOSPC)
     disk.fail("truncate", errno.EIO)

@@ -1,5 +1,8 @@
 """What an append leaves in the file and in the log."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 from log_batches import (
     LogBench,
@@ -11,20 +14,26 @@ from log_batches import (
     read_headers,
 )
 
+from fairlead_broker.disk import Disk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.producer_loading import load_producers
 from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_broker.log.producers.producer_state import ProducerState
+from fairlead_broker.log.segment import Segment
 from fairlead_model.invariants import InvariantViolation
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.record_batch import TimestampType
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> LogBench:
     return LogBench(f"{tmp_path}/t-0")
 
 
-def test_offsets_and_epoch_are_patched_in_place(bench):
+def test_offsets_and_epoch_are_patched_in_place(bench: LogBench) -> None:
     log = bench.create()
     assert append(log, batch(3), batch(), batch(10), epoch=4) == [0, 3, 4]
     headers = all_headers(log)
@@ -33,12 +42,12 @@ def test_offsets_and_epoch_are_patched_in_place(bench):
     assert log.log_end_offset == 14
 
 
-def test_create_time_is_reported_as_none(bench):
+def test_create_time_is_reported_as_none(bench: LogBench) -> None:
     result = bench.create().append_as_leader(batch(2), leader_epoch=0, now_ms=77)
     assert result == (0, 1, -1, 0, False)
 
 
-def test_log_append_time_stamps_the_batch(bench):
+def test_log_append_time_stamps_the_batch(bench: LogBench) -> None:
     log = bench.create(message_timestamp_type="LogAppendTime")
     result = log.append_as_leader(batch(timestamp=5), leader_epoch=0, now_ms=77)
     assert result.log_append_time_ms == 77
@@ -48,7 +57,7 @@ def test_log_append_time_stamps_the_batch(bench):
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
-def test_an_epoch_is_entered_before_the_first_append(bench):
+def test_an_epoch_is_entered_before_the_first_append(bench: LogBench) -> None:
     log = bench.create()
     append(log, batch(5))
     log.assign_leader_epoch(3)
@@ -58,7 +67,7 @@ def test_an_epoch_is_entered_before_the_first_append(bench):
         log.assign_leader_epoch(2)
 
 
-def test_followers_take_batches_as_they_are(bench):
+def test_followers_take_batches_as_they_are(bench: LogBench) -> None:
     log = bench.create()
     content = b"".join(
         bytes(part)
@@ -72,7 +81,7 @@ def test_followers_take_batches_as_they_are(bench):
     assert log.log_end_offset == 7
 
 
-def test_followers_refuse_what_goes_back_and_damage(bench):
+def test_followers_refuse_what_goes_back_and_damage(bench: LogBench) -> None:
     log = bench.create()
     log.append_as_follower(as_leader_sent(0, 4), now_ms=0)
     for offset in (0, 3):
@@ -84,7 +93,7 @@ def test_followers_refuse_what_goes_back_and_damage(bench):
     assert log.log_end_offset == 4
 
 
-def test_a_leaders_start_may_lie_inside_the_first_batch(bench):
+def test_a_leaders_start_may_lie_inside_the_first_batch(bench: LogBench) -> None:
     """R17."""
     log = bench.create()
     log.restart_at(105)
@@ -97,7 +106,7 @@ def test_a_leaders_start_may_lie_inside_the_first_batch(bench):
     assert (log.log_start_offset, log.log_end_offset) == (105, 110)
 
 
-def test_a_repeated_batch_gets_its_original_offsets(bench):
+def test_a_repeated_batch_gets_its_original_offsets(bench: LogBench) -> None:
     log = bench.create()
     for sequence in range(0, 20, 2):
         append(log, batch(2, producer=(9, 0, sequence)))
@@ -110,7 +119,7 @@ def test_a_repeated_batch_gets_its_original_offsets(bench):
         assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_the_producer_window_outlives_restart_and_truncation(bench):
+def test_the_producer_window_outlives_restart_and_truncation(bench: LogBench) -> None:
     log = bench.create(segment_bytes=500)
     for sequence in range(6):
         append(log, batch(producer=(9, 0, sequence)))
@@ -134,7 +143,9 @@ def test_the_producer_window_outlives_restart_and_truncation(bench):
     ],
     ids=["size", "record time", "full index"],
 )
-def test_a_segment_is_rolled_by(config, batches, bases, bench):
+def test_a_segment_is_rolled_by(
+    config: dict[str, int], batches: list[memoryview], bases: list[int], bench: LogBench
+) -> None:
     log = bench.create(**config)
     for content in batches:
         append(log, memoryview(bytearray(content)))
@@ -142,7 +153,7 @@ def test_a_segment_is_rolled_by(config, batches, bases, bench):
     assert [h.base_offset for h in all_headers(log)] == list(range(len(batches)))
 
 
-def test_records_without_timestamps_roll_by_the_clock(bench):
+def test_records_without_timestamps_roll_by_the_clock(bench: LogBench) -> None:
     log = bench.create(segment_ms=100)
     append(log, batch(timestamp=-1), now_ms=10)
     append(log, batch(timestamp=-1), now_ms=100)
@@ -150,14 +161,14 @@ def test_records_without_timestamps_roll_by_the_clock(bench):
     assert log.bases == [0, 2]
 
 
-def test_a_replay_of_old_records_does_not_roll_at_every_batch(bench):
+def test_a_replay_of_old_records_does_not_roll_at_every_batch(bench: LogBench) -> None:
     log = bench.create()
     for day in range(5):
         append(log, batch(timestamp=1_357_000_000_000 + day), now_ms=1_800_000_000_000)
     assert log.bases == [0]
 
 
-def test_a_log_that_begins_anew_knows_no_producer_of_before(bench):
+def test_a_log_that_begins_anew_knows_no_producer_of_before(bench: LogBench) -> None:
     """Its last batch may lie in what is left out: an older sequence would refuse the next one."""
     log = bench.create(segment_bytes=500)
     append(log, *(batch(producer=(7, 0, at)) for at in range(8)))
@@ -167,7 +178,7 @@ def test_a_log_that_begins_anew_knows_no_producer_of_before(bench):
     assert bench.load().producers.get(7) is None
 
 
-def test_a_log_that_begins_anew_knows_no_epoch_of_before(bench):
+def test_a_log_that_begins_anew_knows_no_epoch_of_before(bench: LogBench) -> None:
     """Asking with one that its leader has forgotten, it would be sent to begin anew for ever."""
     log = bench.create()
     append(log, batch(), epoch=3)
@@ -177,7 +188,7 @@ def test_a_log_that_begins_anew_knows_no_epoch_of_before(bench):
     assert bench.load().last_leader_epoch == -1
 
 
-def test_a_roll_after_a_truncation_forgets_no_producer(bench):
+def test_a_roll_after_a_truncation_forgets_no_producer(bench: LogBench) -> None:
     now_ms = 1_800_000_000_000
     log = bench.create()
     for sequence in range(4):
@@ -189,7 +200,9 @@ def test_a_roll_after_a_truncation_forgets_no_producer(bench):
     assert retry.is_duplicate
 
 
-def test_each_batch_in_flight_is_known_as_a_repeat_however_often_the_log_was_opened(bench):
+def test_each_batch_in_flight_is_known_as_a_repeat_however_often_the_log_was_opened(
+    bench: LogBench,
+) -> None:
     """A client sends again all that it has heard nothing of, not only the last."""
     log = bench.create()
     for sequence in range(7):
@@ -207,16 +220,17 @@ def test_each_batch_in_flight_is_known_as_a_repeat_however_often_the_log_was_ope
     log.close()
 
 
-def test_who_leads_before_its_truncation_is_durable_asks_to_be_asked_again(bench):
+def test_who_leads_before_its_truncation_is_durable_asks_to_be_asked_again(bench: LogBench) -> None:
     """A follower that is elected within milliseconds; a follower never appends then."""
     log = bench.create()
     append(log, batch(producer=(7, 0, 0)), batch(producer=(7, 0, 1)))
     log.truncate_to(1)
     marker = EndMarker(7, 1, coordinator_epoch=1, is_commit=False, transaction_version=2)
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: log.append_as_leader(batch(), leader_epoch=1, now_ms=0),
         lambda: log.append_end_marker(marker, leader_epoch=1, now_ms=0),
-    ):
+    ]
+    for act in acts:
         with pytest.raises(KafkaError) as caught:
             act()
         assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -228,23 +242,36 @@ def test_who_leads_before_its_truncation_is_durable_asks_to_be_asked_again(bench
 @pytest.mark.parametrize(
     ("first", "then", "is_read"),
     [
-        ({}, {}, False),
-        ({"producer": (7, 0, 0)}, {}, False),
-        ({"producer": (7, 0, 0)}, {"producer": (7, 0, 1)}, True),
-        ({"producer": (7, 0, 0)}, {"producer": (8, 0, 0)}, True),
+        (None, None, False),
+        ((7, 0, 0), None, False),
+        ((7, 0, 0), (7, 0, 1), True),
+        ((7, 0, 0), (8, 0, 0), True),
     ],
 )
 def test_a_cut_that_took_nothing_of_producers_does_not_read_the_segment_for_them(
-    bench, monkeypatch, first, then, is_read
-):
+    bench: LogBench,
+    monkeypatch: pytest.MonkeyPatch,
+    first: tuple[int, int, int] | None,
+    then: tuple[int, int, int] | None,
+    is_read: bool,
+) -> None:
     """Header by header that took seconds for a segment of small batches, while everybody waited."""
     log = bench.create()
-    append(log, batch(**first), batch(), batch(**then))
+    nobody = (-1, -1, -1)
+    append(log, batch(producer=first or nobody), batch(), batch(producer=then or nobody))
     reads = []
 
-    def noted(*arguments, **options):
-        reads.append(1)
-        load_producers(*arguments, **options)
+    def noted(
+        disk: Disk,
+        directory: str,
+        producers: ProducerState,
+        segments: list[Segment],
+        end_offset: int,
+        *,
+        now_ms: int,
+    ) -> None:
+        reads.append(end_offset)
+        load_producers(disk, directory, producers, segments, end_offset, now_ms=now_ms)
 
     monkeypatch.setattr("fairlead_broker.log.truncation.load_producers", noted)
     log.truncate_to(2)
@@ -254,7 +281,7 @@ def test_a_cut_that_took_nothing_of_producers_does_not_read_the_segment_for_them
     assert all(len(batches) == 1 for batches in known.values())
 
 
-def test_a_log_that_begins_anew_forgets_producers_below_its_start(bench):
+def test_a_log_that_begins_anew_forgets_producers_below_its_start(bench: LogBench) -> None:
     log = bench.create()
     append(log, batch(producer=(7, 0, 0)))
     log.restart_at(100)

@@ -1,13 +1,17 @@
 """Segments go by age and size, consumed or not, but never above the high watermark."""
 
 import errno
+from pathlib import Path
+from typing import Any
 
 import pytest
 from log_batches import LogBench, append, batch, read_headers
+from present import present
 
-from fairlead_broker.disk import RealDisk
+from fairlead_broker.disk import DirectoryEntry, RealDisk
 from fairlead_broker.limits import SEGMENTS_DELETED_A_TURN
 from fairlead_broker.log.files.file_names import RETENTION_SUFFIX, offset_name
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.truncation import restart_at
 from fairlead_model.invariants import InvariantViolation
 
@@ -15,11 +19,11 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> LogBench:
     return LogBench(f"{tmp_path}/t-0")
 
 
-def fill(bench, timestamps, **config):
+def fill(bench: LogBench, timestamps: list[int], **config: Any) -> Log:
     """One batch a segment."""
     log = bench.create(segment_bytes=200, file_delete_delay_ms=500, **config)
     for timestamp in timestamps:
@@ -27,27 +31,27 @@ def fill(bench, timestamps, **config):
     return log
 
 
-def test_by_time(bench):
+def test_by_time(bench: LogBench) -> None:
     log = fill(bench, [10, 20, 30, 40], retention_ms=100)
     assert log.delete_expired_segments(120, 4) == 1
     assert log.delete_expired_segments(131, 4) == 2
     assert (log.log_start_offset, log.bases) == (3, [3])
 
 
-def test_by_time_stops_at_the_first_segment_that_must_stay(bench):
+def test_by_time_stops_at_the_first_segment_that_must_stay(bench: LogBench) -> None:
     log = fill(bench, [10, 500, 30, 40], retention_ms=100)
     assert log.delete_expired_segments(400, 4) == 1
     assert log.bases == [1, 2, 3]
 
 
-def test_an_idle_topic_empties_by_rolling_its_active_segment(bench):
+def test_an_idle_topic_empties_by_rolling_its_active_segment(bench: LogBench) -> None:
     log = fill(bench, [10, 20], retention_ms=100)
     assert log.delete_expired_segments(1_000, 2) == 2
     assert (log.log_start_offset, log.log_end_offset, log.size) == (2, 2, 0)
     assert append(log, batch()) == [2]
 
 
-def test_where_no_byte_is_to_be_kept_the_active_segment_is_rolled_too(bench):
+def test_where_no_byte_is_to_be_kept_the_active_segment_is_rolled_too(bench: LogBench) -> None:
     log = fill(bench, [10, 20], retention_ms=-1, retention_bytes=0)
     assert log.delete_expired_segments(30, 1) == 1, "what is not committed stays"
     assert log.delete_expired_segments(30, 2) == 1
@@ -56,7 +60,7 @@ def test_where_no_byte_is_to_be_kept_the_active_segment_is_rolled_too(bench):
     assert append(log, batch()) == [2]
 
 
-def test_a_follower_of_a_topic_that_emptied_rolls_its_active_segment(bench):
+def test_a_follower_of_a_topic_that_emptied_rolls_its_active_segment(bench: LogBench) -> None:
     log = fill(bench, [10, 20, 30])
     log.advance_log_start_offset(2)
     assert log.delete_segments_below_start(1_000, 3) == 2
@@ -69,20 +73,20 @@ def test_a_follower_of_a_topic_that_emptied_rolls_its_active_segment(bench):
     assert append(log, batch()) == [3]
 
 
-def test_records_without_timestamps_age_with_their_file(bench):
+def test_records_without_timestamps_age_with_their_file(bench: LogBench) -> None:
     log = fill(bench, [-1, -1, -1], retention_ms=100)
     written_ms = log.active.modified_ms()
     assert log.delete_expired_segments(written_ms - 1_000, 3) == 0
     assert log.delete_expired_segments(written_ms + 10_000, 3) == 3
 
 
-def test_by_size_keeps_at_least_the_limit(bench):
+def test_by_size_keeps_at_least_the_limit(bench: LogBench) -> None:
     log = fill(bench, [10] * 6, retention_ms=-1, retention_bytes=500)
     assert log.delete_expired_segments(0, 6) == 3
     assert log.size == 540
 
 
-def test_never_above_the_high_watermark(bench):
+def test_never_above_the_high_watermark(bench: LogBench) -> None:
     log = fill(bench, [10] * 6, retention_ms=1)
     assert log.delete_expired_segments(DAY_MS, 2) == 2
     assert log.bases == [2, 3, 4, 5]
@@ -90,7 +94,7 @@ def test_never_above_the_high_watermark(bench):
         log.delete_expired_segments(DAY_MS, 7)
 
 
-def test_compacted_topics_keep_old_segments_but_obey_deleted_records(bench):
+def test_compacted_topics_keep_old_segments_but_obey_deleted_records(bench: LogBench) -> None:
     log = fill(bench, [], cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=1)
     log.reconfigure(log.config)
     for sequence in range(3):
@@ -100,13 +104,13 @@ def test_compacted_topics_keep_old_segments_but_obey_deleted_records(bench):
     assert log.delete_expired_segments(DAY_MS, 3) == 2
 
 
-def _sent(offset):
+def _sent(offset: int) -> memoryview:
     from log_batches import as_leader_sent
 
     return as_leader_sent(offset)
 
 
-def test_delete_records_hides_at_once_and_frees_later(bench):
+def test_delete_records_hides_at_once_and_frees_later(bench: LogBench) -> None:
     log = fill(bench, [10] * 4, retention_ms=-1)
     log.advance_log_start_offset(2)
     assert log.log_start_offset == 2
@@ -120,7 +124,9 @@ def test_delete_records_hides_at_once_and_frees_later(bench):
     assert read_headers(log, 4) == []
 
 
-def test_files_are_renamed_at_once_and_removed_after_the_grace(bench, tmp_path):
+def test_files_are_renamed_at_once_and_removed_after_the_grace(
+    bench: LogBench, tmp_path: Path
+) -> None:
     log = fill(bench, [10, 20], retention_ms=100)
     log.delete_expired_segments(115, 2)
     names = {path.name for path in tmp_path.glob("t-0/*.deleted")}
@@ -134,7 +140,9 @@ def test_files_are_renamed_at_once_and_removed_after_the_grace(bench, tmp_path):
     assert log.begin_deletions(10**9) is None
 
 
-def test_a_clock_that_is_set_back_keeps_no_deleted_file_any_longer(bench, tmp_path):
+def test_a_clock_that_is_set_back_keeps_no_deleted_file_any_longer(
+    bench: LogBench, tmp_path: Path
+) -> None:
     log = fill(bench, [10, 3_000_000], retention_ms=100)
     assert log.delete_expired_segments(3_000_050, 2) == 1
     assert log.begin_deletions(3_000_250) is None
@@ -146,7 +154,7 @@ def test_a_clock_that_is_set_back_keeps_no_deleted_file_any_longer(bench, tmp_pa
     assert not list(tmp_path.glob("t-0/*.deleted"))
 
 
-def test_leftovers_of_a_deletion_are_removed_at_start(bench, tmp_path):
+def test_leftovers_of_a_deletion_are_removed_at_start(bench: LogBench, tmp_path: Path) -> None:
     log = fill(bench, [10, 20, 30], retention_ms=100)
     log.delete_expired_segments(125, 3)
     log.close()
@@ -156,7 +164,9 @@ def test_leftovers_of_a_deletion_are_removed_at_start(bench, tmp_path):
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
 
 
-def test_what_a_power_cut_brings_back_of_a_deletion_does_not_end_the_log(bench, tmp_path):
+def test_what_a_power_cut_brings_back_of_a_deletion_does_not_end_the_log(
+    bench: LogBench, tmp_path: Path
+) -> None:
     """Renames reach the disk in any order: one that is undone would leave a gap behind it."""
     log = fill(bench, [10, 20, 30, 500], retention_ms=100)
     assert log.delete_expired_segments(400, 4) == 3
@@ -169,7 +179,9 @@ def test_what_a_power_cut_brings_back_of_a_deletion_does_not_end_the_log(bench, 
     assert not list(tmp_path.glob("t-0/*.deleted"))
 
 
-def test_many_turns_of_a_deletion_look_at_the_directory_once(bench, tmp_path, monkeypatch):
+def test_many_turns_of_a_deletion_look_at_the_directory_once(
+    bench: LogBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Thousands of segments went a hundred a turn, and each turn looked at all their files."""
     count = 3 * SEGMENTS_DELETED_A_TURN + 5
     log = bench.create(segment_bytes=200, retention_ms=100)
@@ -177,10 +189,10 @@ def test_many_turns_of_a_deletion_look_at_the_directory_once(bench, tmp_path, mo
         append(log, batch(2, timestamp=timestamp), now_ms=0)
     folder = tmp_path / "t-0"
     (folder / f"{offset_name(7)}.snapshot").touch()  # Of a clean stop in the middle of a segment.
-    listed = []
+    listed: list[str] = []
     listing = RealDisk.list_directory
 
-    def count_listings(disk, path):
+    def count_listings(disk: RealDisk, path: str) -> list[DirectoryEntry]:
         listed.append(path)
         return listing(disk, path)
 
@@ -197,7 +209,9 @@ def test_many_turns_of_a_deletion_look_at_the_directory_once(bench, tmp_path, mo
     assert snapshots == [offset_name(offset) for offset in log.bases]
 
 
-def test_names_that_tell_of_retention_go_only_when_the_deletion_is_durable(bench, tmp_path):
+def test_names_that_tell_of_retention_go_only_when_the_deletion_is_durable(
+    bench: LogBench, tmp_path: Path
+) -> None:
     log = fill(bench, [10, 20, 30, 500], retention_ms=100)
     assert log.delete_expired_segments(400, 4) == 3
     job = log.begin_deletions(900)
@@ -210,7 +224,9 @@ def test_names_that_tell_of_retention_go_only_when_the_deletion_is_durable(bench
     assert [call for call, _ in disk.calls].count("fsync_directory") == 1
 
 
-def test_a_directory_that_cannot_be_synced_keeps_these_names(bench, tmp_path):
+def test_a_directory_that_cannot_be_synced_keeps_these_names(
+    bench: LogBench, tmp_path: Path
+) -> None:
     log = fill(bench, [10, 20, 500], retention_ms=100)
     assert log.delete_expired_segments(400, 3) == 2
     job = log.begin_deletions(900)
@@ -223,7 +239,9 @@ def test_a_directory_that_cannot_be_synced_keeps_these_names(bench, tmp_path):
     assert log.deletions.complete(job, 900) is not None
 
 
-def test_a_log_that_is_cut_below_what_retention_deleted_keeps_what_comes_then(bench, tmp_path):
+def test_a_log_that_is_cut_below_what_retention_deleted_keeps_what_comes_then(
+    bench: LogBench, tmp_path: Path
+) -> None:
     """After an unclean election: the new leader has less than was deleted here."""
     log = fill(bench, [10, 20, 30, 500], retention_ms=100)
     assert log.delete_expired_segments(400, 4) == 3
@@ -236,16 +254,18 @@ def test_a_log_that_is_cut_below_what_retention_deleted_keeps_what_comes_then(be
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
 
 
-def test_a_log_begins_anew_while_a_thread_removes_what_retention_deleted(bench, monkeypatch):
+def test_a_log_begins_anew_while_a_thread_removes_what_retention_deleted(
+    bench: LogBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Names that were listed may be gone when their turn comes: that is no error of the disk."""
     log = fill(bench, [10, 20, 30, 40], retention_ms=100)
     assert log.delete_expired_segments(131, 4) == 3
     job = log.begin_deletions(1_000)
     list_directory = RealDisk.list_directory
 
-    def list_and_let_the_thread_go_on(disk, path):
+    def list_and_let_the_thread_go_on(disk: RealDisk, path: str) -> list[DirectoryEntry]:
         entries = list_directory(disk, path)
-        job.run()
+        present(job).run()
         return entries
 
     monkeypatch.setattr(RealDisk, "list_directory", list_and_let_the_thread_go_on)
@@ -254,7 +274,7 @@ def test_a_log_begins_anew_while_a_thread_removes_what_retention_deleted(bench, 
     assert (log.log_start_offset, log.log_end_offset) == (10, 10)
 
 
-def test_a_log_whose_last_records_were_deleted_claims_no_older_epoch(bench):
+def test_a_log_whose_last_records_were_deleted_claims_no_older_epoch(bench: LogBench) -> None:
     """The epoch file lags behind, and the records that would tell are gone."""
     log = fill(bench, [10, 20], retention_ms=100)
     log.write_epochs()
@@ -268,7 +288,7 @@ def test_a_log_whose_last_records_were_deleted_claims_no_older_epoch(bench):
     assert log.epochs.entries() == [(1, 3)]
 
 
-def test_a_log_without_records_knows_the_epoch_that_was_entered_at_its_end(bench):
+def test_a_log_without_records_knows_the_epoch_that_was_entered_at_its_end(bench: LogBench) -> None:
     log = fill(bench, [10, 20], retention_ms=100)
     assert log.delete_expired_segments(1_000, 2) == 2
     log.assign_leader_epoch(1)
@@ -280,17 +300,17 @@ def test_a_log_without_records_knows_the_epoch_that_was_entered_at_its_end(bench
 class RecordingDisk(RealDisk):
     """Tells what was synced and removed, in its order."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.calls = []
+        self.calls: list[tuple[str, str]] = []
         self.is_failing = False
 
-    def fsync_directory(self, path):
+    def fsync_directory(self, path: str) -> None:
         if self.is_failing:
             raise OSError(errno.EIO, "Input/output error")
         self.calls.append(("fsync_directory", path))
         super().fsync_directory(path)
 
-    def unlink(self, path):
+    def unlink(self, path: str) -> None:
         self.calls.append(("unlink", path))
         super().unlink(path)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from log_batches import record_batch
+from present import present
 
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
@@ -174,7 +175,7 @@ def test_other_batches_have_no_place_beside_an_open_transaction(log: Log) -> Non
     log.open(1)
     state = log.state
     assert refusal(lambda: state.find_duplicate(1, 0, 1, 1)) == ErrorCode.INVALID_TXN_STATE
-    assert state.find_duplicate(1, 0, 0, 0).first_offset == 0
+    assert present(state.find_duplicate(1, 0, 0, 0)).first_offset == 0
     log.end(1)
     assert state.find_duplicate(1, 0, 1, 1) is None
 
@@ -183,7 +184,7 @@ def test_what_a_group_coordinator_writes_has_no_sequences(log: Log) -> None:
     guard = log.verify(1, 0, -1)
     log.add(1, -1, guard, from_coordinator=True)
     log.add(1, -1, from_coordinator=True)
-    entry = log.state.get(1)
+    entry = present(log.state.get(1))
     assert (entry.batches, entry.transaction_first_offset) == ([], 0)
     assert refusal(lambda: log.add(2, -1, from_coordinator=True)) == ErrorCode.INVALID_TXN_STATE
 
@@ -217,8 +218,8 @@ def test_markers_are_as_strict_as_their_transaction_version(
         log.open(1, epoch=5)
     if code is None:
         log.end(1, epoch, coordinator, version)
-        assert log.state.get(1).epoch == epoch
-        assert log.state.get(1).coordinator_epoch == coordinator
+        assert present(log.state.get(1)).epoch == epoch
+        assert present(log.state.get(1)).coordinator_epoch == coordinator
         assert log.state.transaction_of(1) is None
     else:
         before = log.state.transaction_of(1)
@@ -252,7 +253,7 @@ def test_a_late_marker_without_a_transaction_holds_nothing_back(log: Log) -> Non
     assert refusal(lambda: log.verify(7, 2)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_an_open_transaction_is_never_forgotten(log: Log, monkeypatch) -> None:
+def test_an_open_transaction_is_never_forgotten(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LIMIT, 2)
     log.open(1)
     for producer in range(10, 20):
@@ -268,7 +269,7 @@ def test_an_open_transaction_is_never_forgotten(log: Log, monkeypatch) -> None:
     assert log.add(3, 0, guard) == 3
 
 
-def test_guards_are_bounded_and_grow_old(log: Log, monkeypatch) -> None:
+def test_guards_are_bounded_and_grow_old(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead_broker.log.producers.verification.PRODUCERS_PER_LOG_MAX", 2)
     guards = [log.verify(producer) for producer in (1, 2, 3)]
     assert refusal(lambda: log.add(1, 0, guards[0])) == ErrorCode.INVALID_TXN_STATE
@@ -284,10 +285,10 @@ def test_a_snapshot_brings_open_transactions_back_in_their_order(log: Log) -> No
     log.end(1, coordinator=9)
     state = ProducerState()
     state.restore(decode_snapshot(encode_snapshot(log.state)), 7)
-    assert state.oldest_open.producer_id == 3
+    assert present(state.oldest_open).producer_id == 3
     assert [state.transaction_of(producer) for producer in (1, 2, 3)] == [None, 2, 0]
-    assert (state.first_unstable_offset, state.get(1).coordinator_epoch) == (0, 9)
-    assert state.get(1).last_timestamp == 5
+    assert (state.first_unstable_offset, present(state.get(1)).coordinator_epoch) == (0, 9)
+    assert present(state.get(1)).last_timestamp == 5
 
 
 def test_a_batch_that_compaction_has_emptied_opens_nothing_again(log: Log) -> None:
@@ -302,6 +303,6 @@ def test_a_batch_that_compaction_has_emptied_opens_nothing_again(log: Log) -> No
     header = decode_batch_header(batch)
     log.state.replay(header._replace(records_count=0), 100)
     assert log.state.first_unstable_offset is None
-    assert log.state.get(1).batches[-1].last_sequence == 4
+    assert present(log.state.get(1)).batches[-1].last_sequence == 4
     log.state.replay(header._replace(base_offset=1, base_sequence=5), 100)
     assert log.state.first_unstable_offset == 1

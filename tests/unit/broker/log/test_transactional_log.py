@@ -1,9 +1,14 @@
 """Transactions in the files of a log: what cutting, crashing and damage leave of them."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from log_batches import LogBench, append, as_leader_sent, batch, flush, patched, record_batch
+from present import present
 
 from fairlead_broker.log.directory.clean_stop import stop_log
+from fairlead_broker.log.log import Log
 from fairlead_broker.log.producer_loading import snapshot_offsets
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.recovery.log_recovery import recover_log
@@ -11,15 +16,19 @@ from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
 
-CONFIG = {"segment_bytes": 700, "index_interval_bytes": 150, "file_delete_delay_ms": 0}
+CONFIG: dict[str, Any] = {
+    "segment_bytes": 700,
+    "index_interval_bytes": 150,
+    "file_delete_delay_ms": 0,
+}
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> LogBench:
     return LogBench(str(tmp_path / "t-0"))
 
 
-def put(log, producer, sequence=0):
+def put(log: Log, producer: int, sequence: int = 0) -> int:
     guard = log.producers.begin_verification(producer, 0, sequence, supports_epoch_bump=False)
     content = record_batch(
         Record(0, 1_000, b"k", b"v" * 100),
@@ -31,21 +40,21 @@ def put(log, producer, sequence=0):
     return log.append_as_leader(content, leader_epoch=0, now_ms=1_000, guard=guard).first_offset
 
 
-def end(log, producer, *, commits=False):
+def end(log: Log, producer: int, *, commits: bool = False) -> int:
     marker = EndMarker(producer, 0, 0, commits, 1)
     return log.append_end_marker(marker, leader_epoch=0, now_ms=1_000).first_offset
 
 
-def stable(log, high_watermark):
+def stable(log: Log, high_watermark: int) -> int:
     return log.producers.last_stable_offset(high_watermark)
 
 
-def told(log):
+def told(log: Log) -> list[tuple[int, int, int]]:
     found = log.aborted_transactions(0, log.log_end_offset)
     return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
 
 
-def test_a_marker_that_is_cut_off_opens_its_transaction_again(bench):
+def test_a_marker_that_is_cut_off_opens_its_transaction_again(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     begun = put(log, 1)
     marker = end(log, 1)
@@ -61,7 +70,7 @@ def test_a_marker_that_is_cut_off_opens_its_transaction_again(bench):
     assert told(log) == []
 
 
-def opened_below_start(bench):
+def opened_below_start(bench: LogBench) -> Log:
     """A follower's log whose start lies inside its first batch (R17), which opens a transaction."""
     log = bench.create(**CONFIG)
     log.restart_at(5)
@@ -78,7 +87,7 @@ def opened_below_start(bench):
     return log
 
 
-def test_a_cut_forgets_no_transaction_that_began_below_the_logs_start(bench):
+def test_a_cut_forgets_no_transaction_that_began_below_the_logs_start(bench: LogBench) -> None:
     log = opened_below_start(bench)
     log.append_as_follower(as_leader_sent(8), now_ms=0)
     log.truncate_to(8)
@@ -86,7 +95,7 @@ def test_a_cut_forgets_no_transaction_that_began_below_the_logs_start(bench):
     assert stable(log, 8) == 3
 
 
-def test_recovery_forgets_no_transaction_that_began_below_the_logs_start(bench):
+def test_recovery_forgets_no_transaction_that_began_below_the_logs_start(bench: LogBench) -> None:
     log = opened_below_start(bench)
     log.roll(1_000)
     log.append_as_follower(as_leader_sent(8), now_ms=0)
@@ -100,7 +109,7 @@ def test_recovery_forgets_no_transaction_that_began_below_the_logs_start(bench):
     assert stable(bench.load(log_start_offset=5, **CONFIG), 9) == 3
 
 
-def test_what_was_cut_off_whole_holds_nothing_back(bench):
+def test_what_was_cut_off_whole_holds_nothing_back(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     append(log, batch(2))
     begun = put(log, 1)
@@ -111,7 +120,7 @@ def test_what_was_cut_off_whole_holds_nothing_back(bench):
     assert stable(log, begun + 1) == begun + 1
 
 
-def test_a_cut_forgets_no_end_below_it_that_is_not_committed(bench):
+def test_a_cut_forgets_no_end_below_it_that_is_not_committed(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     begun = put(log, 1)
     marker = end(log, 1, commits=True)
@@ -123,7 +132,7 @@ def test_a_cut_forgets_no_end_below_it_that_is_not_committed(bench):
 
 
 @pytest.mark.parametrize("damage", ["cut", "version", "foreign", "unordered"])
-def test_a_damaged_transaction_index_is_derived_again(bench, damage):
+def test_a_damaged_transaction_index_is_derived_again(bench: LogBench, damage: str) -> None:
     log = bench.create(**CONFIG)
     # It begins in a segment before: the snapshot at the base of the next one says so.
     begun = put(log, 1)
@@ -151,7 +160,7 @@ def test_a_damaged_transaction_index_is_derived_again(bench, damage):
     assert path.read_bytes() == content
 
 
-def test_segments_take_their_transaction_index_with_them(bench):
+def test_segments_take_their_transaction_index_with_them(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     put(log, 1)
     marker = end(log, 1)
@@ -160,12 +169,12 @@ def test_segments_take_their_transaction_index_with_them(bench):
     flush(log)
     log.advance_log_start_offset(marker + 1)
     log.delete_segments_below_start(1_000, log.log_end_offset)
-    log.begin_deletions(2_000).run()
+    present(log.begin_deletions(2_000)).run()
     assert not list(log.directory.glob("*.txnindex*"))
     assert told(log) == []
 
 
-def crash(bench, log):
+def crash(bench: LogBench, log: Log) -> Log:
     """Open a log again whose flushes a power cut has all taken back, but for what they wrote."""
     log.close()
     order = RecoveryOrder(bench.directory, 0, log.log_start_offset, CONFIG["index_interval_bytes"])
@@ -173,14 +182,14 @@ def crash(bench, log):
     return bench.load(log_start_offset=log.log_start_offset, now_ms=1_000, **CONFIG)
 
 
-def delete_before_last_segment(log):
+def delete_before_last_segment(log: Log) -> None:
     log.advance_log_start_offset(log.segments[-1].base_offset)
     log.delete_segments_below_start(1_000, log.log_end_offset)
-    log.begin_deletions(2_000).run()
+    present(log.begin_deletions(2_000)).run()
     assert len(log.segments) == 1
 
 
-def test_a_snapshot_from_before_what_is_left_opens_no_transaction(bench):
+def test_a_snapshot_from_before_what_is_left_opens_no_transaction(bench: LogBench) -> None:
     """Its end was in a segment that retention took: nobody would ever end it again."""
     log = bench.create(**CONFIG)
     put(log, 1)
@@ -200,7 +209,7 @@ def test_a_snapshot_from_before_what_is_left_opens_no_transaction(bench):
     assert stable(log, log.log_end_offset) == log.log_end_offset
 
 
-def test_recovery_leaves_a_snapshot_at_each_segment_it_reads(bench):
+def test_recovery_leaves_a_snapshot_at_each_segment_it_reads(bench: LogBench) -> None:
     """Who wrote only what retention takes later is known by them alone."""
     log = bench.create(**CONFIG)
     put(log, 1, sequence=7)
@@ -216,7 +225,7 @@ def test_recovery_leaves_a_snapshot_at_each_segment_it_reads(bench):
     assert log.producers.get(1) is not None
 
 
-def test_retention_takes_every_snapshot_below_what_it_leaves(bench):
+def test_retention_takes_every_snapshot_below_what_it_leaves(bench: LogBench) -> None:
     """Also one from the end of a segment, where a recovery or a stop has left it."""
     log = bench.create(**CONFIG)
     append(log, batch(2))
@@ -230,7 +239,7 @@ def test_retention_takes_every_snapshot_below_what_it_leaves(bench):
     assert snapshot_offsets(bench.disk, bench.directory) == log.bases
 
 
-def test_a_marker_that_cannot_be_read_is_not_replicated(bench):
+def test_a_marker_that_cannot_be_read_is_not_replicated(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     broken = record_batch(
         Record(0, 1_000, b"\0", b""),
@@ -246,7 +255,7 @@ def test_a_marker_that_cannot_be_read_is_not_replicated(bench):
     assert log.log_end_offset == 0
 
 
-def test_most_segments_have_no_transaction_index(bench):
+def test_most_segments_have_no_transaction_index(bench: LogBench) -> None:
     log = bench.create(**CONFIG)
     put(log, 1)
     end(log, 1, commits=True)
@@ -256,7 +265,7 @@ def test_most_segments_have_no_transaction_index(bench):
     assert not list(log.directory.glob("*.txnindex"))
 
 
-def test_a_cut_in_a_gap_forgets_the_aborts_behind_it(bench):
+def test_a_cut_in_a_gap_forgets_the_aborts_behind_it(bench: LogBench) -> None:
     """Only the name of a new segment remembers the end then; the old one has been cut as well."""
     log = bench.create(**CONFIG | {"segment_bytes": 5_000})
     log.note_holes()

@@ -8,30 +8,34 @@ share, these tests would find the log overwritten.
 import asyncio
 import os
 import socket
+from pathlib import Path
 
 import pytest
 from log_batches import LogBench, all_headers, append, batch
 
+from fairlead_broker.log.files.file_slice import FileSlice
+from fairlead_broker.log.log import Log
+
 
 @pytest.fixture
-def log(tmp_path):
+def log(tmp_path: Path) -> Log:
     log = LogBench(f"{tmp_path}/t-0").create()
     append(log, *(batch(size=300) for _ in range(10)))
     return log
 
 
-def slice_of(log):
+def slice_of(log: Log) -> FileSlice:
     found = log.read(0, 1 << 20, end_offset=log.log_end_offset, minimum_one_batch=True)
     assert found.records is not None
     return found.records
 
 
-def check(log, count):
+def check(log: Log, count: int) -> None:
     assert [header.base_offset for header in all_headers(log)] == list(range(count))
     assert log.disk.size(log.active.file.read_fd) == log.size == 300 * count
 
 
-def test_readers_and_the_writer_have_different_descriptions(log):
+def test_readers_and_the_writer_have_different_descriptions(log: Log) -> None:
     read_fd = slice_of(log).file.read_fd
     (writer, *_) = log.active.writers()
     assert read_fd != writer.fd
@@ -41,7 +45,7 @@ def test_readers_and_the_writer_have_different_descriptions(log):
         os.write(read_fd, b"x")
 
 
-def test_moving_the_readers_position_does_not_move_appends(log):
+def test_moving_the_readers_position_does_not_move_appends(log: Log) -> None:
     read_fd = slice_of(log).file.read_fd
     receiving, sending = socket.socketpair()
     with receiving, sending:
@@ -53,19 +57,19 @@ def test_moving_the_readers_position_does_not_move_appends(log):
             check(log, count)
 
 
-def test_the_writers_own_position_does_not_matter_either(log):
+def test_the_writers_own_position_does_not_matter_either(log: Log) -> None:
     os.lseek(log.active.writers()[0].fd, 5, os.SEEK_SET)
     append(log, batch(size=300))
     check(log, 11)
 
 
-def test_appends_go_on_during_asyncio_sendfile(log):
-    async def scenario():
+def test_appends_go_on_during_asyncio_sendfile(log: Log) -> None:
+    async def scenario() -> None:
         loop = asyncio.get_running_loop()
         received = bytearray()
         at_end = asyncio.Event()
 
-        async def take(reader, writer):
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while data := await reader.read(65_536):
                 received.extend(data)
             writer.close()
@@ -98,7 +102,7 @@ def test_appends_go_on_during_asyncio_sendfile(log):
     check(log, log.log_end_offset)
 
 
-def test_a_slice_outlives_its_segment(log, tmp_path):
+def test_a_slice_outlives_its_segment(log: Log, tmp_path: Path) -> None:
     log.roll(0)
     append(log, batch(size=300))
     piece = slice_of(log)
