@@ -6,6 +6,7 @@ file is only for the error message of a second process.
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from fairlead_broker.log.files.file_names import LOCK
@@ -34,6 +35,10 @@ class DirectoryLock:
         os.pwrite(self._fd, f"{holder}\n".encode(), 0)
 
     def release(self) -> None:
-        """Release the lock. The file stays: removing it would cause a race."""
-        os.ftruncate(self._fd, 0)
+        """Release the lock. The file stays: removing it would cause a race.
+
+        A disk that fails keeps the text; a directory is also released because its disk has failed.
+        """
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
         os.close(self._fd)

@@ -201,8 +201,8 @@ class LogDirectories:
         total = LoadReport()
         lost_writes: dict[int, OSError] = {}
         for directory in self.live:
-            device = directory.disk.file_system_id(directory.path) if len(self.paths) > 1 else 0
             try:
+                device = directory.disk.file_system_id(directory.path) if len(self.paths) > 1 else 0
                 report = directory.load(
                     now_ms,
                     config_for=config_for,

@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,31 @@ def test_a_directory_that_cannot_be_opened_does_not_keep_the_others(
     assert (one / ".kafka_cleanshutdown").exists(), "its own stop was a clean one"
     with pytest.raises(OSError, match="two"):
         opened(two)
+
+
+@pytest.mark.parametrize("operation", ["list_directory", "file_system_id"])
+def test_a_disk_that_dies_after_it_was_opened_does_not_end_the_start(
+    paths: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """Nothing can be read or written there any more, and its lock file is on it, too."""
+    directories = started(*paths)
+    for topic in "ab":
+        create(directories, topic)
+    directories.close(clean=True, broker_epoch=1)
+    again = LogDirectories.open([str(path) for path in paths], node_id=0, cluster_id="c")
+    dead = again.directories[1]
+
+    def refuse(*_: object) -> None:
+        raise EIO
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dead.disk, operation, refuse)
+        patch.setattr(os, "ftruncate", refuse)
+        again.load(0, config_for=lambda *_: CONFIG)
+    assert where(again) == {"a": "one"}
+    assert list(again.failures) == [str(paths[1])]
+    again.close(clean=False)
+    opened(*paths).close(clean=False)
 
 
 class Disks:
