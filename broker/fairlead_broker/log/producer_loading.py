@@ -122,6 +122,9 @@ def restore_snapshot(
         path = f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
         try:
             entries = decode_snapshot(read_small_file(disk, path))
+        except FileNotFoundError:
+            # It belonged to a segment that was replaced, and a thread has just removed it.
+            continue
         except ValueError as error:
             logger.warning("%s is unreadable and ignored: %s", path, error)
             continue

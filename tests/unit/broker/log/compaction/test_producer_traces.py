@@ -8,7 +8,9 @@ from compaction import compact
 from log_batches import LogBench, all_headers, append, flush, record_batch
 from present import present
 
+from fairlead_broker.disk import Disk
 from fairlead_broker.log.compaction.producer_traces import producer_traces
+from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.producers.producer_state import ProducedBatch, ProducerEntry
@@ -148,3 +150,31 @@ def test_each_producer_leaves_one_kind_of_trace() -> None:
     assert traces == ([(1, 9), (4, 9)], [(3, 3)], [2])
     traces = producer_traces(producers, 10, has_uncommitted_markers=True)
     assert traces == ([(1, 9), (4, 9)], [], [2, 3])
+
+
+def test_a_cut_while_a_thread_removes_snapshots_of_replaced_segments_finds_others(
+    bench: LogBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an unclean election: a snapshot may be gone when it is read, and the log has it all."""
+    log = bench.create(**CONFIG)
+    for sequence in range(4):
+        append(log, sent(sequence))
+        log.roll(1_000)
+    append(log, sent(4))
+    flush(log)
+    compact(log, 1_000)
+    assert log.bases == [0, 4]
+    job = present(log.begin_deletions(1_000))
+    assert [path for path in job.paths if path.endswith(".snapshot")]
+
+    def read_after_the_thread(disk: Disk, path: str) -> bytes:
+        job.run()
+        return read_small_file(disk, path)
+
+    monkeypatch.setattr(
+        "fairlead_broker.log.producer_loading.read_small_file", read_after_the_thread
+    )
+    log.truncate_to(3)
+    assert not log.is_offline
+    assert log.log_end_offset == 3
+    assert log.producers.get(PRODUCER) is None, "its only batch was cut off"
