@@ -1,4 +1,4 @@
-"""Replays batches of the log files, to restore the state that the leader's appends had built."""
+"""Replays batches from log files, to restore the producer state that their appends had built."""
 
 from fairlead_broker.disk import Disk
 from fairlead_broker.log.batches.batch_scan import SCAN_CHUNK_BYTES, CorruptSegmentError
@@ -19,9 +19,9 @@ def replay_batch(
     producers: ProducerState,
     now_ms: int,
 ) -> AbortedTransaction | None:
-    """Replay the batch at `position`; return the entry that its segment's transaction index has.
+    """Replay the batch at `position`; return its entry in the transaction index, if it has one.
 
-    The content of a control batch is read; CorruptSegmentError if it cannot be.
+    CorruptSegmentError if it is a control batch that cannot be decoded.
     """
     if header.producer_id < 0:
         return None

@@ -1,9 +1,9 @@
 """Fsync and early write-out of a log, split between the loop and a thread.
 
-`begin_flush` runs on the loop and collects what is un-synced; `FlushJob.run` runs in a thread and
-touches only descriptors that it keeps alive itself; `complete_flush` runs on the loop again and
-advances the recovery point. Appends go on meanwhile. After a truncation in between the job's result
-is not used.
+`begin_flush` runs on the loop and collects the files to fsync; `FlushJob.run` runs in a thread and
+uses only descriptors that the job itself keeps open; `complete_flush` runs on the loop again and
+advances the recovery point. Appends go on meanwhile. If the log is truncated meanwhile, the job's
+result is ignored.
 
 **An fsync that failed is never retried.** The kernel marks the pages clean after the error, so a
 second fsync would report success for lost data. The log goes offline, and the directory notes that
@@ -57,11 +57,14 @@ class FlushJob:
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """In a thread. An error is kept for `complete_flush`, which must be called either way."""
+        """Fsync everything, in a thread; keep an error for `complete_flush`.
+
+        `complete_flush` must be called with this job whether there was an error or not.
+        """
         try:
             for file in self._files:
                 self._disk.fsync(file.fd)
-            # Segments made since the last flush need their names on the device too.
+            # The names of segments created since the last flush must be on the device, too.
             self._disk.fsync_directory(self._directory)
             if self._parent:
                 self._disk.fsync_directory(self._parent)
@@ -99,7 +102,7 @@ class WriteOutJob:
         self.size = size
 
     def run(self) -> None:
-        """In a thread; blocks only if the device's queue is full."""
+        """Start the write-out, in a thread; this blocks only if the device's queue is full."""
         self._disk.start_write_out(self._file.fd, self.position, self.size)
 
 
@@ -112,14 +115,14 @@ def is_due(log: SegmentedLog, now_ms: int) -> bool:
         return False
     if state.is_wanted or log.unflushed_messages >= config.flush_messages:
         return True
-    # Where the clock was set back nobody knows how long ago the last one was.
+    # If the clock was set back, nobody knows how long ago the last flush was: it is due.
     return config.flush_ms != NEVER and not 0 <= now_ms - state.last_flush_ms < config.flush_ms
 
 
 def begin_flush(log: SegmentedLog) -> FlushJob | None:
-    """Collect the writers of all segments above the recovery point.
+    """Collect the writers of all segments above the recovery point; None if no flush can begin.
 
-    None too if the disk refuses the epoch file: the log is offline then, or lacks room.
+    If the epoch file cannot be written, no flush begins: the log is then offline or lacks room.
     """
     state = log.flush_state
     if state.is_running or state.is_held or log.is_offline:
@@ -127,8 +130,9 @@ def begin_flush(log: SegmentedLog) -> FlushJob | None:
     if log.log_end_offset == log.recovery_point:
         return None
     if log.epochs.is_dirty:
-        # Below the new recovery point no recovery reads records for their epochs any more. The job
-        # makes the file's name durable; a file without its content is recognised as damaged.
+        # Recovery does not read epochs from records below the recovery point, so they must be in
+        # the file before that point advances. The job makes the file's name durable; a file that
+        # lacks its content is recognised as damaged.
         try:
             log.write_epochs()
         except OSError as error:
@@ -159,7 +163,7 @@ def complete_flush(log: SegmentedLog, job: FlushJob, now_ms: int) -> None:
 
 
 def begin_write_out(log: SegmentedLog) -> WriteOutJob | None:
-    """Return a job for the bytes that were appended to the active segment since the last one."""
+    """Return a job for the bytes appended to the active segment since the last job; None if few."""
     state, active = log.flush_state, log.active
     writers = active.writers()
     if log.is_offline or not writers:

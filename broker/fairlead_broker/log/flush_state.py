@@ -32,6 +32,6 @@ class FlushState:
         self.write_out_position = 0
 
     def forget_flushes(self) -> None:
-        """Ignore running jobs after a truncation: they prove nothing about the log any more."""
+        """Ignore the results of running jobs: after a truncation they prove nothing any more."""
         self.generation += 1
         self.write_out_base = -1

@@ -32,7 +32,7 @@ def append_as_follower(
 
     Batches before a damaged one, or before one of an epoch above `leader_epoch` (KAFKA-18723), are
     appended before the error is raised: CORRUPT_MESSAGE, UNKNOWN_LEADER_EPOCH. KAFKA_STORAGE_ERROR
-    if the disk fails or has no room; whole batches before that count.
+    if the disk fails or has no room; batches that were written before that stay appended.
     """
     headers: list[BatchHeader] = []
     refusal: KafkaError | None = None
@@ -75,7 +75,7 @@ def append_as_follower(
 
 
 def _check_readable(log: SegmentedLog, batches: memoryview, position: int) -> None:
-    """Check before the append that control batches can be read: the log has to know them."""
+    """Check before the append that a control batch can be decoded: it ends a transaction."""
     try:
         decode_end(batches, position)
     except RemoteProtocolError as error:
@@ -85,10 +85,11 @@ def _check_readable(log: SegmentedLog, batches: memoryview, position: int) -> No
 def _check_offset(
     log: SegmentedLog, header: BatchHeader, next_offset: int, *, is_first: bool
 ) -> None:
-    """Offsets never go back; only the first batch of an empty log may start below its end (R17).
+    """Require that offsets never go back, except for the first batch of an empty log (R17).
 
-    The leader's log start can lie inside a batch, which it sends whole. Offsets may be missing that
-    the leader has compacted away; the topic's config cannot tell, because it may have changed.
+    That batch may start below the log's end, because the leader's log start can lie inside a batch,
+    and the leader sends it whole. Offsets may be missing, because the leader may have compacted
+    records away. The topic's present config cannot tell, because it may have changed.
     """
     if header.base_offset >= next_offset:
         return
@@ -151,9 +152,9 @@ def _write(log: SegmentedLog, batches: memoryview, headers: list[BatchHeader], n
     end_offset = log.log_end_offset
     for header in headers:
         if header.partition_leader_epoch > epochs.last_epoch:
-            # Its first records may have been compacted away at the leader. With too early a start a
-            # follower would copy records again; with too late a start it would keep records that
-            # diverge.
+            # The leader may have compacted away the first records of this epoch. If the noted start
+            # is too early, a follower only copies some records again; if it were too late, a
+            # follower would keep records that diverge.
             start_offset = min(end_offset, header.base_offset)
             epochs.assign(header.partition_leader_epoch, start_offset)
         end_offset = header.next_offset

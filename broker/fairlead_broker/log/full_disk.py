@@ -3,9 +3,9 @@
 The log is complete, unlike one whose disk has failed: it can be read and led, and retention goes
 on. Bytes of a refused append are cut off at once, because after a clean stop the length of the
 files is the end of the log. As after a truncation, this is made durable before the next append:
-pages of the refused batch must not come back between those of later ones.
+after a power cut, no page of the refused batch may reappear among the pages of later batches.
 
-Only ENOSPC means this. After a quota error (EDQUOT) the broker cannot tell when there is room
+Only ENOSPC counts. After a quota error (EDQUOT) the broker cannot tell when there is room
 again, and a flush that fails without room may have lost acknowledged records: both take the log
 offline.
 """
@@ -41,7 +41,7 @@ def refuse_append(log: SegmentedLog, error: OSError) -> KafkaError:
 
 
 def run_out(log: SegmentedLog, error: OSError) -> None:
-    """Take no records from now on."""
+    """Refuse appends from now on, until there is room."""
     log.lacks_room = True
     log.refusal = f"without room: {error}"
 

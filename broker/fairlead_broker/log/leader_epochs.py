@@ -1,8 +1,8 @@
 """The start offset of each leader epoch, by which replicas find where their logs diverge.
 
-Entries (epoch, start offset) rise in both. R2: the end of epoch e is the start of the next higher
-one. R4: a new leader records its epoch before it appends anything, so that an epoch without records
-is found, too. Entries that contradict it are dropped.
+Both values of the entries (epoch, start offset) rise. R2: the end of epoch e is the start of the
+next higher one. R4: a new leader records its epoch before it appends anything, so that an epoch
+without records is found, too. Entries that contradict a new one are dropped.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,7 +12,7 @@ UNDEFINED: Final = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """Answer to "where does this epoch end?"; both -1 if it cannot be told."""
+    """Answer to "where does this epoch end?"; both -1 if this log does not know."""
 
     leader_epoch: int
     end_offset: int
@@ -59,9 +59,9 @@ class LeaderEpochs:
 
         entries (2, 10) (5, 30), log end 40:
         epoch 5 -> (5, 40)    the newest ends with the log
-        epoch 3 -> (2, 30)    an unknown one: what follows the largest below
-        epoch 1 -> (1, 10)    below all: nothing of it is here
-        epoch 6 -> undefined  the asker knows more than this log
+        epoch 3 -> (2, 30)    not in this log: the end of the next lower epoch
+        epoch 1 -> (1, 10)    lower than all: this log has no record of it
+        epoch 6 -> undefined  higher than all: the asker knows more than this log
         """
         if not self._epochs or epoch == UNDEFINED:
             return NO_EPOCH_END
@@ -80,7 +80,7 @@ class LeaderEpochs:
         return self._epochs[at - 1] if at else UNDEFINED
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drop entries that start at or behind the new end of the log."""
+        """Drop entries that start at or above the new end of the log."""
         while self._starts and self._starts[-1] >= end_offset:
             del self._epochs[-1], self._starts[-1]
             self.is_dirty = True

@@ -1,12 +1,12 @@
-"""The log of one partition: a row of segments, appended at the end, read anywhere.
+"""The log of one partition: a sequence of segments, appended at the end and read anywhere.
 
 The event loop owns it. Appends go to the page cache; blocking work is returned as a job that a
 thread runs (`flush.py`). Each concern has a module that works on a `Log`: `append_check` (what a
-leader refuses), `lookup` (timestamps), `retention`, `truncation`, `flush`, `log_loader` (opening),
-`recovery` (after a crash).
+leader refuses), `lookup` (offsets and timestamps), `retention`, `truncation`, `flush`,
+`log_loader` (opening), `recovery` (after a crash).
 
-Order that always holds (I1): log_start_offset <= log_end_offset and recovery_point <=
-log_end_offset. Appended offsets are contiguous (I8).
+Always true (I1): log_start_offset <= log_end_offset and recovery_point <= log_end_offset. Appended
+offsets are contiguous (I8).
 """
 
 import errno
@@ -193,14 +193,14 @@ class Log:
         self.active.index_bytes_max = config.segment_index_bytes
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Note the topic to which this log belongs; its file was lost or never made."""
+        """Set the id of the topic, and write its file, which was lost or never written."""
         self.topic_id = topic_id
         self.deferred.replace(
             f"{self.path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id)
         )
 
     def note_holes(self) -> None:
-        """Let offsets have gaps from now on, before the first one is there. OSError."""
+        """Mark that offsets may have gaps, before the log has its first gap. OSError."""
         if not self.has_holes:
             mark_holes(self.disk, self.path)
             self.has_holes = True
@@ -233,9 +233,9 @@ class Log:
     ) -> AppendResult:
         """Append one produced batch, giving it offsets and the leader epoch, in place.
 
-        `batch` must be writable; one that opens a transaction comes with its `guard`, one that
-        `is_from_coordinator` has no sequences. `has_keys` spares a compacted log a look at them.
-        KafkaError if nothing was written; KAFKA_STORAGE_ERROR if it is offline or `lacks_room`.
+        `batch` must be writable. A `guard` comes with a batch that opens a transaction. A batch
+        that `is_from_coordinator` has no sequences. With `has_keys` a compacted log does not check
+        keys. KafkaError if nothing was written: KAFKA_STORAGE_ERROR if the log is offline or full.
         """
         if self.refusal is not None:
             self._refuse_lead()
@@ -275,7 +275,7 @@ class Log:
         batch[12:16] = leader_epoch.to_bytes(4, "big", signed=True)
         try:
             if leader_epoch != self.epochs.last_epoch:
-                # Before the append: followers must find the epoch wherever its records are (R4).
+                # Before the append: a follower that has records of the epoch must find it (R4).
                 self.assign_leader_epoch(leader_epoch)
             active = self.segment_for(size, last_offset, max_timestamp, now_ms)
             active.append(batch, size, last_offset, max_timestamp)
@@ -312,10 +312,10 @@ class Log:
     def append_end_marker(
         self, marker: EndMarker, *, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """Append a marker; if the producer has no open transaction, it changes little.
+        """Append a transaction's marker, also if the producer has no open transaction.
 
-        KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (nothing was written
-        then), KAFKA_STORAGE_ERROR as in `append_as_leader`.
+        KafkaError INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is
+        refused, and nothing was written; KAFKA_STORAGE_ERROR as in `append_as_leader`.
         """
         if self.refusal is not None:
             self._refuse_lead()
@@ -333,7 +333,7 @@ class Log:
     ) -> None:
         """Append the leader's whole batches unchanged; the first one starts at this log's end.
 
-        An incomplete batch at the end is ignored: the next fetch has it whole. The first batch of
+        An incomplete batch at the end is ignored: the next fetch gets it whole. The first batch of
         an empty log may start below its end, because the leader's log start can lie inside a batch
         (R17). With `leader_epoch`, batches of later epochs are not appended.
         """
@@ -360,12 +360,12 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool
     ) -> ReadResult:
-        """Return whole batches from the one that holds `offset` up to `end_offset`, of one segment.
+        """Return whole batches of one segment, from the one that holds `offset` up to `end_offset`.
 
         At most `max_bytes`, except that the first batch is given whole if `minimum_one_batch`. For
         a segment that is stored elsewhere the answer has its `arrival`; this call does not wait for
-        it. KafkaError OFFSET_OUT_OF_RANGE below the log's start or above its end; nothing (not an
-        error) between `end_offset` and the log's end.
+        it. KafkaError OFFSET_OUT_OF_RANGE below the log's start or above its end. Between
+        `end_offset` and the log's end the answer has no records, and that is not an error.
         """
         log_end_offset = self.log_end_offset
         if offset < self.log_start_offset or offset > log_end_offset:
@@ -430,7 +430,7 @@ class Log:
             raise self.go_offline(error) from error
 
     def upper_offset(self, fetch_offset: int, records: FileSlice) -> int:
-        """Return the end of what was read from `fetch_offset` on, or a little above."""
+        """Return the offset after `records`, read from `fetch_offset` on, or one a little above."""
         try:
             return lookup.upper_offset(self, fetch_offset, records)
         except OSError as error:
@@ -446,7 +446,7 @@ class Log:
             raise self.go_offline(error) from error
 
     def recall_unreplicated(self, high_watermark: int) -> None:
-        """After a start, find transactions that ended above the high watermark of that time.
+        """After a start, find transactions whose markers are not below the high watermark.
 
         This costs time only in logs that have had transactions, and reads only their tail.
         """
@@ -461,7 +461,7 @@ class Log:
         self.producers.add_unreplicated(ended)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        """Where a leader epoch ends in this log (R2)."""
+        """Return where a leader epoch ends in this log (R2)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def delete_expired_segments(self, now_ms: int, last_stable_offset: int) -> int:
@@ -483,19 +483,19 @@ class Log:
         retention.advance_log_start_offset(self, offset)
 
     def begin_deletions(self, now_ms: int) -> DeletionJob | None:
-        """Return files whose delay is over, to be unlinked in a thread."""
+        """Return a job that unlinks, in a thread, the files whose delay is over; None if none."""
         return self.deletions.begin(self.disk, now_ms)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget idempotent producers that were silent for too long."""
+        """Forget idempotent producers that were silent for too long; return their number."""
         return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on; an offset derived from leader epochs (R1)."""
+        """Drop everything from `offset` on; the offset must come from leader epochs (R1)."""
         truncation.truncate_to(self, offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and go on at `offset`, where the leader's log starts now (R17)."""
+        """Drop everything and continue at `offset`, where the leader's log starts now (R17)."""
         truncation.restart_at(self, offset)
 
     def flush_is_due(self, now_ms: int) -> bool:
@@ -503,15 +503,15 @@ class Log:
         return flush.is_due(self, now_ms)
 
     def begin_flush(self) -> flush.FlushJob | None:
-        """Return what a thread must fsync; None if nothing is un-synced or a flush is under way."""
+        """Return a job of fsyncs for a thread; None if all is synced or no flush can begin now."""
         return flush.begin_flush(self)
 
     def complete_flush(self, job: flush.FlushJob, now_ms: int) -> None:
-        """On the loop again: advance the recovery point, or go offline if the fsync failed."""
+        """Apply a job's result: advance the recovery point, or go offline if an fsync failed."""
         flush.complete_flush(self, job, now_ms)
 
     def begin_write_out(self) -> flush.WriteOutJob | None:
-        """Return what a thread asks the kernel to write early; None while little is dirty."""
+        """Return a job by which a thread has the kernel write early; None if little is dirty."""
         return flush.begin_write_out(self)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
@@ -528,10 +528,10 @@ class Log:
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def maybe_write_epochs(self) -> bool:
-        """Write the epoch file if it lags behind; return whether it did. On failure go offline.
+        """Write the epoch file if its content is outdated; return whether it was written.
 
-        Not while the start is unconfirmed, the log is offline or has no room: nothing is appended
-        then either.
+        KafkaError if the write fails: the log is then offline or lacks room. The file is not
+        written while the log refuses appends, for example because it is offline or lacks room.
         """
         if not self.epochs.is_dirty or self.refusal is not None:
             return False
@@ -580,8 +580,8 @@ class Log:
     def ensure_writable(self) -> None:
         """Load the active segment's indexes into memory; done at the first append.
 
-        OSError also if a batch is damaged: nothing can be appended after it, as if the disk had
-        failed.
+        OSError also if a batch is damaged: nothing can be appended after it, so this counts as a
+        failure of the disk.
         """
         if self.active.is_sealed:
             try:
@@ -590,9 +590,9 @@ class Log:
                 raise OSError(errno.EIO, str(error)) from error
 
     def settle_swap(self) -> None:
-        """Finish or give up a replacement under way, before segments are deleted or cut. OSError.
+        """Finish or give up a running replacement before segments are deleted or cut. OSError.
 
-        It may wait for the device, which nothing else on the loop does; this is very rare.
+        This may fsync the directory on the loop, but it is very rare.
         """
         if self.swap is not None:
             self.swap.settle()
@@ -628,7 +628,7 @@ class Log:
             del self.recent_positions[: RECENT_BATCHES_MAX // 2]
 
     def end_before_failed_append(self, position: int, end_offset: int) -> None:
-        """End the log before a batch that is written and cannot count. OSError."""
+        """Cut off a batch that is written, but whose append failed in a later step. OSError."""
         self.log_end_offset = end_offset
         self.forget_recent()
         self.active.truncate(position)
@@ -637,7 +637,7 @@ class Log:
         self.jitter_ms = roll_jitter_ms(self.path, self.active.base_offset, self.config)
 
     def go_offline(self, error: OSError) -> KafkaError:
-        """Take no more appends: the disk failed this log. Return what clients are told.
+        """Refuse all further appends, because the disk failed; return the error for clients.
 
         Bytes of the failed write may be in the file after `active.size`. Recovery at the next start
         cuts them off, so a log that went offline never counts as cleanly stopped.
@@ -659,7 +659,7 @@ class Log:
 
     def _refuse_lead(self) -> NoReturn:
         if self.refusal == AWAITS_CHECKPOINT:
-            # It was elected within milliseconds after its truncation: a retry will succeed.
+            # This replica became leader milliseconds after its truncation: a retry will succeed.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.path} is {self.refusal}")
         self._refuse_append()
 
@@ -680,7 +680,7 @@ class Log:
 
 
 def _stamp_append_time(batch: memoryview, now_ms: int) -> None:
-    """Set the timestamp type and the largest timestamp; both are under the CRC."""
+    """Set the timestamp type and the largest timestamp, and the CRC, which covers both."""
     batch[22] |= TIMESTAMP_TYPE_MASK
     batch[35:43] = now_ms.to_bytes(8, "big", signed=True)
     batch[17:21] = batch_crc(batch, 0, len(batch)).to_bytes(4, "big")
