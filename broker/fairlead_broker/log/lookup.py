@@ -1,4 +1,4 @@
-"""Finding bytes by offset and offsets by timestamp, through the indexes and batch headers."""
+"""Finds bytes by offset, and offsets by timestamp, with the indexes and the batch headers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -29,20 +29,20 @@ class TimestampOffset(NamedTuple):
 
 
 class Arrival(Protocol):
-    """Records of a segment that is stored elsewhere, being copied here since the first request."""
+    """A copy of records from a segment that is stored elsewhere; the first read has started it."""
 
     @property
     def is_over(self) -> bool:
-        """True once a read of the same offset tells the outcome: the records, or an error."""
+        """True once another read of the same offset gives the outcome: the records, or an error."""
         ...
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """Call back once, in a later turn of the loop, when that is so."""
+        """Call `callback` once, in a later turn of the loop, when `is_over` has become true."""
         ...
 
 
 class ReadResult(NamedTuple):
-    """A slice of whole batches, the first of which has `offset`; None if there is nothing.
+    """A slice of whole batches, the first of which holds `offset`; None if there are no records.
 
     With an `arrival` the records are not here yet: read again when it is over.
     """
@@ -55,7 +55,7 @@ class ReadResult(NamedTuple):
 def read_indexed(
     log: SegmentedLog, offset: int, max_bytes: int, end_offset: int, *, minimum_one_batch: bool
 ) -> ReadResult:
-    """`Log.read` where the positions of recent batches do not help."""
+    """Do `Log.read` by the indexes, for offsets below those of the recent batches."""
     found = find_batch(log, offset)
     if found is None:
         return ReadResult(None, offset)
@@ -83,8 +83,8 @@ def find_batch(log: SegmentedLog, offset: int) -> tuple[Segment, int, BatchHeade
         try:
             found = segment.find_batch(offset)
         except CorruptSegmentError:
-            # Either the index points to no batch, which a rebuilt one does not, or the batch itself
-            # is damaged, which the second search reports.
+            # Either the index is wrong, and is rebuilt here, or the batch itself is damaged, which
+            # the second search reports.
             segment.doubt_indexes()
             found = segment.find_batch(offset)
         if found is not None:
@@ -93,7 +93,7 @@ def find_batch(log: SegmentedLog, offset: int) -> tuple[Segment, int, BatchHeade
 
 
 def _end_position(log: SegmentedLog, segment: Segment, end_offset: int) -> int:
-    """Where the batches of a segment that lie wholly below `end_offset` end."""
+    """Return the position where those batches of a segment end that are below `end_offset`."""
     if end_offset >= log.log_end_offset:
         return segment.size
     found = find_batch(log, end_offset)
@@ -136,8 +136,8 @@ def aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return transactions that ended at or above `fetch_offset` and began below `upper_offset`.
 
-    A marker is in the segment of its offset, so older segments need not be read. Once all records
-    below the upper offset were decided when a transaction ended, later markers do not matter.
+    A marker is in the segment of its offset, so older segments need not be read. If no transaction
+    was open below `upper_offset` when one ended, markers after that one do not matter.
     """
     found = []
     at = max(bisect_right(log.bases, fetch_offset) - 1, 0)
@@ -182,7 +182,7 @@ def offset_of_max_timestamp(log: SegmentedLog, *, is_hurried: bool) -> Timestamp
         return None
     found = _offset_in(log, owner, largest, is_hurried=is_hurried)
     if found is None and owner is first:
-        # Where the log starts in a segment, its largest timestamp may be of a deleted record.
+        # If the log starts inside this segment, its largest timestamp may be of a deleted record.
         return _newest_above_start(log, first, others, is_hurried=is_hurried)
     return found
 
@@ -195,9 +195,10 @@ def _segments_from_start(log: SegmentedLog) -> list[Segment]:
 def _newest_above_start(
     log: SegmentedLog, first: Segment, others: list[Segment], *, is_hurried: bool
 ) -> TimestampOffset | None:
-    """As `offset_of_max_timestamp`, if the log's first segment cannot be judged by its index.
+    """Do `offset_of_max_timestamp` if the first segment's index may count deleted records.
 
-    The header of a batch that the log's start cuts tells nothing: it counts only if none follows.
+    If the log starts inside a batch, that batch's header may count deleted records, too: the batch
+    is used only if no other follows.
     """
     cut: tuple[int, BatchHeader] | None = None
     newest: tuple[int, BatchHeader] | None = None
@@ -223,7 +224,7 @@ def _newest_above_start(
 def _offset_in(
     log: SegmentedLog, segment: Segment, timestamp_ms: int, *, is_hurried: bool
 ) -> TimestampOffset | None:
-    """As `offset_for_timestamp`, in one segment."""
+    """Do `offset_for_timestamp` in one segment."""
     batches_left = HURRIED_LOOKUP_BATCHES_MAX if is_hurried else LOOKUP_BATCHES_MAX
     for position, header in _headers_from_timestamp(segment, timestamp_ms):
         if header.max_timestamp >= timestamp_ms and header.last_offset >= log.log_start_offset:
@@ -258,7 +259,7 @@ def _headers_from_timestamp(
 def _first_record(
     log: SegmentedLog, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int
 ) -> TimestampOffset | None:
-    """Return the first matching record inside a batch; its start if its body does not tell.
+    """Return the first matching record of a batch, or the batch's start if its body does not help.
 
     A body may be unreadable, or have no record as late as its header says. A body that grows beyond
     the cap when it is decompressed, or has too many records or bytes (a damaged length may claim

@@ -1,8 +1,8 @@
 """Ends a transaction: writes the marker to the log, and an abort to the transaction index.
 
-In this order: the marker is in the log, its index has the entry, and only then is the transaction
-over. The last stable offset advances with the last step, so no reader gets beyond a transaction
-that the index does not have yet.
+The order matters: first the marker is in the log, then the index has its entry, and only then is
+the transaction over. The last stable offset advances with the last step, so no reader gets past an
+aborted transaction that is not in the index yet.
 """
 
 from fairlead_broker.log.index.transaction_index import AbortedTransaction
@@ -31,7 +31,7 @@ def append_end_marker(
     try:
         note_marker(log, header, EndOfTransaction(kind, marker.coordinator_epoch), now_ms)
     except OSError:
-        # No reader has seen the marker yet.
+        # Cutting it off is safe: no reader has seen the marker yet.
         log.end_before_failed_append(position, offset)
         raise
     return offset
@@ -49,9 +49,9 @@ def note_marker(log: SegmentedLog, header: BatchHeader, end: EndOfTransaction, n
 def aborted_by(
     producers: ProducerState, header: BatchHeader, end: EndOfTransaction
 ) -> AbortedTransaction | None:
-    """Return the entry for the index of the marker's segment; None for most markers.
+    """Return a marker's entry in the transaction index, None if it aborts nothing in this log.
 
-    Readers do not need the marker of a producer without an open transaction in this log.
+    A producer without an open transaction here has no records that readers must skip.
     """
     first_offset = producers.transaction_of(header.producer_id)
     if first_offset is None or end.type is not ControlType.ABORT:

@@ -14,9 +14,10 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process with its parent; only Linux, others use the end of input.
+    """Have the kernel kill this process when its parent dies. This works on Linux only.
 
-    The parent is the *thread* that started this process: it has to live as long as this process.
+    On other systems a process ends when its input ends. The parent is the *thread* that started
+    this process: it has to live as long as this process.
     """
     parent = os.getppid()
     prctl = getattr(ctypes.CDLL(None), "prctl", None)

@@ -1,7 +1,7 @@
 """Loads the producer state of a log at an offset: the newest intact snapshot, then later batches.
 
-A snapshot has open transactions, but not those that ended and are not committed. These are restored
-from batches above the high watermark, which therefore decides where to begin.
+A snapshot has open transactions, but not those that ended and whose markers are not replicated yet.
+`find_unreplicated` finds these in the log, from the newest snapshot below the high watermark on.
 """
 
 import logging
@@ -33,8 +33,9 @@ def load_producers(
 ) -> None:
     """Fill `producers` with the state at `end_offset`, the end of the last segment.
 
-    A clean stop writes no snapshot of a log that has no producers and never had a snapshot. If a
-    snapshot is damaged, its state is read from the log. CorruptSegmentError.
+    If `was_clean` and there is no snapshot, the log has no producers: a clean stop would have
+    written one. If a snapshot is damaged, the state comes from an older one or from the log alone.
+    CorruptSegmentError if a batch that has to be read is damaged.
     """
     first_base = segments[0].base_offset
     start = restore_snapshot(disk, directory, producers, first_base, end_offset, now_ms=now_ms)
@@ -88,7 +89,7 @@ def replayed(
         found = segment.find_batch(start)
         if found is None:
             continue
-        # A log's first batch may begin below the offset (R17): it counts, too.
+        # The first batch of a log may begin below `start` (R17): it is replayed, too.
         for position, header in segment.headers(found[0]):
             aborted = replay_batch(
                 disk,

@@ -1,11 +1,11 @@
-"""Deleting old segments: by time, by size, and below the log's start; consumed or not.
+"""Deletes old segments by time, by size, and below the log's start, whether consumed or not.
 
 Only whole sealed segments are deleted, oldest first, and only those wholly below the last stable
 offset. A segment's files are renamed to `.deleted` at once and unlinked after
 `file.delete.delay.ms`, in a thread, because freeing a large file takes long. When even the newest
 record has expired, or no byte is to be kept, the active segment is rolled first, so that a topic
-becomes empty as in Kafka. On a full disk it waits until there is room for a roll; older segments
-that are deleted make some.
+becomes empty as in Kafka. On a full disk the active segment stays until there is room for a roll;
+the deletion of older segments makes room.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 def delete_expired_segments(log: SegmentedLog, now_ms: int, last_stable_offset: int) -> int:
     """Roll an expired active segment, then delete the segments due; return their number.
 
-    At most `SEGMENTS_DELETED_A_TURN`; if it is so many, more may be due.
+    At most `SEGMENTS_DELETED_A_TURN` are deleted; if it was that many, more may be due.
     """
     config = log.config
     require(
@@ -62,8 +62,8 @@ def delete_expired_segments(log: SegmentedLog, now_ms: int, last_stable_offset: 
 def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> int:
     """Delete only segments below the log's start: the leader decides the rest.
 
-    If nothing lies above it, the active segment is rolled first, as the leader has done: otherwise
-    nothing might roll it for a long time. At most `SEGMENTS_DELETED_A_TURN`.
+    If no record lies above the start, the active segment is rolled first, as the leader has done:
+    otherwise nothing might roll it for a long time. At most `SEGMENTS_DELETED_A_TURN` are deleted.
     """
     if log.is_offline:
         return 0
@@ -80,7 +80,7 @@ def delete_below_start(log: SegmentedLog, now_ms: int, high_watermark: int) -> i
 
 
 def plan_deletion(log: SegmentedLog, expire_before_ms: int | None, last_stable_offset: int) -> int:
-    """Return how many of the oldest segments may go now, at most `SEGMENTS_DELETED_A_TURN`."""
+    """Return how many of the oldest segments are due now, at most `SEGMENTS_DELETED_A_TURN`."""
     config = log.config
     surplus = None
     if config.deletes_by_retention and config.retention_bytes >= 0:
@@ -102,7 +102,7 @@ def plan_deletion(log: SegmentedLog, expire_before_ms: int | None, last_stable_o
 
 
 def advance_log_start_offset(log: SegmentedLog, offset: int) -> None:
-    """Raise the log's start; segments wholly below it go with the next retention check."""
+    """Raise the log's start; the next retention check deletes segments wholly below it."""
     require(
         offset <= log.log_end_offset,
         "{}: log start {} above log end {}",
@@ -113,8 +113,8 @@ def advance_log_start_offset(log: SegmentedLog, offset: int) -> None:
     if offset <= log.log_start_offset:
         return
     log.log_start_offset = offset
-    # The epoch file is written with the next flush. Until then a start truncates the entries at the
-    # same offset. So DeleteRecords on a full disk is not refused because there is no room.
+    # The epoch file is written with the next flush. If the broker starts anew before that, the
+    # start truncates the entries at the same offset. So DeleteRecords needs no room on the disk.
     log.epochs.truncate_from_start(offset)
 
 

@@ -1,4 +1,4 @@
-"""When a log starts its next segment. Pure."""
+"""Decides when a log starts its next segment. Pure."""
 
 from zlib import crc32
 

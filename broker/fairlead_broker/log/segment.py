@@ -132,8 +132,8 @@ class Segment:
     ) -> "Segment":
         """Return a new, empty, active segment; its three files exist from now on.
 
-        OSError if the disk refuses; then no file exists: it would lie in the middle of an older
-        segment.
+        OSError if the disk refuses. Then none of the files stays: the segment before goes on, and
+        would grow past the base offset of this one.
         """
         segment = cls(
             disk,
@@ -174,7 +174,7 @@ class Segment:
             position += header.size
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Count a batch that was written at `position`, and index it if one is due."""
+        """Count a batch that was written at `position`, and index it if an entry is due."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -188,7 +188,7 @@ class Segment:
         self.size = position + size
 
     def _note_index_size(self) -> None:
-        """Note whether the index is full; the time index keeps room for the entry of sealing."""
+        """Note whether an index is full; the time index keeps room for the last entry of `seal`."""
         index_bytes_max = self.index_bytes_max
         self.is_index_full = (
             self.offset_index.size + OFFSET_ENTRY.size > index_bytes_max
@@ -227,7 +227,7 @@ class Segment:
     def take_over(self, before: "Segment") -> None:
         """Replace an active segment, whose bytes are in this one's files.
 
-        Nothing is read: all that is known of that segment is true here, too.
+        Nothing is read: all that is known about that segment is true for this one, too.
         """
         self.offset_index.take_over(before.offset_index)
         self.time_index.take_over(before.time_index)
@@ -249,7 +249,7 @@ class Segment:
         self._reader = None
 
     def writers(self) -> list[OpenFile]:
-        """Return the descriptors of writes, for a flush."""
+        """Return the descriptors that are open for writing, for a flush."""
         files = (
             self._writer,
             self.offset_index.writer(),
@@ -267,9 +267,9 @@ class Segment:
         self.transaction_index.seal()
 
     def truncate(self, position: int) -> None:
-        """Cut the file at a batch boundary, indexes with it; the segment must be active.
+        """Cut the file and its indexes at a batch boundary; the segment must be active.
 
-        OSError also if a batch before it is damaged: nothing can be put behind that.
+        OSError also if a batch before the cut is damaged: nothing can be appended after that.
         """
         self._disk.truncate(self._write_fd, position)
         self.size = position
@@ -327,8 +327,8 @@ class Segment:
     def boundary_at_or_below(self, start: int, limit: int) -> int:
         """Return the last known batch boundary in [start, limit], by the index or a short walk.
 
-        `start` must be a boundary. By the index alone the answer may fall an index interval short
-        of the best one, which is cheaper than to look for it.
+        `start` must be a boundary. If the index gives the answer, it may be an index interval short
+        of the best one; a walk to that one would cost more than it gains.
         """
         self.ensure_index_is_sane()
         values = self.offset_index.values
@@ -343,7 +343,7 @@ class Segment:
         return boundary
 
     def next_offset_after(self, position: int) -> int:
-        """Return the offset behind the last batch, by a walk from a boundary; else the base."""
+        """Return the offset after the last batch, by a walk from a boundary; the base if none."""
         next_offset = self.base_offset
         for at, header in self.headers(position):
             check_offset(at, header, self.base_offset)
@@ -351,7 +351,7 @@ class Segment:
         return next_offset
 
     def end_offset(self) -> int:
-        """Return the offset behind the last batch, by the last index entry and a walk."""
+        """Return the offset after the last batch, by the last index entry and a walk."""
         self.ensure_index_is_sane()
         count = len(self.offset_index)
         return self.next_offset_after(self.offset_index.values[count - 1] if count else 0)
@@ -377,7 +377,7 @@ class Segment:
             logger.warning("%s: the age of its records is not known: %s", self.path, error)
 
     def largest_timestamp(self) -> int:
-        """Largest timestamp of the segment, -1 if none; of a sealed one by its last time entry."""
+        """Return the largest timestamp, -1 if none; for a sealed segment, its last time entry's."""
         if self.is_sealed and self.max_timestamp == NO_TIMESTAMP:
             self.ensure_index_is_sane()
             count = len(self.time_index)
@@ -387,11 +387,11 @@ class Segment:
         return self.max_timestamp
 
     def modified_ms(self) -> int:
-        """When the file last changed: its age where records carry no timestamps."""
+        """Return when the file last changed, which counts where records carry no timestamps."""
         return self._disk.modified_ms(self.path)
 
     def ensure_index_is_sane(self) -> None:
-        """Rebuild indexes that cannot be this segment's, before the first lookup."""
+        """Rebuild indexes that do not fit this segment, before the first lookup."""
         if self._is_checked:
             return
         self._is_checked = True
@@ -404,10 +404,10 @@ class Segment:
                 logger.warning("%s is damaged, its indexes stay as they are: %s", self.path, error)
 
     def doubt_indexes(self) -> None:
-        """Rebuild indexes by which no batch was found, once.
+        """Rebuild indexes that led to no intact batch, but only once.
 
-        Only once: if a batch is damaged this is useless, and blocks the loop while it reads the
-        segment.
+        If the batch itself is damaged, new indexes do not help, and to read the whole segment for
+        them blocks the loop.
         """
         if not self._is_doubted:
             self._is_doubted = True
@@ -435,8 +435,8 @@ class Segment:
     def mark_deleted(self, suffix: str = DELETED_SUFFIX) -> list[str]:
         """Rename all files by `suffix` and close them; return the paths to unlink later.
 
-        The names change first: after a crash in between, the next start removes the files. Slices
-        that are being sent keep their descriptor.
+        Files are renamed now and unlinked later: after a crash in between, the next start removes
+        them. Slices that are being sent keep their descriptor.
         """
         self._writer, self._write_fd, self._reader = None, -1, None
         self.is_sealed = True

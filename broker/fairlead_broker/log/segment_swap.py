@@ -7,13 +7,13 @@
     sources .deleted        `replace`, `sync`    the same
     base.log                `finish`             done
 
-If the new segment lacks a marker, snapshots are removed first: a snapshot in which its transaction
-is open would leave it open for ever if it were loaded after a crash.
+If the new segment lacks a marker, older snapshots are removed first: if one in which the marker's
+transaction is open were loaded after a crash, that transaction would stay open for ever.
 
-Each `sync` runs in a thread. The last is why the new segment serves reads under its working name
-for a moment: if its final name could become durable before those of its sources are gone, a power
+Each `sync` runs in a thread. Until the last one is done, the new segment serves reads under its
+working name: if its final name could become durable while names of its sources still exist, a power
 cut would leave offsets twice. Readers that are being sent an old segment keep its descriptor, and
-its files stay for `file.delete.delay.ms`; but if a full disk has no room for a name they are
+its files stay for `file.delete.delay.ms`. But if a full disk has no room for a new name, they are
 removed at once, which makes room. They are not needed any more: the new files are durable by then.
 
 Code that cuts or deletes segments meanwhile calls `settle` first.
@@ -59,7 +59,7 @@ class SegmentSwap:
     def __init__(self, log: SegmentedLog, group: CleanedGroup) -> None:
         self._log = log
         self._group = group
-        # Most segments know no aborted transaction, and have no index of these.
+        # Most segments have no aborted transaction, and no index of these.
         has_aborts = group.transaction_index_size > 0
         self._suffixes = (TRANSACTION_INDEX_SUFFIX, *_SUFFIXES) if has_aborts else _SUFFIXES
         self._stem = f"{log.path}/{offset_name(group.base_offset)}"
@@ -67,10 +67,11 @@ class SegmentSwap:
         self.state = SwapState.OVER
 
     def forget_snapshots(self) -> SyncJob | None:
-        """Remove snapshots that may have a transaction whose marker goes; None if there is none.
+        """Remove snapshots in which a transaction may be open whose marker compaction removes.
 
-        This has to be durable before `begin`. OSError if the disk refuses: then nothing is lost,
-        because their content is in the log.
+        Return the job that makes this durable, which has to run before `begin`; None if compaction
+        removes no marker. OSError if the disk refuses: then nothing is lost, because the content of
+        the snapshots is in the log.
         """
         log, last_removed = self._log, self._group.last_marker_removed
         if last_removed == NO_MARKER:
@@ -82,7 +83,7 @@ class SegmentSwap:
         return SyncJob(log.disk, [], [log.path])
 
     def begin(self) -> SyncJob:
-        """Return the new files the name that makes a start finish this.
+        """Give the new files the names by which a start finishes this; return the job that syncs.
 
         OSError if the disk refuses: then nothing has changed, and the log goes on as it is.
         """
@@ -95,7 +96,7 @@ class SegmentSwap:
                     self._stem + suffix + CLEANED_SUFFIX, self._stem + suffix + SWAP_SUFFIX
                 )
         except OSError:
-            # Indexes at most: the log would have been the last.
+            # At most indexes have been renamed: the log comes last.
             for suffix in self._suffixes:
                 unlink_if_present(log.disk, self._stem + suffix + SWAP_SUFFIX)
             raise
@@ -136,7 +137,7 @@ class SegmentSwap:
         log.swap, self.state = None, SwapState.OVER
 
     def settle(self) -> None:
-        """Finish or give up here and now. OSError."""
+        """Finish or give up this replacement at once. OSError."""
         log = self._log
         if self.state is SwapState.REPLACED:
             log.disk.fsync_directory(log.path)
@@ -169,7 +170,7 @@ class SegmentSwap:
                 raise
             for path in self._replaced:
                 unlink_if_present(disk, path)
-            # A file system gives back what was freed once that is durable.
+            # A file system may free the room of removed files only once the removal is durable.
             disk.fsync_directory(self._log.path)
             disk.rename(working, final)
 

@@ -1,7 +1,7 @@
-"""`Log`, as far as the modules beside it know it.
+"""The part of `Log` that the modules beside it use.
 
-`Log` has them do their part (`lookup`, `retention`, `truncation`, `flush`, `follower_append`), so
-they cannot import it in turn.
+`Log` imports these modules (`lookup`, `retention`, `truncation`, `flush`, `follower_append`), so
+they cannot import `Log` in turn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Replacement(Protocol):
     """Compacted segments that are taking the place of those that they were made from."""
 
     def settle(self) -> None:
-        """Finish or give up here and now. OSError."""
+        """Finish or give up this replacement at once. OSError."""
 
 
 class SegmentedLog(Protocol):

@@ -31,9 +31,10 @@ from fairlead_model.invariants import require
 
 
 def truncate_to(log: SegmentedLog, offset: int) -> None:
-    """Drop every batch that contains or follows `offset`; above the log's end only empty epochs.
+    """Drop every batch that contains or follows `offset`.
 
-    If `offset` lies inside a batch, the log ends before that batch; but never below its start.
+    If `offset` lies inside a batch, the log ends before that batch, but never below its start. If
+    `offset` is not below the log's end, only epochs without records are dropped.
     """
     if offset >= log.log_end_offset:
         _forget_empty_epochs(log)
@@ -52,8 +53,8 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
         del log.segments[keep:], log.bases[keep:]
         last = log.segments[-1]
         if gone:
-            # Newest first: a kill in between must leave no hole, because a log with gaps would keep
-            # it.
+            # Newest first: a kill in between must leave no hole, because recovery would accept the
+            # hole in a log that may have gaps.
             remove_segments(log, gone[::-1], 0)
         if last.is_sealed:
             last.activate()
@@ -64,7 +65,8 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
             end_offset = min(offset, header.base_offset)
             last.truncate(position)
         if last.end_offset() < end_offset:
-            # The records before it were compacted away: only the name of a segment has the end.
+            # The records before the end were compacted away: only a new segment's name can tell
+            # where the log ends.
             last.seal()
             log.add_segment(_new_segment(log, end_offset))
         if end_offset < log.log_start_offset:
@@ -83,7 +85,7 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
 
 
 def _forget_empty_epochs(log: SegmentedLog) -> None:
-    """Forget epochs in which this replica led without an append, up to its new leader's."""
+    """Forget epochs that start at the log's end: this replica led in them and appended nothing."""
     log.epochs.truncate_from_end(log.log_end_offset)
     if log.epochs.is_dirty:
         try:
@@ -96,8 +98,8 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
     """Drop everything; the log is empty and starts at `offset`.
 
     Producers are dropped, too: their last batches may lie between the old end and the new start. A
-    producer whose sequence this replica does not know may go on, while one with an outdated
-    sequence would be refused.
+    producer that this replica does not know may go on, while one whose sequence is outdated here
+    would be refused.
     """
     try:
         log.settle_swap()
@@ -108,7 +110,8 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
         _forget_above(log, NO_OFFSET)
         log.log_start_offset = offset
         log.start_before_cut = None
-        # Epochs, too: a leader without the last one would make this log truncate again and again.
+        # Epochs are dropped, too: if the leader does not have the last one, it would have this log
+        # truncate again and again.
         log.epochs.truncate_from_end(0)
         log.add_segment(_new_segment(log, offset))
         _end_at(log, offset)
@@ -130,10 +133,10 @@ def _new_segment(log: SegmentedLog, base_offset: int) -> Segment:
 
 
 def _forget_above(log: SegmentedLog, end_offset: int) -> None:
-    """Remove snapshots above the new end, and names that show retention above it.
+    """Remove snapshots above the new end, and segments above it that retention has renamed.
 
-    Such names exist only after an unclean election. Recovery would consider records appended now as
-    older than these names, and drop them.
+    Such segments exist only after an unclean election. Recovery removes each segment that is older
+    than one that retention has renamed: it would drop records that are appended now.
     """
     for entry in log.disk.list_directory(log.path):
         snapshot = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
@@ -172,7 +175,8 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
 
 def _take_back_producers(log: SegmentedLog, end_offset: int) -> None:
     """Restore the producers as of the new end; this may have to read a whole segment."""
-    # A snapshot does not have these. A transaction whose marker was cut off is open again.
+    # Snapshots do not have these. A transaction whose marker was cut off is open again, and dropped
+    # here.
     ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]
     # There is no clock here: idle time counts from the latest activity of any producer. If it
     # counted from zero, the next roll would forget them all.
