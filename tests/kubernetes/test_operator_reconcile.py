@@ -451,7 +451,7 @@ def test_a_pool_gets_a_volume_that_may_be_taken_back_until_a_broker_has_it(
             return [each["bound"] for each in status.get("volumes", ())] == [0, 1]
 
         await bench.until(is_bound, "it is told")
-        with pytest.raises(ApiError, match="a volume that brokers have cannot be taken away"):
+        with pytest.raises(ApiError, match="a volume cannot be removed while it may hold replicas"):
             await wish(first)
 
     run(scenario())

@@ -244,7 +244,7 @@ CLUSTERS = (
     both(
         "an unknown placeholder",
         cluster(listeners=[listener(advertisedHostTemplate="{broker}.example.com")]),
-        "a host may name these placeholders, and no others: {brokerId} {ordinal} {pod}",
+        "a host may have these placeholders, and no others: {brokerId} {ordinal} {pod}",
     ),
     both(
         "a host in a port",
@@ -286,7 +286,7 @@ CLUSTERS = (
     Case(
         "a setting of the operator",
         cluster(config={"node.id": 3}),
-        reader_says="node.id cannot be set here: spec.idBase of the BrokerPool says it",
+        reader_says="node.id cannot be set here: use spec.idBase of the BrokerPool",
     ),
 )
 
@@ -611,12 +611,12 @@ GROUPS = (
         "a time without its zone",
         group(offsetReset=reset("Timestamp", timestamp="2026-11-20T06:00:00")),
         "must be of type date-time",
-        "write a time since 1970 with its zone",
+        "write a time since 1970 with its time zone",
     ),
     both(
         "a time before there were times",
         group(offsetReset=reset("Timestamp", timestamp="1969-11-20T06:00:00Z")),
-        "write a time since 1970 with its zone",
+        "write a time since 1970 with its time zone",
     ),
     Case(
         "a topic twice",

@@ -121,19 +121,19 @@ UPDATES = (
         "a volume goes",
         volumes("10Gi", "20Gi"),
         volumes("10Gi"),
-        "a volume that brokers have cannot be taken away",
+        "a volume cannot be removed while it may hold replicas",
     ),
     Update(
         "a volume gets another id",
         volumes("10Gi", "20Gi"),
         pool(storage={"volumes": [{"id": 0, "size": "10Gi"}, {"id": 2, "size": "20Gi"}]}),
-        "a volume that brokers have cannot be taken away",
+        "a volume cannot be removed while it may hold replicas",
     ),
     Update(
         "two volumes become one",
         volumes("10Gi", "20Gi"),
         pool(),
-        "a volume that brokers have cannot be taken away",
+        "a volume cannot be removed while it may hold replicas",
     ),
     Update(
         "one of two volumes gets another class",

@@ -109,7 +109,7 @@ class DrillTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillFault:
-    """How it is broken."""
+    """The fault that the operator causes."""
 
     RULES: ClassVar = (
         Rule(
@@ -184,13 +184,16 @@ class DrillLimits:
         "in milliseconds.",
         Whole(1, 3_600_000),
     ] = None
-    lost: Annotated[int, "Acknowledged records that were not read.", _COUNT] = 0
-    duplicates: Annotated[int, "Records that were read twice.", _COUNT] = 0
+    lost: Annotated[int, "Most acknowledged records that may not be read.", _COUNT] = 0
+    duplicates: Annotated[int, "Most records that may be read twice.", _COUNT] = 0
     reordered: Annotated[
-        int, "Records that were read before an earlier record of the same key.", _COUNT
+        int, "Most records that may be read before an earlier record of the same key.", _COUNT
     ] = 0
     client_errors: Annotated[
-        int | None, "Produce requests that failed for good, after the client's retries.", _COUNT
+        int | None,
+        "Most produce requests that may fail for good, after the client's retries. Default: no "
+        "limit.",
+        _COUNT,
     ] = None
 
 
@@ -225,7 +228,7 @@ class FailoverDrillSpec:
         ),
         Rule(
             cel="(self.target.type == 'Cluster') == (self.fault.type == 'RollingRestart')",
-            message="the target Cluster and the fault RollingRestart go together",
+            message="the target Cluster and the fault RollingRestart go together: set both or none",
             field="fault",
             holds=lambda it: (it.target.type == "Cluster") == (it.fault.type == "RollingRestart"),
         ),
@@ -249,7 +252,7 @@ class FailoverDrillSpec:
         ClusterOnly(),
     ] = ""
     target: Annotated[DrillTarget, "What the fault hits."]
-    fault: Annotated[DrillFault, "How it is broken."]
+    fault: Annotated[DrillFault, "The fault that the operator causes."]
     workload: Annotated[
         DrillWorkload, "Records that the drill produces and reads meanwhile, in its own topic."
     ] = field(default_factory=DrillWorkload)

@@ -70,7 +70,7 @@ class JobConfigMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobApplication:
-    """What runs: one of file, configMap and sql."""
+    """The program or query that runs: one of file, configMap and sql."""
 
     RULES: ClassVar = (
         Rule(
@@ -249,7 +249,7 @@ class DriverResources:
     cores: Annotated[int, "Threads for the driver's own work.", Whole(1, 64)] = 1
     memory: Annotated[str, "Heap of the JVM.", _MEMORY] = "1g"
     memory_overhead: Annotated[str, "Memory besides the heap: Python, buffers.", _MEMORY] = "512m"
-    cpu_request: Annotated[str, "CPU that the pod asks for.", Quantity()] = "500m"
+    cpu_request: Annotated[str, "CPU that the pod requests.", Quantity()] = "500m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +277,7 @@ class ExecutorResources:
     cores: Annotated[int, "Tasks that an executor runs at once.", Whole(1, 64)] = 1
     memory: Annotated[str, "Heap of each JVM.", _MEMORY] = "1g"
     memory_overhead: Annotated[str, "Memory besides the heap: Python, buffers.", _MEMORY] = "512m"
-    cpu_request: Annotated[str, "CPU that each pod asks for.", Quantity()] = "500m"
+    cpu_request: Annotated[str, "CPU that each pod requests.", Quantity()] = "500m"
     dynamic_allocation: Annotated[
         DynamicAllocation | None, "Let the number of executors follow the work."
     ] = None
@@ -354,7 +354,7 @@ class StreamJobSpec:
         ),
         Rule(
             cel="!has(self.clusterNamespace) || has(self.clusterName)",
-            message="clusterNamespace needs clusterName: set it, too",
+            message="clusterNamespace needs clusterName: set clusterName, too",
             field="clusterName",
             holds=lambda it: it.cluster_namespace is None or it.cluster_name is not None,
         ),
@@ -390,7 +390,8 @@ class StreamJobSpec:
     ] = None
     cluster_name: Annotated[
         str | None,
-        "LogCluster of the same namespace that the job reads. Default: the only one.",
+        "LogCluster of the same namespace that the job reads, unless clusterNamespace is set. "
+        "Default: the only LogCluster of the namespace.",
         CLUSTER_NAME,
     ] = None
     user: Annotated[
@@ -406,7 +407,7 @@ class StreamJobSpec:
         "Credentials with which the job connects, in a Secret of its own namespace instead of "
         "a User.",
     ] = None
-    application: Annotated[JobApplication, "What runs."]
+    application: Annotated[JobApplication, "The program or query that runs."]
     sources: Annotated[
         tuple[JobSource, ...], "Topics that the job reads; the status shows their lag.", Bound(16)
     ] = ()
@@ -435,10 +436,13 @@ class StreamJobSpec:
         Text(512, 1),
     ] = None
     image_pull_policy: Annotated[
-        Literal["Always", "IfNotPresent", "Never"] | None, "Default: as Kubernetes does."
+        Literal["Always", "IfNotPresent", "Never"] | None,
+        "When nodes pull the image. Default: that of Kubernetes.",
     ] = None
     image_pull_secrets: Annotated[
-        tuple[Annotated[str, Text(253, 1)], ...], "Names of Secrets.", Bound(16)
+        tuple[Annotated[str, Text(253, 1)], ...],
+        "Names of Secrets of this namespace that let nodes pull the image.",
+        Bound(16),
     ] = ()
     service_account_name: Annotated[
         str | None,

@@ -61,7 +61,7 @@ _Amounts: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodResources:
-    """What the broker's container asks for and may use."""
+    """What the broker's container requests, and how much it may use at most."""
 
     requests: _Amounts = field(default_factory=dict)
     limits: _Amounts = field(default_factory=dict)
@@ -95,15 +95,17 @@ class EnvironmentVariable:
             "a variable's name has letters, digits and '_' and does not begin with a digit",
         ),
     ]
-    value: Annotated[str | None, "Its value.", Text(32_768)] = None
+    value: Annotated[str | None, "Value of the variable.", Text(32_768)] = None
     value_from: Annotated[
-        Mapping[str, Any] | None, "Where its value comes from, as in a Pod.", Opaque(4)
+        Mapping[str, Any] | None,
+        "Where the variable's value comes from, as in a Pod.",
+        Opaque(4),
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTemplate:
-    """What the pods of a pool have beyond what the operator gives them."""
+    """What the pods of a pool have in addition to what the operator gives them."""
 
     labels: Annotated[
         Mapping[str, Annotated[str, _LABEL_VALUE]], "Labels of the pods.", Bound(32)
@@ -232,7 +234,7 @@ _ROOT_RULES: Final[tuple[RootRule[BrokerPoolSpec], ...]] = (
         cel="!self.metadata.name.contains('.') && "
         f"self.metadata.name.size() + self.spec.clusterName.size() <= {POOL_NAME_LENGTH_MAX}",
         message="metadata.name and clusterName together name the pods: at most "
-        f"{POOL_NAME_LENGTH_MAX} characters, without '.'; make it anew under a shorter name",
+        f"{POOL_NAME_LENGTH_MAX} characters, without '.'; create the pool again under another name",
         field="metadata.name",
         holds=lambda name, spec: (
             "." not in name and len(name) + len(spec.cluster_name) <= POOL_NAME_LENGTH_MAX
@@ -254,13 +256,13 @@ class VolumeStatus:
     bound: Annotated[int, "Claims that have their volume.", COUNT]
     drained_on: Annotated[
         tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
-        "Ids of brokers that hold no replica there and place none there (cordoned.log.dirs). "
-        "When all brokers of the pool are here, the volume may be removed.",
+        "Ids of brokers that hold no replica on this volume and place none on it "
+        "(cordoned.log.dirs). When all brokers of the pool are listed, the volume may be removed.",
         Bound(BROKERS_MAX),
     ] = ()
     failed_on: Annotated[
         tuple[Annotated[int, Whole(0, BROKER_ID_MAX)], ...],
-        "Ids of brokers on which this volume has failed, and that go on without it.",
+        "Ids of brokers whose volume has failed, and which run without it.",
         Bound(BROKERS_MAX),
     ] = ()
 

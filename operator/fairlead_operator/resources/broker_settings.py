@@ -11,48 +11,51 @@ from fairlead_model.configs.controller_configs import CONTROLLER_CONFIGS
 from fairlead_model.configs.security_configs import LISTENER_PREFIX
 
 _OWN: Final = "the operator sets it; leave it out"
+_BY_DEFAULTS: Final = "use spec.defaults of the LogCluster"
+_BY_LISTENERS: Final = "use spec.listeners of the LogCluster"
+_BY_REST: Final = "use spec.rest of the LogCluster"
+_BY_AUTHORIZATION: Final = "use spec.authorization of the LogCluster"
 MANAGED_SETTINGS: Final = {
-    "advertised.listeners": "spec.listeners of the LogCluster says it",
-    "broker.rack": "spec.rack of the BrokerPool says it",
-    "cordoned.log.dirs": "it is set for one broker, while it runs",
-    "default.replication.factor": "spec.defaults.replicationFactor of the LogCluster says it",
+    "advertised.listeners": _BY_LISTENERS,
+    "broker.rack": "use spec.rack of the BrokerPool",
+    "cordoned.log.dirs": "set it for one broker while it runs, by kafka-configs.sh",
+    "default.replication.factor": _BY_DEFAULTS,
     "fairlead.cluster.secret.file": _OWN,
     "fairlead.controller.sessions": _OWN,
-    "fairlead.drills.enable": "spec.drills.enabled of the LogCluster says it",
+    "fairlead.drills.enable": "use spec.drills of the LogCluster",
     "fairlead.host.name": _OWN,
     "fairlead.http.listener": _OWN,
-    "fairlead.rest.advertised.listener": "spec.rest of the LogCluster says it",
-    "fairlead.rest.allowed.hosts": "spec.rest of the LogCluster says it",
-    "fairlead.rest.allowed.origins": "spec.rest of the LogCluster says it",
-    "fairlead.rest.listener": "spec.rest of the LogCluster says it",
-    "listeners": "spec.listeners of the LogCluster says it",
+    "fairlead.rest.advertised.listener": _BY_REST,
+    "fairlead.rest.allowed.hosts": _BY_REST,
+    "fairlead.rest.allowed.origins": _BY_REST,
+    "fairlead.rest.listener": _BY_REST,
+    "listeners": _BY_LISTENERS,
     "log.dirs": _OWN,
-    "node.id": "spec.idBase of the BrokerPool says it",
-    "num.partitions": "spec.defaults.partitions of the LogCluster says it",
+    "node.id": "use spec.idBase of the BrokerPool",
+    "num.partitions": _BY_DEFAULTS,
 }
-"""Settings that a manifest cannot set, and where their value comes from."""
-_LISTENERS_SAY: Final = "spec.listeners of the LogCluster says it"
+"""Settings that a manifest cannot set under `config`, and what to do instead."""
 MANAGED_SECURITY: Final = {
-    "authorizer.class.name": "spec.authorization of the LogCluster says it",
-    "fairlead.rest.authentication": "spec.rest of the LogCluster says it",
-    "fairlead.rest.authentication.over.plaintext": "spec.rest.tls of the LogCluster encrypts",
-    "listener.security.protocol.map": _LISTENERS_SAY,
-    "sasl.enabled.mechanisms": _LISTENERS_SAY,
-    "sasl.oauthbearer.expected.audience": _LISTENERS_SAY,
-    "sasl.oauthbearer.expected.issuer": _LISTENERS_SAY,
-    "sasl.oauthbearer.jwks.endpoint.url": _LISTENERS_SAY,
-    "sasl.oauthbearer.sub.claim.name": _LISTENERS_SAY,
+    "authorizer.class.name": _BY_AUTHORIZATION,
+    "fairlead.rest.authentication": _BY_REST,
+    "fairlead.rest.authentication.over.plaintext": "use spec.rest.tls of the LogCluster",
+    "listener.security.protocol.map": _BY_LISTENERS,
+    "sasl.enabled.mechanisms": _BY_LISTENERS,
+    "sasl.oauthbearer.expected.audience": _BY_LISTENERS,
+    "sasl.oauthbearer.expected.issuer": _BY_LISTENERS,
+    "sasl.oauthbearer.jwks.endpoint.url": _BY_LISTENERS,
+    "sasl.oauthbearer.sub.claim.name": _BY_LISTENERS,
     "ssl.allow.dn.changes": _OWN,
     "ssl.allow.san.changes": _OWN,
-    "ssl.client.auth": _LISTENERS_SAY,
-    "ssl.key.password": _LISTENERS_SAY,
-    "ssl.keystore.certificate.chain": _LISTENERS_SAY,
-    "ssl.keystore.key": _LISTENERS_SAY,
-    "ssl.keystore.location": _LISTENERS_SAY,
+    "ssl.client.auth": _BY_LISTENERS,
+    "ssl.key.password": _BY_LISTENERS,
+    "ssl.keystore.certificate.chain": _BY_LISTENERS,
+    "ssl.keystore.key": _BY_LISTENERS,
+    "ssl.keystore.location": _BY_LISTENERS,
     "ssl.principal.mapping.rules": _OWN,
-    "ssl.truststore.certificates": _LISTENERS_SAY,
-    "ssl.truststore.location": _LISTENERS_SAY,
-    "super.users": "spec.authorization of the LogCluster says it",
+    "ssl.truststore.certificates": _BY_LISTENERS,
+    "ssl.truststore.location": _BY_LISTENERS,
+    "super.users": _BY_AUTHORIZATION,
 }
 """The same for settings that only secured clusters have, most of them per listener."""
 

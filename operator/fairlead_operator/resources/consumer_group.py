@@ -72,13 +72,13 @@ def moment_ms(text: str) -> int:
     """Return a time in Kafka's form, milliseconds since 1970; ValueError without a time zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError(f"{text!r} says no zone")
+        raise ValueError(f"{text!r} has no time zone")
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetReset:
-    """Where the group shall go on reading."""
+    """Where the group continues to read."""
 
     RULES: ClassVar = (
         _takes("Timestamp", "timestamp", "timestamp"),
@@ -86,7 +86,7 @@ class OffsetReset:
         _takes("ShiftBy", "shiftBy", "shift_by"),
         Rule(
             cel="!has(self.timestamp) || self.timestamp >= timestamp('1970-01-01T00:00:00Z')",
-            message="write a time since 1970 with its zone, such as 2026-11-21T09:00:00Z",
+            message="write a time since 1970 with its time zone, such as 2026-11-21T09:00:00Z",
             field="timestamp",
             holds=lambda reset: _is_moment(reset.timestamp),
         ),
@@ -117,7 +117,7 @@ class OffsetReset:
         "offset. An offset outside the log is moved to its nearer end.",
     ]
     timestamp: Annotated[
-        str | None, "For Timestamp: a time with its zone.", Text(64, format="date-time")
+        str | None, "For Timestamp: a time with a time zone.", Text(64, format="date-time")
     ] = None
     offset: Annotated[int | None, "For Offset: the offset.", Whole(0, _OFFSET_MAX)] = None
     shift_by: Annotated[
@@ -132,7 +132,7 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupSpec:
-    """A consumer group that exists or is to come: this resource watches it and never makes it."""
+    """A consumer group, which may not exist yet: this resource watches it and never creates it."""
 
     RULES: ClassVar = (
         Rule(
@@ -230,14 +230,14 @@ class TopicOffsets:
 class LastReset:
     """The reset that is going on or was the last one."""
 
-    id: Annotated[str, "Its id.", Text(RESET_ID_LENGTH_MAX)]
+    id: Annotated[str, "Id of the reset.", Text(RESET_ID_LENGTH_MAX)]
     phase: Annotated[
         ResetPhase,
         "Waiting: the operator waits until the group is empty. Committing: the new offsets are "
         "determined and being committed. Done and Failed are final.",
     ]
-    at: Annotated[str, "Since when.", Text(64, format="date-time")]
-    reason: Annotated[str, "Why it failed, in one word for programs.", Text(128)] = ""
+    at: Annotated[str, "When the present phase began.", Text(64, format="date-time")]
+    reason: Annotated[str, "Why the reset failed, in one word for programs.", Text(128)] = ""
     message: Annotated[str, "State of the reset, in words for people.", Text(1024)] = ""
     partitions: Annotated[int | None, "Partitions whose offsets the reset sets.", COUNT] = None
     topics: Annotated[
@@ -261,7 +261,7 @@ class ConsumerGroupStatus:
         Text(64),
     ] = ""
     protocol: Annotated[str, "Classic or Consumer (KIP-848).", Text(64)] = ""
-    assignor: Annotated[str, "How members share partitions.", _CLIENT_TEXT] = ""
+    assignor: Annotated[str, "Assignor that gives partitions to the members.", _CLIENT_TEXT] = ""
     coordinator: Annotated[int | None, "Id of the broker that coordinates the group.", COUNT] = None
     members: Annotated[int | None, "Consumers in the group.", COUNT] = None
     member_list: Annotated[

@@ -32,7 +32,7 @@ class DrillRun:
     """One fault and what followed."""
 
     target: Annotated[str, "What the fault hit.", Text(253)] = ""
-    fault_at: Annotated[str | None, "When.", Text(64, format="date-time")] = None
+    fault_at: Annotated[str | None, "When the fault began.", _TIME] = None
     detection_ms: Annotated[int | None, f"{_DETECTION}.", COUNT] = None
     election_ms: Annotated[int | None, f"{_ELECTION}.", COUNT] = None
     recovery_p50_ms: Annotated[int | None, f"{_RECOVERY_P50}.", COUNT] = None
@@ -81,13 +81,15 @@ class TimelineEntry:
 class CutPod:
     """A broker's pod."""
 
-    name: Annotated[str, "Its name.", Text(253)]
-    uid: Annotated[str, "Its uid, which tells it from another pod of the same name.", Text(64)]
+    name: Annotated[str, "Name of the pod.", Text(253)]
+    uid: Annotated[
+        str, "Uid of the pod, which tells it from another pod of the same name.", Text(64)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCut:
-    """A cut of the network that is about to be made, or lasts."""
+    """A network cut that is about to begin, or is in force."""
 
     run: Annotated[int, "Number of the run, from 1 on.", COUNT]
     pods: Annotated[tuple[CutPod, ...], "The pods that are cut off.", Bound(POOL_MAX)]
@@ -100,8 +102,8 @@ class PlannedCut:
 class PastDrill:
     """One time at which a schedule was due, and what came of it."""
 
-    due_at: Annotated[str | None, "When it was due.", _TIME] = None
-    started_at: Annotated[str | None, "When it began.", _TIME] = None
+    due_at: Annotated[str | None, "When the drill was due.", _TIME] = None
+    started_at: Annotated[str | None, "When the drill began.", _TIME] = None
     verdict: Annotated[
         Literal["Passed", "Failed", "Skipped"],
         "Skipped: it was not started, for example because the cluster was not healthy.",
@@ -116,7 +118,7 @@ class PastDrill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverDrillStatus:
-    """How far the drill is and what it measured."""
+    """State of the drill, and what it measured."""
 
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None
@@ -130,8 +132,10 @@ class FailoverDrillStatus:
         int | None, "How often a drill with a schedule was started or skipped.", COUNT
     ] = None
     due_at: Annotated[str | None, "When the present or last drill was due.", _TIME] = None
-    started_at: Annotated[str | None, "When it began.", _TIME] = None
-    ended_at: Annotated[str | None, "When it ended; missing while it goes on.", _TIME] = None
+    started_at: Annotated[str | None, "When the present or last drill began.", _TIME] = None
+    ended_at: Annotated[
+        str | None, "When the last drill ended; missing while a drill runs.", _TIME
+    ] = None
     next_run_at: Annotated[str | None, "When the schedule is due next.", _TIME] = None
     history: Annotated[
         tuple[PastDrill, ...], "The past drills of a schedule, latest first.", Bound(100)

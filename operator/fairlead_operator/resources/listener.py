@@ -32,18 +32,27 @@ PLACEHOLDERS: Final = (
 _PLACEHOLDER: Final = "|".join(PLACEHOLDERS)
 _PLACEHOLDERS_SHOWN: Final = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
 _SOURCE_RANGE: Final = r"[0-9a-fA-F.:]{2,45}/[0-9]{1,3}"
-_NAME_HINT: Final = "a name or an address, without a scheme and a port"
+_NAME_HINT: Final = "write a name or an address, without a scheme and a port"
 
 
 _NAME: Final = Text(
-    maximum=253, minimum=1, pattern="[a-z0-9]([-a-z0-9.]*[a-z0-9])?", hint="a name of Kubernetes"
+    maximum=253,
+    minimum=1,
+    pattern="[a-z0-9]([-a-z0-9.]*[a-z0-9])?",
+    hint="a name in Kubernetes has lower case letters, digits, '-' and '.', and begins and ends "
+    "with a letter or digit",
 )
-_URL: Final = Text(maximum=512, minimum=1, pattern="(https|file)://.+", hint="an https:// address")
+_URL: Final = Text(
+    maximum=512,
+    minimum=1,
+    pattern="(https|file)://.+",
+    hint="write a URL that begins with https:// or file://",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateSecret:
-    """A certificate that somebody else takes care of."""
+    """A certificate in a Secret, which the operator does not renew."""
 
     secret_name: Annotated[
         str,
@@ -97,7 +106,7 @@ class ListenerTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """How clients of a listener say who they are."""
+    """How clients of a listener authenticate."""
 
     RULES: ClassVar = (
         Rule(
@@ -134,7 +143,7 @@ class Authentication:
         "whose common name is the user. oauth: a token, by OAUTHBEARER.",
     ]
     jwks_endpoint_uri: Annotated[
-        str | None, "Address of the keys that tokens are signed with.", _URL
+        str | None, "URL of the public keys (JWKS) by which brokers verify tokens.", _URL
     ] = None
     valid_issuer_uri: Annotated[
         str | None, "Issuer (iss) of all tokens.", Text(maximum=512, minimum=1)
@@ -149,7 +158,7 @@ class Authentication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A way of clients to the brokers."""
+    """A listener by which clients reach the brokers."""
 
     RULES: ClassVar = (
         Rule(
@@ -162,7 +171,7 @@ class Listener:
             cel=f"self.port >= {OUTSIDE_PORT_MIN} || "
             f"(self.type == 'Internal' && self.port != {INTERNAL_PORT})",
             message=f"only listeners of type Internal may have ports below {OUTSIDE_PORT_MIN}, and "
-            f"{INTERNAL_PORT} is the brokers' own",
+            f"{INTERNAL_PORT} is the brokers' own: choose another port",
             field="port",
             holds=lambda listener: (
                 listener.port >= OUTSIDE_PORT_MIN
@@ -211,7 +220,7 @@ class Listener:
         Rule(
             cel="self.type != 'Internal' || (!has(self.ipFamilyPolicy) && !has(self.ipFamilies))",
             message="listeners of type Internal share the Service NAME-bootstrap: leave out "
-            "ipFamilyPolicy and ipFamilies, those of the LogCluster hold",
+            "ipFamilyPolicy and ipFamilies, because those of the LogCluster apply",
             field="type",
             holds=lambda listener: (
                 listener.type != "Internal"
@@ -254,18 +263,19 @@ class Listener:
     ] = None
     advertised_host_template: Annotated[
         str | None,
-        "Host that clients are told for a broker, such as broker-{brokerId}.example.com. "
-        f"Placeholders: {_PLACEHOLDERS_SHOWN}. Default: {{hostIP}}, or that of its balancer.",
+        "Host that a broker advertises to clients, such as broker-{brokerId}.example.com. "
+        f"Placeholders: {_PLACEHOLDERS_SHOWN}. Default: {{hostIP}}, or the address of the broker's "
+        "load balancer.",
         Text(
             maximum=253,
             minimum=1,
             pattern=rf"([A-Za-z0-9.:-]|\{{({_PLACEHOLDER})\}})+",
-            hint=f"a host may name these placeholders, and no others: {_PLACEHOLDERS_SHOWN}",
+            hint=f"a host may have these placeholders, and no others: {_PLACEHOLDERS_SHOWN}",
         ),
     ] = None
     advertised_port_template: Annotated[
         str | None,
-        "Port that clients are told for a broker: a number, {nodePort}, or digits and {brokerId} "
+        "Port that a broker advertises to clients: a number, {nodePort}, or digits and {brokerId} "
         "or {ordinal}, such as 3{brokerId}. Default: the node port, or the listener's port.",
         Text(
             maximum=32,

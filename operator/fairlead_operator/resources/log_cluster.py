@@ -52,7 +52,7 @@ TOPIC_NAMESPACES_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """Counts of topics that do not say."""
+    """Partitions and replicas of topics that do not set them."""
 
     partitions: Annotated[int, "Partitions of a topic.", Whole(1, PARTITIONS_MAX)] = 1
     replication_factor: Annotated[int, "Replicas of each partition.", Whole(1, 32_767)] = 3
@@ -69,8 +69,8 @@ class TopicNamespace:
     ]
     topic_prefix: Annotated[
         str | None,
-        "Beginning of the names of its topics, such as 'shop.'. With one, its Topics may also take "
-        "up topics of these names that exist already.",
+        "How the names of its topics begin, such as 'shop.'. With a prefix, its Topics may also "
+        "manage topics with such names that exist already.",
         Text(
             maximum=TOPIC_NAME_LENGTH_MAX - 1,
             minimum=1,
@@ -78,8 +78,12 @@ class TopicNamespace:
             hint="a topic's name has letters, digits, '.', '_' and '-' only",
         ),
     ] = None
-    topics_max: Annotated[int | None, "Most topics that it declares here.", COUNT] = None
-    partitions_max: Annotated[int | None, "Most partitions of these topics.", COUNT] = None
+    topics_max: Annotated[
+        int | None, "Most topics that it may declare in this cluster. Default: no limit.", COUNT
+    ] = None
+    partitions_max: Annotated[
+        int | None, "Most partitions of these topics together. Default: no limit.", COUNT
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +212,7 @@ class CertificateAuthority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterBroker:
-    """What brokers say to each other, and to the controller."""
+    """Connections of brokers to each other and to the controller."""
 
     tls: Annotated[
         bool,
@@ -389,18 +393,20 @@ class LogClusterSpec:
     fenced_brokers: Annotated[
         tuple[Annotated[int, Whole(0, 2_147_483_647)], ...],
         "Ids of brokers to keep out of service: they lead no partition, are in no in-sync set "
-        "and get no new replicas. Their pods and volumes stay as they are. The controller does "
-        "not fence a broker that partitions need until they can do without it.",
+        "and get no new replicas. Their pods and volumes stay as they are. The controller will "
+        "fence a broker that partitions need only once they can do without it.",
         Bound(64),
     ] = ()
     deletion_protection: Annotated[
         bool,
-        "Refuse to delete the cluster, whoever asks. Its brokers go on. Set it to false first.",
+        "Refuse to delete the cluster, whoever asks; its brokers keep running. To delete it, set "
+        "this to false first.",
     ] = False
     topic_namespaces: Annotated[
         tuple[TopicNamespace, ...],
-        "Other namespaces whose Topics may name this cluster, and what each may have; none without "
-        "an entry. The cluster's own namespace needs one only to be limited.",
+        "Other namespaces whose Topics may name this cluster, and the limits of each. Topics of a "
+        "namespace without an entry are refused. The cluster's own namespace needs an entry only "
+        "if it has limits.",
         Bound(TOPIC_NAMESPACES_MAX),
     ] = ()
     paused: Annotated[
@@ -475,7 +481,8 @@ _ROOT_RULES: Final[tuple[RootRule[LogClusterSpec], ...]] = (
         cel="self.metadata.name.size() <= 32 && "
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         message="metadata.name becomes part of the names of Services: at most 32 characters, lower "
-        "case letters, digits and '-', begun by a letter; make it anew under another name",
+        "case letters, digits and '-', beginning with a letter and ending with a letter or digit; "
+        "create the cluster under another name",
         field="metadata.name",
         holds=lambda name, _: is_cluster_name(name),
     ),
@@ -505,8 +512,8 @@ class LogClusterStatus:
     observed_generation: ObservedGeneration = None
     brokers: Annotated[int | None, "Brokers that the cluster should have.", COUNT] = None
     brokers_ready: Annotated[int | None, "Brokers that are registered and serve.", COUNT] = None
-    topics: Annotated[int | None, "Topics.", COUNT] = None
-    partitions: Annotated[int | None, "Partitions of all topics.", COUNT] = None
+    topics: Annotated[int | None, "Number of topics.", COUNT] = None
+    partitions: Annotated[int | None, "Partitions of all topics together.", COUNT] = None
     under_replicated: Annotated[
         int | None, "Partitions with fewer in-sync replicas than replicas.", COUNT
     ] = None

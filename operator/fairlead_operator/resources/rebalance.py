@@ -32,7 +32,7 @@ PLAN_ID: Final = Text(
     maximum=12,
     minimum=12,
     pattern="[0-9a-f]{12}",
-    hint="the id of a plan, as status.plan.id has it",
+    hint="write the id of the plan, which is in status.plan.id",
 )
 _BROKER: Final = Whole(0, 2**31 - 1)
 _PARTITION: Final = Whole(0, 2**31 - 1)
@@ -65,13 +65,13 @@ class AutomaticLimits:
     start_above_percent: Annotated[
         int,
         "A round begins when a broker has more or less than its share of bytes, replicas, "
-        "leaders or rates by more than this. A round aims at 10.",
+        "leaders or rates by more than so many percent. A round aims at 10 percent.",
         Whole(15, 1_000),
     ] = 20
     min_improvement_percent: Annotated[
         int,
         "A round begins only if it reduces the deviation from the first goal that it serves by "
-        "so much.",
+        "at least so many percent.",
         Whole(1, 100),
     ] = 20
     max_moves: Annotated[int, "Most partitions that one round moves.", Whole(1, 500)] = 100
@@ -109,7 +109,7 @@ class AutomaticLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceSpec:
-    """Which cluster, and what becomes of the plan that is made for it."""
+    """The cluster to make even, and what happens with the plan that is made for it."""
 
     RULES: ClassVar = (
         Rule(
@@ -195,12 +195,12 @@ class RebalanceSpec:
 class RebalanceMove:
     """Another assignment for one partition."""
 
-    topic: Annotated[str, "Its topic.", _TOPIC]
+    topic: Annotated[str, "Topic of the partition.", _TOPIC]
     topic_id: Annotated[str, "Id of the topic.", Text(32)]
-    partition: Annotated[int, "Its number.", _PARTITION]
-    leader_epoch: Annotated[int, "Its leader epoch when the plan was made.", COUNT]
-    before: Annotated[_Replicas, "Its replicas when the plan was made."]
-    after: Annotated[_Replicas, "Its replicas as they are to be."]
+    partition: Annotated[int, "Number of the partition.", _PARTITION]
+    leader_epoch: Annotated[int, "The partition's leader epoch when the plan was made.", COUNT]
+    before: Annotated[_Replicas, "The partition's replicas when the plan was made."]
+    after: Annotated[_Replicas, "The partition's replicas once it has moved."]
     goal: Annotated[str, "The most important goal that this move serves.", _GOAL]
     bytes: Annotated[
         int | None, "Bytes that are copied, to all brokers that it adds; absent if unknown.", COUNT
@@ -209,7 +209,7 @@ class RebalanceMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceGoal:
-    """By how much a goal is missed; 0 is met."""
+    """By how much a goal is missed before and after the moves; 0: it is met."""
 
     goal: Annotated[
         str,
@@ -227,9 +227,9 @@ class RebalanceGoal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerShare:
-    """What one broker has, and what it gets and gives."""
+    """What one broker has before and after the moves."""
 
-    broker: Annotated[int, "Its id.", _BROKER]
+    broker: Annotated[int, "Id of the broker.", _BROKER]
     replicas_before: Annotated[int, "Replicas when the plan was made.", COUNT]
     replicas_after: Annotated[int, "Replicas once all has moved.", COUNT]
     leaders_before: Annotated[int, "Preferred leaders when the plan was made.", COUNT]
@@ -254,7 +254,7 @@ class BrokerShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalancePlan:
-    """What moves, and what that is good for."""
+    """The moves, and what they improve."""
 
     id: Annotated[
         str,
@@ -271,7 +271,7 @@ class RebalancePlan:
     partitions: Annotated[int, "Partitions that get other replicas.", COUNT]
     leaders: Annotated[int, "Partitions that get another preferred leader.", COUNT]
     left_out: Annotated[
-        int, "Partitions that are above the limits of this plan; another plan moves them.", COUNT
+        int, "Partitions that this plan has no room for; a later plan moves them.", COUNT
     ] = 0
     is_measured: Annotated[
         bool,
@@ -300,7 +300,9 @@ class RebalancePlan:
         Bound(NOTES_MAX),
     ] = ()
     shares: Annotated[
-        tuple[BrokerShare, ...], "What each broker has now and gets.", Bound(BROKERS_MAX)
+        tuple[BrokerShare, ...],
+        "What each broker has before and after the moves.",
+        Bound(BROKERS_MAX),
     ] = ()
     notes: Annotated[
         tuple[Annotated[str, Text(MESSAGE_LENGTH_MAX)], ...],
@@ -322,10 +324,10 @@ class RebalanceRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceProgress:
-    """What became of the plan's moves; together they are all of them."""
+    """What became of the plan's moves; each move counts in one of the numbers."""
 
     done: Annotated[int, "Partitions that are where the plan wants them.", COUNT]
-    moving: Annotated[int, "Partitions that are being copied or wait for it.", COUNT]
+    moving: Annotated[int, "Partitions that are being copied or wait to be copied.", COUNT]
     not_moved: Annotated[
         int, "Partitions that stayed where they were: not begun, refused or cancelled.", COUNT
     ]
@@ -338,12 +340,14 @@ class RebalanceProgress:
 class RestingPartition:
     """A partition that was moved not long ago."""
 
-    topic: Annotated[str, "Its topic.", _TOPIC]
-    partition: Annotated[int, "Its number.", _PARTITION]
-    since: Annotated[str, "When the round ended that moved it.", Text(64, format="date-time")]
+    topic: Annotated[str, "Topic of the partition.", _TOPIC]
+    partition: Annotated[int, "Number of the partition.", _PARTITION]
+    since: Annotated[
+        str, "When the round ended that moved the partition.", Text(64, format="date-time")
+    ]
     times: Annotated[
         int,
-        "How often it was moved again after a short rest. Each time doubles its rest.",
+        "How often the partition was moved again after a short rest. Each time doubles its rest.",
         Whole(1, 8),
     ] = 1
 
@@ -352,17 +356,17 @@ class RestingPartition:
 class RebalanceRound:
     """A round that has ended."""
 
-    plan: Annotated[str, "Id of its plan.", PLAN_ID]
+    plan: Annotated[str, "Id of the round's plan.", PLAN_ID]
     why: Annotated[str, "Reason for the round.", Text(MESSAGE_LENGTH_MAX)]
     outcome: Annotated[Literal["Complete", "Failed"], "Result of the round."]
-    ended_at: Annotated[str, "When it ended.", Text(64, format="date-time")]
-    done: Annotated[int, "Partitions that it moved.", COUNT]
+    ended_at: Annotated[str, "When the round ended.", Text(64, format="date-time")]
+    done: Annotated[int, "Partitions that the round moved.", COUNT]
     bytes: Annotated[int, "Bytes that the round copied.", COUNT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutomaticStatus:
-    """What the mode Auto has to know of before."""
+    """What the mode Auto remembers from one round to the next."""
 
     rounds: Annotated[int, "Rounds that have ended.", COUNT] = 0
     failed_rounds: Annotated[int, "Rounds that did not move everything.", COUNT] = 0
@@ -382,7 +386,7 @@ class AutomaticStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStatus:
-    """The plan, and how far it is."""
+    """The plan, and the progress of its moves."""
 
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None
@@ -417,9 +421,19 @@ REBALANCE: Final = ResourceDefinition(
         Column("Cluster", ".spec.clusterName"),
         Column("Mode", ".spec.mode"),
         Column("Phase", ".status.phase"),
-        Column("Plan", ".status.plan.id", description="What spec.approve has to say"),
-        Column("Partitions", ".status.plan.partitions", "integer", "Get other replicas"),
-        Column("Leaders", ".status.plan.leaders", "integer", "Get another preferred leader"),
+        Column("Plan", ".status.plan.id", description="Value for spec.approve"),
+        Column(
+            "Partitions",
+            ".status.plan.partitions",
+            "integer",
+            "Partitions that get other replicas",
+        ),
+        Column(
+            "Leaders",
+            ".status.plan.leaders",
+            "integer",
+            "Partitions that get another preferred leader",
+        ),
         Column("Done", ".status.progress.done", "integer"),
         Column("Moving", ".status.progress.moving", "integer"),
         AGE,

@@ -17,9 +17,9 @@ ONLY_GROWS: Final = (
     "partitions there"
 )
 NEVER_REMOVED: Final = (
-    "a volume that brokers have cannot be taken away while it may hold replicas: empty it for each "
-    "of them first (fairlead broker disks ID --drain FOLDER --wait), until drainedOn in "
-    "status.volumes names all"
+    "a volume cannot be removed while it may hold replicas: drain it on each broker first "
+    "(fairlead broker disks ID --drain FOLDER --wait), until its drainedOn in status.volumes lists "
+    "them all"
 )
 _CLASS_STAYS: Final = (
     "the storage class of a pool cannot be changed: make a new pool and move the partitions there"
@@ -67,8 +67,8 @@ class Volume:
 
     id: Annotated[
         int,
-        "Number of the volume, from which its claims and its folder have their names; it never "
-        "changes. Volume 0 is the volume of a pool with spec.storage.size.",
+        "Number of the volume, from which its claims and its folder get their names; it never "
+        "changes. Volume 0 is the volume that a pool with spec.storage.size has.",
         Whole(0, VOLUME_ID_MAX),
     ]
     size: Annotated[
@@ -199,9 +199,9 @@ class Storage:
     volumes: Annotated[
         tuple[Volume, ...],
         "Several volumes of each broker, instead of size; each is one of its log directories. "
-        "One volume has the id 0. A volume may be added: brokers restart one by one and place "
+        "One of them has the id 0. A volume may be added: brokers restart one by one and place "
         "new replicas in the log directory that has the fewest. A volume may be removed once "
-        "all brokers have emptied it.",
+        "it is drained on all brokers.",
         Bound(VOLUMES_MAX, key="id"),
     ] = ()
     storage_class_name: Annotated[

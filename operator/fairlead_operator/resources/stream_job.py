@@ -30,8 +30,8 @@ class JobQuery:
     """One streaming query of the job."""
 
     id: Annotated[str, "Spark's id of the query: the same after a restart.", Text(64)] = ""
-    name: Annotated[str, "Its name.", Text(253)] = ""
-    batch_id: Annotated[int | None, "Number of its last batch.", _BATCH] = None
+    name: Annotated[str, "Name of the query.", Text(253)] = ""
+    batch_id: Annotated[int | None, "Number of the query's last batch.", _BATCH] = None
     rows_per_second: Annotated[int | None, "Records read a second, in the last batch.", COUNT] = (
         None
     )
@@ -42,7 +42,7 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJobStatus:
-    """How the job does."""
+    """State and progress of the job."""
 
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None
@@ -98,7 +98,7 @@ STREAM_JOB: Final = ResourceDefinition(
         Column("Phase", ".status.phase"),
         Column("Batch", ".status.batchId", "integer"),
         Column("Rows/s", ".status.rowsPerSecond", "integer"),
-        Column("Lag", ".status.lag", "integer", "Records not taken yet"),
+        Column("Lag", ".status.lag", "integer", "Records not read yet"),
         Column("Executors", ".status.executors", "integer"),
         Column("Restarts", ".status.restarts", "integer"),
         Column("Ready", READY),

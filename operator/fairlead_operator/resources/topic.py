@@ -42,7 +42,7 @@ class TopicFields:
         ),
         Rule(
             cel="!has(self.clusterNamespace) || has(self.clusterName)",
-            message="clusterNamespace needs clusterName: set it, too",
+            message="clusterNamespace needs clusterName: set clusterName, too",
             field="clusterName",
         ),
         Rule(
@@ -108,11 +108,11 @@ class TopicFields:
         "deleted with all its records.",
     ] = "Retain"
     deletion_protection: Annotated[
-        bool, "Refuse to delete the topic, whoever asks; set it to false first."
+        bool, "Refuse to delete the topic, whoever asks. To delete it, set this to false first."
     ] = False
     paused: Annotated[
         bool,
-        "Leave the topic as it is, whatever else is written here. The operator still updates "
+        "Leave the topic as it is, whatever else this resource says. The operator still updates "
         "the status, and still carries out a deletion.",
     ] = False
 

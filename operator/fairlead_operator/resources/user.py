@@ -71,7 +71,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserAuthentication:
-    """How the user shows who he is."""
+    """How the user authenticates."""
 
     RULES: ClassVar = (
         Rule(
@@ -150,7 +150,8 @@ class AclEntry:
     resource: Annotated[AclResource, "What the rules are about."]
     operations: Annotated[
         tuple[AclOperation, ...],
-        "What may be done. Read, Write, Delete and Alter allow Describe, too.",
+        "Operations that the rules allow or deny. A rule that allows Read, Write, Delete or Alter "
+        "also allows Describe.",
         Bound(OPERATIONS_MAX),
     ]
     host: Annotated[
@@ -163,7 +164,7 @@ class AclEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserQuotas:
-    """How much a user may use, with all of his clients together (Kafka's client quotas)."""
+    """How much a user may use, with all clients together (Kafka's client quotas)."""
 
     producer_byte_rate: Annotated[
         int | None, "Bytes that the user may write a second, on each broker.", Whole(1, RATE_MAX)
@@ -185,7 +186,7 @@ class UserQuotas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSpec:
-    """A user as he should be."""
+    """How the user authenticates, and what it may do."""
 
     RULES: ClassVar = (
         Rule(
@@ -205,8 +206,8 @@ class UserSpec:
     authentication: Annotated[UserAuthentication, "How the user authenticates."]
     acls: Annotated[
         tuple[AclEntry, ...],
-        "All that the user may do; without rules, nothing. The operator removes rules that "
-        "others make for this user.",
+        "Access rules of the user; without rules, the user may do nothing. The operator removes "
+        "rules that others make for this user.",
         Bound(ACLS_MAX),
     ] = ()
     quotas: Annotated[
@@ -227,7 +228,7 @@ _ROOT_RULES: Final[tuple[RootRule[UserSpec], ...]] = (
         cel="self.spec.authentication.type != 'tls' || "
         f"self.metadata.name.size() <= {COMMON_NAME_LENGTH_MAX}",
         message=f"the common name of a certificate has at most {COMMON_NAME_LENGTH_MAX} "
-        "characters: make it anew under a shorter name",
+        "characters: create the user under a shorter name",
         field="metadata.name",
         holds=lambda name, spec: (
             spec.authentication.type != "tls" or len(name) <= COMMON_NAME_LENGTH_MAX
@@ -238,7 +239,7 @@ _ROOT_RULES: Final[tuple[RootRule[UserSpec], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserStatus:
-    """The user as the cluster knows him."""
+    """State of the user in the cluster."""
 
     conditions: Conditions = ()
     observed_generation: ObservedGeneration = None

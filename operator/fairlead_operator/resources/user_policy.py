@@ -12,8 +12,8 @@ DEFAULT_CLUSTER_OPERATIONS: Final[tuple[AclOperation, ...]] = (
     "DescribeConfigs",
     "IdempotentWrite",
 )
-"""These make nobody an administrator; Alter, for example, would let a user grant himself all
-others."""
+"""These make nobody an administrator. Alter, for example, would let a user grant itself all other
+operations."""
 
 
 QuotaPolicy: TypeAlias = Literal["UpToDefaults", "Any"]
@@ -22,7 +22,7 @@ DEFAULT_QUOTA_POLICY: Final[QuotaPolicy] = "UpToDefaults"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPolicy:
-    """What Users may give. Who may edit in a namespace may make Users, but not change this."""
+    """What Users may grant. Whoever may edit a namespace may create Users, but not change this."""
 
     cluster_operations: Annotated[
         tuple[AclOperation, ...],
