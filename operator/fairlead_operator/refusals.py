@@ -37,7 +37,7 @@ class OtherOwnerError(ApiError):
             ALREADY_EXISTS,
             "AlreadyExists",
             f"{kind} {name} was there before {owner}, which needs one of that name, "
-            "and is left as it is: delete it or give it another name",
+            "and is left as it is: delete it, or create it under another name",
         )
 
 

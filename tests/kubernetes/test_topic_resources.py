@@ -146,7 +146,7 @@ def test_another_replication_factor_holds_whatever_people_do(
             for each in item["status"]["conditions"]
             if each["type"] == "Reassigning"
         ]
-        assert said == "6 of 6 partitions have replicas to come or go: 3 instead of 2 each"
+        assert said == "6 of 6 partitions are being reassigned: 3 instead of 2 each"
         called_back = ReassignablePartition(topic="six", index=4, replicas=None)
         call = AlterReassignmentsCall(
             partitions=[called_back], allow_replication_factor_change=True

@@ -95,7 +95,7 @@ def issue(
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = load_pem_private_key(authority.key, None)
     if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key of the authority is of another kind")
+        raise ValueError("the key of the authority is not an elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + life, issuer.not_valid_after_utc)
     builder = _builder(_name(name), issuer.subject, key.public_key(), now, until)

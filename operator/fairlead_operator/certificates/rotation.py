@@ -183,7 +183,7 @@ def _decode(data: Mapping[str, str], name: str) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise AuthorityError(f"{name}: {error}") from error
     if not text.isascii():
-        raise AuthorityError(f"{name} is no text, as PEM would be")
+        raise AuthorityError(f"{name} is not text in PEM")
     return text
 
 

@@ -40,7 +40,7 @@ def upgrade_hint(cluster: ClusterView, image: str, settings: OperatorSettings) -
     if cluster.spec.image or not image or not own or image == own:
         return ""
     asked = cluster.spec.version
-    wrong = f"spec.version is {asked}, which this operator does not bring; " if asked else ""
+    wrong = f"spec.version is {asked}, and this operator has {RELEASE}; " if asked else ""
     return (
         f'{wrong}brokers keep {image}; spec.version: "{RELEASE}" lets them restart, one after the '
         f"other, with {own}"

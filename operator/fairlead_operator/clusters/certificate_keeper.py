@@ -93,15 +93,19 @@ BROKERS: Final = "fairlead brokers"
 """Name in certificates of brokers; no user can have it, because of the blank in it."""
 LOOK_S: Final = 10.0
 """How often other owners' Secrets are read, because they are not watched."""
-LEFTOVER: Final = "the Secret {} is that of an earlier LogCluster of this name, and about to go"
+LEFTOVER: Final = (
+    "the Secret {} belongs to an earlier LogCluster of this name: Kubernetes deletes it; delete it "
+    "if it stays"
+)
 NOT_OURS: Final = (
-    "there is a Secret {} that is not the operator's: rename it or delete it, brokers need its name"
+    "the Secret {} was not made by the operator: delete it, because brokers need a Secret of this "
+    "name"
 )
 NAMED_CONTROLLER: Final = (
-    "the Secret {} is for the certificate of the controller: make the pool anew under another name"
+    "the Secret {} is for the certificate of the controller: create the pool under another name"
 )
 TOO_MANY: Final = (
-    "the pool {} has more than {} brokers, whose certificates do not fit in one Secret: make "
+    "the pool {} has more than {} brokers, whose certificates do not fit in one Secret: create "
     "another pool for the others"
 )
 NO_CERT_MANAGER: Final = (
@@ -291,8 +295,8 @@ class CertificateKeeper:
             return read_authorities(secret.get("data") or {})
         except AuthorityError as error:
             report.problems.append(
-                f"the Secret {name} holds no authority: {error}; put it right, or delete it for a "
-                "new authority, which clients then have to trust"
+                f"the Secret {name} holds no authority: {error}; correct it, or delete it: then "
+                "the operator makes a new authority, which clients have to trust"
             )
             return None
 
@@ -323,7 +327,9 @@ class CertificateKeeper:
                 if authorities.next is not None:
                     report.rotation = "a new authority is trusted beside the old one"
                 elif authorities.former:
-                    report.rotation = "a new authority issues, and the old one is trusted still"
+                    report.rotation = (
+                        "the new authority issues certificates, and the old one is still trusted"
+                    )
                 return authorities
             case Step.ANNOUNCE:
                 title = f"{cluster.name} {now:%Y-%m-%dT%H:%M:%SZ}"
@@ -335,7 +341,7 @@ class CertificateKeeper:
                 report.rotation = "the new authority issues all certificates from now on"
             case Step.DROP:
                 after = drop(authorities)
-                report.rotation = "the old authority is trusted no more"
+                report.rotation = "the old authority is not trusted any more"
         await self._apply(build_authority_secret(cluster, after, rotated=rotated), sight)
         return after
 

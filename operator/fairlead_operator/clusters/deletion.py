@@ -86,11 +86,11 @@ class Deletions:
         if pods:
             names = ", ".join(pod["metadata"]["name"] for pod in pods[:PODS_NAMED_MAX])
             return (
-                f"{len(pods)} brokers are stopping: {names}; where a node is gone for good, "
-                "`kubectl delete pod NAME --grace-period=0 --force` lets its broker go"
+                f"{len(pods)} brokers are stopping: {names}; if a node is gone for good, remove "
+                "its pod by `kubectl delete pod NAME --grace-period=0 --force`"
             )
         if self._live.of_cluster(STATEFUL_SET, key):
-            return "StatefulSets are going"
+            return "Kubernetes deletes the StatefulSets"
         if (body.get("spec") or {}).get("reclaimPolicy") != RECLAIM_DELETE:
             return ""
         for claim in self._live.of_cluster(PERSISTENT_VOLUME_CLAIM, key):

@@ -82,7 +82,7 @@ def decide_hibernation(sight: HibernationSight) -> Hibernation:
         return _go_on(sight)
     reason, message = obstacle
     if sight.was_asleep:
-        message = f"it sleeps again once it is awake: {message}"
+        message = f"the cluster wakes first, and sleeps again after that: {message}"
         return Hibernation(HibernationPhase.WAKING, reason=WAKING, message=message)
     return Hibernation(
         HibernationPhase.WAITING, reason=reason, message=f"brokers stop later: {message}"
@@ -92,7 +92,7 @@ def decide_hibernation(sight: HibernationSight) -> Hibernation:
 def _leave_as_it_is(sight: HibernationSight) -> Hibernation:
     """Decide for a paused cluster, whose brokers stay as they are."""
     if sight.is_begun:
-        message = "spec.paused is true: brokers sleep on until it is false"
+        message = "spec.paused is true: brokers stay asleep until it is false"
         phase = HibernationPhase.STOPPING if sight.pods else HibernationPhase.ASLEEP
         return Hibernation(phase, True, STOPPING if sight.pods else ASLEEP, message)
     if sight.is_wanted:
@@ -103,7 +103,7 @@ def _leave_as_it_is(sight: HibernationSight) -> Hibernation:
 
 def _go_on(sight: HibernationSight) -> Hibernation:
     if sight.pods and sight.paused_pools:
-        message = f"BrokerPool {sight.paused_pools[0]} is paused: its brokers run on"
+        message = f"BrokerPool {sight.paused_pools[0]} is paused: its brokers keep running"
         return Hibernation(HibernationPhase.STOPPING, True, STOPPING, message)
     if sight.pods:
         many = f"{len(sight.pods)} brokers stop" if len(sight.pods) > 1 else "1 broker stops"
@@ -119,7 +119,7 @@ def _wake(sight: HibernationSight) -> Hibernation:
         return Hibernation()
     message = f"{len(away)} brokers start: {named_brokers(away)}" if away else "brokers start"
     if sight.paused_pools and sight.is_begun:
-        message = f"BrokerPool {sight.paused_pools[0]} is paused: its brokers sleep on"
+        message = f"BrokerPool {sight.paused_pools[0]} is paused: its brokers stay asleep"
     return Hibernation(HibernationPhase.WAKING, reason=WAKING, message=message)
 
 
@@ -133,7 +133,7 @@ def _find_obstacle(sight: HibernationSight) -> tuple[str, str] | None:
     if orphans:
         return (
             "PodOfNoPool",
-            f"pod {orphans[0]} is of no BrokerPool that can be read and that stays",
+            f"pod {orphans[0]} belongs to no BrokerPool, or to one that is deleted or unreadable",
         )
     if sight.controller is None:
         return "ControllerNotReachable", "the controller could not be asked for partitions"

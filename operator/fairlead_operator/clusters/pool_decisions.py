@@ -109,8 +109,8 @@ def decide_scale(
         free = max(present, taken[other].start - pool.spec.id_base)
         return ScaleDecision(
             present,
-            f"broker ids {_shown(grown)} meet those of {other} "
-            f"({_shown(taken[other])}): set replicas to {free} at most, or make another pool",
+            f"broker ids {_shown(grown)} overlap with those of {other} "
+            f"({_shown(taken[other])}): set replicas to {free} at most, or create another pool",
             "IdsOverlap",
         )
     if brokers is None:
@@ -157,8 +157,8 @@ def decide_ids(pools: Sequence[PoolView], running: Mapping[str, range]) -> IdCla
         if other is not None:
             ids = (accepted | others)[other]
             refused[pool.name] = (
-                f"broker ids {_shown(held)} meet those of {other} "
-                f"({_shown(ids)}): make this pool anew with another idBase"
+                f"broker ids {_shown(held)} overlap with those of {other} "
+                f"({_shown(ids)}): create this pool again with another idBase"
             )
             continue
         taken[pool.name] = accepted | others

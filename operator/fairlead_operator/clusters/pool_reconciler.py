@@ -111,18 +111,21 @@ def _news(plan: PoolPlan) -> tuple[str, str]:
             f"{_named(ids)} {what}"
             for ids, what in (
                 (added, "added"),
-                (taken_back, "taken back"),
-                (emptied, "emptied and taken away, whose claims stay"),
+                (taken_back, "removed before any broker had it"),
+                (emptied, "drained and removed, with claims that stay"),
             )
             if ids
         ]
         return (
             "VolumesChanged",
-            f"{', '.join(changes)}: the StatefulSet is made anew, and its brokers restart one by "
-            "one with the volumes that there are then",
+            f"{', '.join(changes)}: the operator creates the StatefulSet again, and its brokers "
+            "restart one by one with the new list of volumes",
         )
     sizes = ", ".join(each.size for each in plan.pool.spec.storage.each_volume)
-    return "StorageGrown", f"volumes have {sizes} now; the StatefulSet is made anew, its pods go on"
+    return "StorageGrown", (
+        f"volumes have {sizes} now; the operator creates the StatefulSet again, and its pods keep "
+        "running"
+    )
 
 
 def _named(volumes: Sequence[int]) -> str:

@@ -44,7 +44,8 @@ class PoolScaler:
         except ControllerRefusedError as error:
             problem = str(error)
         if order.staying:
-            await self._tell(plan, "BrokersStay", f"{_are(order.staying)} not emptied any more")
+            message = f"{_are(order.staying)} not drained any more"
+            await self._tell(plan, "BrokersStay", message)
         if problem:
             # Counts only while they do not change: each different message is another Event.
             held = f"{describe_holdings(order.leaving, brokers)}; " if order.is_news else ""
@@ -52,7 +53,8 @@ class PoolScaler:
             return replace(plan, blocked_reason=REPLICAS_REMAIN, blocked=message)
         fresh = [each for each in order.leaving if not brokers[each].is_drained]
         if fresh:
-            await self._tell(plan, "DrainingBrokers", f"{_are(fresh)} emptied, and removed then")
+            message = f"{_are(fresh)} drained first, and removed after that"
+            await self._tell(plan, "DrainingBrokers", message)
         return plan
 
     async def tell_removal(self, plan: PoolPlan) -> None:

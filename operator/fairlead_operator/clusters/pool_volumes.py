@@ -180,12 +180,12 @@ def _in_use(kept: Mapping[int, Sequence[str]]) -> str:
     if not kept:
         return ""
     named = "; ".join(
-        f"volume {volume} is not named any more, but brokers have not emptied it "
+        f"volume {volume} is not named any more, but brokers have not drained it "
         f"({', '.join(claims[:3])})"
         for volume, claims in kept.items()
     )
     folder = log_directory(next(iter(kept)))
     return (
-        f"{named}: put it back into spec.storage.volumes, or empty it for each of these brokers: "
+        f"{named}: put it back into spec.storage.volumes, or drain it on each of these brokers: "
         f"fairlead broker disks ID --drain {folder} --wait"
     )

@@ -169,7 +169,9 @@ class ClusterReconciler:
         if manifest is None or is_going(manifest):
             self._roller.forget(key)
             self._whole_since.pop(key, None)
-            message = f"there is no LogCluster {key[1]} in this namespace: make it, or delete this"
+            message = (
+                f"there is no LogCluster {key[1]} in this namespace: create it, or delete this pool"
+            )
             is_quiet = True
             for pool in pools:
                 if is_left_alone(pool):
@@ -559,8 +561,8 @@ class ClusterReconciler:
             await self._events.emit(
                 manifest,
                 "TablesTouched",
-                f"{reign.last_interruption}; the controller of this cluster has begun anew from "
-                "what is there: leave its ClusterState and PartitionTables alone",
+                f"{reign.last_interruption}; the controller of this cluster has read its metadata "
+                "again: do not change its ClusterState and PartitionTables",
                 "Warning",
             )
         self._interruptions[uid] = reign.interruptions

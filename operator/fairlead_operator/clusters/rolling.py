@@ -138,7 +138,7 @@ def decide_roll_action(observed: RollObserved) -> RollAction:
     if unsaid is not None:
         return Wait(
             "VolumeInUse",
-            f"broker {unsaid.broker_id} has not said that it holds nothing on volume "
+            f"broker {unsaid.broker_id} has not confirmed that it holds nothing on volume "
             f"{unsaid.unsaid_volumes[0]}, which its next pod does not have",
         )
     return _next_step(outdated)

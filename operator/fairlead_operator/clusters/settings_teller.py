@@ -61,7 +61,7 @@ class SettingsTeller:
 
 
 def describe_change(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Return the generation whose settings all brokers use."""
+    """Return a message that names the settings that have changed."""
     changes = [
         f"{name}={after[name]}" if name in after else f"{name} is unset"
         for name in sorted(before.keys() | after.keys())
@@ -69,4 +69,4 @@ def describe_change(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     ]
     more = len(changes) - NAMED_MAX
     said = ", ".join(changes[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-    return f"brokers go by other settings, without a restart: {said}"
+    return f"brokers use changed settings, without a restart: {said}"

@@ -62,8 +62,8 @@ CLUSTER_PAUSED: Final = "the LogCluster is paused; elections go on"
 POOL_PAUSED: Final = "the pool is paused: changes wait until spec.paused is false; elections go on"
 POOL_ASLEEP: Final = "changes take effect once the brokers are awake"
 DELETION_HELD: Final = (
-    "the LogCluster is to be deleted but protected, and its brokers go on: set "
-    "spec.deletionProtection to false to let it go"
+    "somebody has deleted the LogCluster, but it is protected and its brokers keep running: set "
+    "spec.deletionProtection to false to let the deletion proceed"
 )
 
 
@@ -242,7 +242,7 @@ def _ready_claim(facts: ClusterFacts, status: Status) -> _Claim:
         reason, message = unready_brokers(status["brokersReady"], facts.wanted, facts.brokers)
         return (False, reason if reason == BROKERS_FAILING else WAKING, message)
     if not facts.wanted:
-        return (False, "NoBrokers", "no BrokerPool brings brokers to this cluster: make one")
+        return (False, "NoBrokers", "no BrokerPool adds brokers to this cluster: create one")
     if status["offline"]:
         return (False, "PartitionsOffline", f"{status['offline']} partitions have no leader")
     if status["brokersReady"] < facts.wanted:
@@ -278,7 +278,7 @@ def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
     if facts.problem is not None:
         reason = facts.problem[0]
         is_deleting = reason == DELETING
-        what = "it is being deleted" if is_deleting else "it waits for a spec without mistakes"
+        what = "it is being deleted" if is_deleting else "it waits until its spec is corrected"
         return (False, reason, what)
     if facts.hibernation.is_down:
         is_stopping = facts.hibernation.phase is HibernationPhase.STOPPING
@@ -290,7 +290,8 @@ def _progress_claim(facts: ClusterFacts, ready: int) -> _Claim:
     if ready < facts.wanted:
         return (True, "StartingBrokers", f"{ready} of {facts.wanted} brokers are ready")
     if facts.leaving:
-        return (True, DRAINING, f"{named_brokers(facts.leaving)} will go: other brokers take over")
+        message = f"{named_brokers(facts.leaving)} will be removed: other brokers take over first"
+        return (True, DRAINING, message)
     if facts.refused:
         return (False, REFUSED, facts.refused)
     if facts.config_problem:
@@ -305,7 +306,8 @@ def _store_claim(facts: ClusterFacts) -> _Claim:
         return (None, "ControllerNotReachable", facts.controller_problem or "not asked yet")
     if facts.store_available:
         return (True, "Available", "metadata can be read and written")
-    return (False, "Frozen", facts.store_problem or "metadata cannot be written: leaders serve on")
+    problem = "metadata cannot be written: leaders keep serving, and nothing moves"
+    return (False, "Frozen", facts.store_problem or problem)
 
 
 def _degraded_claim(facts: ClusterFacts, status: Status) -> _Claim:
@@ -317,10 +319,10 @@ def _degraded_claim(facts: ClusterFacts, status: Status) -> _Claim:
     if offline:
         return (True, "PartitionsOffline", f"{offline} partitions have no leader")
     if facts.failed_volumes:
-        lacking = f"; {under} partitions lack replicas in sync" if under else ""
+        lacking = f"; {under} partitions are under-replicated" if under else ""
         return (True, VOLUMES_FAILED, describe_failed_volumes(facts.failed_volumes) + lacking)
     if under:
-        return (True, "UnderReplicated", f"{under} partitions lack replicas in sync")
+        return (True, "UnderReplicated", f"{under} partitions are under-replicated")
     return (False, "InSync", "all partitions have all replicas in sync")
 
 
@@ -492,10 +494,10 @@ def _pool_conditions(
         message = f"{ready} of {wanted} brokers are ready"
         conditions = claim("Progressing", True, "StartingBrokers", message)
     elif problem is None and facts.plan is not None and facts.plan.leaving:
-        message = f"{named_brokers(facts.plan.leaving)} will go: {facts.plan.progress}"
+        message = f"{named_brokers(facts.plan.leaving)} will be removed: {facts.plan.progress}"
         conditions = claim("Progressing", True, DRAINING, message)
     elif problem is not None:
-        message = "the pool stays as it is until that is put right"
+        message = "the pool stays as it is until the problem in Blocked is solved"
         conditions = claim("Progressing", False, problem[0], message)
     else:
         conditions = claim("Progressing", False, "Settled", "all brokers run with these settings")

@@ -93,7 +93,8 @@ class ClusterGroups:
         if not sound:
             return
         if self._scope.is_asleep(self._cluster):
-            ready = Verdict(None, HIBERNATED, "the LogCluster sleeps; figures are the last ones")
+            message = "the LogCluster sleeps; the numbers are from before that"
+            ready = Verdict(None, HIBERNATED, message)
             await self._for_each(sound, lambda each: self._excuse(each, ready, is_retried=True))
             return
         looked_at = self._now()

@@ -48,7 +48,7 @@ class Verdict:
     message: str
 
 
-FOLLOWED: Final = Verdict(True, "Ready", "the group is there and followed")
+FOLLOWED: Final = Verdict(True, "Ready", "the group exists, and the operator watches it")
 NOT_FOUND: Final = Verdict(
     False,
     "GroupNotFound",
@@ -69,13 +69,13 @@ def judge_reset(
         repeated_id = wish_id
     if repeated_id:
         text = (
-            f"the reset {repeated_id} was over before and is not carried out again: a new id is a "
-            "new reset"
+            f"the reset {repeated_id} has ended and is not carried out again: for another reset "
+            "write another id"
         )
         return Verdict(False, "AlreadyOver", text)
     if is_earlier:
         # Otherwise a client that waits for the condition would see the success of an earlier reset.
-        text = f"the reset {wish_id} waits until the group can be looked at, and is not paused"
+        text = f"the reset {wish_id} waits until the group can be read and is not paused"
         return Verdict(False, "NotBegun", text)
     if record is None:
         return None

@@ -42,7 +42,7 @@ from fairlead_operator.resources.consumer_group import OffsetReset, moment_ms
 
 logger = logging.getLogger(__name__)
 
-_BUSY_AGAIN = "members joined before the offsets were set: stop them to let that happen"
+_BUSY_AGAIN = "members joined before the offsets were set: stop them, then the offsets are set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class ResetRunner:
         try:
             targets = await self._targets(wish, sight)
         except BrokersUnreachableError as error:
-            text = f"where to go cannot be found out yet: {error}"
+            text = f"the new offsets are not known yet: {error}"
             return ResetState(followed, replace(record, reason="BrokersNotReachable", message=text))
         if isinstance(targets, Refusal):
             failed = record.turned("Failed", self._now(), targets.message, targets.reason)

@@ -457,7 +457,7 @@ def _require_own(kind: ResourceKind, there: Mapping[str, Any], drill: Mapping[st
     earlier = (FAILOVER_DRILL.kind, own["name"])
     is_left = any((owner.get("kind"), owner.get("name")) == earlier for owner in owners)
     if is_left or "deletionTimestamp" in metadata:
-        raise TargetError(f"{problem}, and goes by itself")
+        raise TargetError(f"{problem}, and Kubernetes deletes it soon")
     raise NameTakenError(f"{problem}: delete it")
 
 

@@ -174,7 +174,7 @@ def decide_round(
     worth = next((each for each in causes if _is_worth_it(each.goal, draft, load, limits)), None)
     if worth is None:
         least = f"by {limits.min_improvement_percent} %"
-        message = f"{causes[0].why}; nothing that may move within the limits betters that {least}"
+        message = f"{causes[0].why}; no moves within the limits improve that {least}"
         return Wait("NotWorthIt", message, is_even=False)
     return Begin(describe_draft(state, load, draft, now), worth.why)
 

@@ -129,7 +129,7 @@ class LoadReading:
         silent = sorted(self._image.brokers.keys() - self._disks.keys())
         reasons = "; ".join(f"pod {pod}: {why}" for pod, why in sorted(self._why.items())[:3])
         missing = [
-            f"Broker {each} does not tell what it holds ({reasons or 'it has no pod here'})."
+            f"Broker {each} does not report what it holds ({reasons or 'it has no pod here'})."
             for each in silent
         ]
         loads, partitions = {}, 0

@@ -373,13 +373,13 @@ def _decide_active(it: RebalanceView, sight: ClusterSight) -> Step:
     if it.is_deleting or it.phase == "Cancelling":
         return _decide_cancelling(it, moves)
     if it.spec.cancel:
-        return Enter("Cancelling", "what moves or waits is called back")
+        return Enter("Cancelling", "all moves that copy or wait are being cancelled")
     disturbance = find_disturbance(it, sight) if it.is_automatic else None
     if it.phase == "Paused":
         return _decide_paused(it, moves, sight.state, disturbance)
     if it.spec.paused or disturbance is not None:
         why = "" if disturbance is None else f"{disturbance.message}: "
-        return Enter("Paused", f"{why}what waits for its turn is called back")
+        return Enter("Paused", f"{why}moves that copy go on, and no others begin")
     if not it.status.get("isHandedOver"):
         is_begun = moves[MoveState.DONE] or moves[MoveState.MOVING]
         changes = [] if is_begun else find_changes(it.plan, sight.state, sight.now)
@@ -430,7 +430,7 @@ def _finish(
     if refusals:
         why = f"{refusals[0]['topic']}-{refusals[0]['partition']}: {refusals[0]['message']}"
     else:
-        why = f"{first['topic']}-{first['partition']} was called back, or could not be moved"
+        why = f"{first['topic']}-{first['partition']} was cancelled, or could not be moved"
     return End("Failed", "NotMoved", f"{message}; {why}", progress, elections)
 
 
@@ -450,7 +450,7 @@ def _describe(moves: Mapping[MoveState, Sequence[Move]]) -> str:
     for name, words in (
         ("moving", "moving or waiting"),
         ("notMoved", "not moved"),
-        ("changedSince", "changed since by others"),
+        ("changedSince", "changed by others meanwhile"),
     ):
         if count[name]:
             text += f", {count[name]} {words}"

@@ -135,9 +135,9 @@ def plaintext_problem(cluster: ClusterView) -> str:
     if not open_ways:
         return ""
     return (
-        f"this installation refuses what is not encrypted: {', '.join(open_ways)}; give "
-        "listeners and rest tls, and declare one listener of type Internal, without which there is "
-        "one in clear"
+        f"this installation refuses what is not encrypted: {', '.join(open_ways)}; add tls to "
+        "spec.listeners and spec.rest, and declare a listener of type Internal, because the "
+        "default one is not encrypted"
     )
 
 

@@ -53,7 +53,7 @@ def find_open_access(
         else "name a User by spec.user,"
     )
     message = (
-        f"each listener of LogCluster {name} inside Kubernetes encrypts, or asks for a login: "
+        f"each listener of LogCluster {name} inside Kubernetes has tls or authentication: "
         f"{what} with rights for the topics of the job and for its group"
     )
     return JobAccess("", ("ClusterSecured", message))
@@ -68,11 +68,12 @@ def find_user_access(
     spec, status = found.get("spec") or {}, found.get("status") or {}
     if spec.get("clusterName") != name:
         where = spec.get("clusterName") or "no LogCluster yet"
-        return _refused("UserNotFound", f"User {user} is of {where}, not of LogCluster {name}")
+        return _refused("UserNotFound", f"User {user} belongs to {where}, not to LogCluster {name}")
     login = (spec.get("authentication") or {}).get("type")
     if login not in LOGINS:
         served = " or ".join(LOGINS)
-        return _refused("UserNotUsable", f"User {user} logs in by {login}; jobs can do {served}")
+        message = f"User {user} has authentication.type {login}; jobs can use {served}"
+        return _refused("UserNotUsable", message)
     access = find_access(cluster, login)
     if access is None:
         what = f"no listener of LogCluster {name} has authentication.type {login}"

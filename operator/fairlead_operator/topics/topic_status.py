@@ -96,10 +96,11 @@ def judge(
 def _judge_entry(entry: Mapping[str, Any]) -> Verdict:
     partitions, offline = entry["partitions"], entry["offline"]
     if offline:
-        return False, "Offline", _with_problem(f"{offline} of {partitions} have no leader", entry)
+        text = f"{offline} of {partitions} partitions have no leader"
+        return False, "Offline", _with_problem(text, entry)
     under = entry["underReplicated"]
     if under:
-        text = f"{under} of {partitions} partitions lack replicas in sync"
+        text = f"{under} of {partitions} partitions are under-replicated"
         return False, "UnderReplicated", _with_problem(text, entry)
     return True, "Ready", "every partition has its leader and all its replicas in sync"
 
@@ -173,8 +174,8 @@ def hidden_message(resource: TopicResource) -> str:
     """Return the message for a Topic whose cluster may not be read."""
     place = resource.cluster_namespace
     return (
-        f"spec.clusterNamespace: the operator may not read LogClusters of namespace {place}, "
-        "which may be gone or have taken its roles back: changes of this Topic wait until it may"
+        f"spec.clusterNamespace: the operator may not read LogClusters of namespace {place}: the "
+        "namespace or its RoleBinding for the operator may be gone. Changes of this Topic wait"
     )
 
 
@@ -197,9 +198,7 @@ def build_hidden_status(
 def _moving_message(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return ""
-    moving = (
-        f"{entry['reassigning']} of {entry['partitions']} partitions have replicas to come or go"
-    )
+    moving = f"{entry['reassigning']} of {entry['partitions']} partitions are being reassigned"
     wanted = [each for each in entry["targetFactors"] if each != entry["replicationFactor"]]
     if not wanted:
         return moving
@@ -216,8 +215,8 @@ def _loss_message(partitions: int) -> str:
 def protection_message(resource: TopicResource) -> str:
     """Return how a protected topic can be deleted."""
     return (
-        "the Topic is to be deleted but protected: set spec.deletionProtection to false to let it "
-        f"go (reclaimPolicy {resource.reclaim_policy})"
+        "somebody has deleted the Topic, but it is protected: set spec.deletionProtection to false "
+        f"to let the deletion proceed (reclaimPolicy {resource.reclaim_policy})"
     )
 
 

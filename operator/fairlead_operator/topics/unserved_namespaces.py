@@ -63,8 +63,8 @@ class UnservedNamespaces:
             return
         for name in sorted(read_namespace_rules(manifest).keys() - self._served):
             why = (
-                "the operator may not read it, as it is gone or has taken its roles back: its "
-                "Topics, and what they declare, stay as they are until it may"
+                "the operator may not read it, because the namespace or its RoleBinding for the "
+                "operator is gone: its Topics, and what they declare, stay as they are meanwhile"
                 if name in self._closed
                 else "it is not among the namespaces that this operator serves (watchNamespaces)"
             )

@@ -15,7 +15,7 @@ def build_pkcs12(name: str, pair: KeyPair, authority: bytes, password: str) -> b
     """Return key, certificate and the authority's certificate as PKCS#12, under a password."""
     key = load_pem_private_key(pair.key, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key is of another kind than our authority makes")
+        raise ValueError("the key of the user is not an elliptic curve key")
     return serialize_key_and_certificates(
         name.encode(),
         key,

@@ -55,12 +55,12 @@ def refusal(resource: UserResource, limits: UserLimits) -> str:
     if resource.principal in limits.super_users:
         return (
             f"{resource.principal} is a super user of LogCluster {resource.cluster}, who may do "
-            "everything: Users cannot declare him; choose another name"
+            "everything: a User cannot declare a super user; choose another name"
         )
     if is_own_secret(resource.cluster, resource.name):
         return (
-            f"metadata.name: Secrets of LogCluster {resource.cluster} itself have such names; make "
-            "it anew under another name"
+            f"metadata.name: Secrets of LogCluster {resource.cluster} itself have such names; "
+            "create the User under another name"
         )
     return ""
 
@@ -85,8 +85,8 @@ def describe_left_out(left_out: frozenset[AclBinding]) -> str:
     names = {operation: name for name, operation in OPERATIONS.items()}
     operations = ", ".join(sorted(names[rule.operation] for rule in left_out))
     return (
-        f"left out: {operations} on the cluster, which Users may not give; spec.userPolicy of the "
-        "LogCluster says what they may. All other rules are in force"
+        f"left out: {operations} on the cluster, which Users may not grant; spec.userPolicy of the "
+        "LogCluster lists what they may. All other rules are in force"
     )
 
 
@@ -96,8 +96,8 @@ def describe_lowered(lowered: Mapping[str, float]) -> str:
         f"{QUOTA_FIELDS.get(key, key)} to {limit:.17g}" for key, limit in sorted(lowered.items())
     )
     return (
-        f"lowered: {quotas}, which the cluster has for everybody and Users may not exceed; "
-        "spec.userPolicy of the LogCluster says whether they may. All else is in force"
+        f"lowered: {quotas}, the cluster's default, which Users may not exceed unless "
+        "spec.userPolicy.quotas of the LogCluster is Any. All else is in force"
     )
 
 

@@ -120,8 +120,8 @@ class UserSecrets:
         if not is_owned(held, resource):
             raise UserSecretError(
                 "SecretConflict",
-                f"Secret {resource.name} is there already, and not of this User: it is left as it "
-                "is; delete it, or make the User anew under another name",
+                f"Secret {resource.name} exists already and does not belong to this User: it is "
+                "left as it is; delete it, or create the User under another name",
             )
         uid = held["metadata"]["uid"]
         known_uid, known = self._written.get(resource.key, ("", {}))

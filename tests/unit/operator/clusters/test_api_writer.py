@@ -82,7 +82,7 @@ def test_what_was_there_before_is_left_as_it_is_and_named(metadata: Manifest) ->
     refusals = apply(server)
     assert not server.applied
     assert refusals.text.startswith("PodDisruptionBudget demo was there before LogCluster demo")
-    assert "delete it or give it another name" in refusals.text
+    assert "delete it, or create it under another name" in refusals.text
 
 
 @pytest.mark.parametrize(

@@ -451,7 +451,7 @@ def test_a_rotation_waits_for_every_broker_at_each_step() -> None:
     world.look()
     assert is_issued_by(world.pem(TLS), world.authority)
     assert len(fingerprints(world.pem("ca.crt"))) == 2, "what the old one issued is good still"
-    assert "trusted still" in world.look().rotation  # brokers show the old certificates
+    assert "still trusted" in world.look().rotation  # brokers show the old certificates
     world.mount()
     user = issue(COMPANY, "user", START, is_client=True)
     world.give("user", **{"tls.crt": user.certificate})
@@ -593,8 +593,8 @@ def test_a_broker_that_leaves_out_a_listener_has_not_answered() -> None:
 @pytest.mark.parametrize(
     ("owners", "problem"),
     [
-        ([], "is not the operator's"),
-        ([{"kind": "LogCluster", "uid": "earlier"}], "of an earlier LogCluster"),
+        ([], "was not made by the operator"),
+        ([{"kind": "LogCluster", "uid": "earlier"}], "to an earlier LogCluster"),
     ],
 )
 def test_a_controllers_secret_of_somebody_else_is_not_overwritten(

@@ -138,7 +138,7 @@ def test_brokers_change_when_the_version_says_so() -> None:
         ({}, "", "fairlead:2", ""),
         ({}, "fairlead:1", "fairlead:1", "brokers keep fairlead:1; spec.version: "),
         ({"version": RELEASE}, "fairlead:1", "fairlead:2", ""),
-        ({"version": "7.7"}, "fairlead:1", "fairlead:1", "spec.version is 7.7, which this "),
+        ({"version": "7.7"}, "fairlead:1", "fairlead:1", "spec.version is 7.7, and this "),
         ({"image": "own:3", "version": RELEASE}, "fairlead:1", "own:3", ""),
     ],
 )

@@ -165,7 +165,7 @@ def test_a_pool_says_who_leaves_and_what_is_left_to_do() -> None:
     assert claims(status)["Progressing"] == ("True", "Draining")
     assert claims(status)["Ready"] == ("True", "Ready")
     said = find_condition(status["conditions"], "Progressing") or {}
-    assert said["message"] == "broker 1 will go: brokers hold replicas: 1 (7)"
+    assert said["message"] == "broker 1 will be removed: brokers hold replicas: 1 (7)"
     stuck = replace(leaving, blocked_reason="ReplicasRemain", blocked="no room")
     status = build_pool_status(PoolFacts(generation=1, plan=stuck, brokers=brokers), status, NOW)
     assert claims(status)["Progressing"] == ("False", "ReplicasRemain")

@@ -122,10 +122,10 @@ def test_a_paused_cluster_stays_as_it_is() -> None:
 
 def test_a_paused_pool_runs_on_or_sleeps_on() -> None:
     runs = decide(is_begun=True, paused_pools=("main",), pods=PODS)
-    assert "runs on" not in runs.message and "run on" in runs.message
+    assert "its brokers keep running" in runs.message
     sleeps = decide(is_wanted=False, is_begun=True, paused_pools=("main",), pods=())
     assert sleeps.phase is WAKING
-    assert "sleep on" in sleeps.message
+    assert "its brokers stay asleep" in sleeps.message
 
 
 def observed(**changes: Any) -> ClusterObserved:

@@ -215,7 +215,7 @@ def test_a_paused_pool_keeps_its_file() -> None:
 
 def test_a_change_is_said_in_one_line() -> None:
     before, after = {"a": "1", "b": "2"}, {"b": "3", "c": "4"}
-    said = "brokers go by other settings, without a restart: a is unset, b=3, c=4"
+    said = "brokers use changed settings, without a restart: a is unset, b=3, c=4"
     assert describe_change(before, after) == said
     many = {f"n{number:02}": "1" for number in range(12)}
     assert describe_change({}, many).endswith("n09=1 and 2 more")

@@ -123,7 +123,7 @@ def test_it_says_until_when_it_waits_and_begins_then(
 def test_without_measurement_nothing_moves_by_itself() -> None:
     unknown = LoadReading(NEW_BROKER).finish(NOW)
     told = waits(decide_round(NEW_BROKER, unknown, LIMITS, FRESH, NOW), "NotMeasured")
-    assert "Broker 0 does not tell" in told.message
+    assert "Broker 0 does not report" in told.message
 
 
 def test_a_round_keeps_its_limits_and_the_next_one_goes_on() -> None:
@@ -141,7 +141,7 @@ def test_a_round_keeps_its_limits_and_the_next_one_goes_on() -> None:
 def test_what_is_not_worth_it_is_not_done() -> None:
     demanding = replace(LIMITS, min_improvement_percent=100, max_moves=1)
     told = waits(decide(UNEVEN, limits=demanding), "NotWorthIt")
-    assert "betters that by 100 %" in told.message
+    assert "improve that by 100 %" in told.message
 
 
 def test_what_has_moved_rests_and_a_full_memory_moves_nothing() -> None:

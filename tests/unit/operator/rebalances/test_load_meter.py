@@ -87,7 +87,7 @@ def test_those_that_do_not_answer_are_named_with_their_reason(
 
     load = measure(Pods(a="127.0.0.1", b="127.0.0.2"), refuses)
     assert load.missing == [
-        "Broker 1 does not tell what it holds (pod b: it answers with status 503)."
+        "Broker 1 does not report what it holds (pod b: it answers with status 503)."
     ]
     load = measure(Pods(a="127.0.0.1", b=""), as_broker)
     assert "pod b: it has no address yet" in load.missing[0]

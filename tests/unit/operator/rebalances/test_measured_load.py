@@ -81,7 +81,7 @@ def test_a_silent_broker_is_named_and_then_no_size_is_judged() -> None:
     assert not plan["isMeasured"]
     assert plan.keys().isdisjoint({"bytes", "bytesNeeded", "durationSeconds"})
     (note,) = plan["notes"]
-    assert "Broker 1 does not tell what it holds (pod demo-brokers-1: no answer" in note
+    assert "Broker 1 does not report what it holds (pod demo-brokers-1: no answer" in note
     assert "Broker 2" in note
     assert "to copy" not in describe_plan(plan)
 

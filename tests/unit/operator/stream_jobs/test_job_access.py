@@ -67,9 +67,9 @@ def test_a_user_comes_in_by_the_listener_that_takes_his_login() -> None:
     ("found", "reason", "said"),
     [
         (None, "UserNotFound", "there is no User app"),
-        (user(cluster="other"), "UserNotFound", "is of other, not of LogCluster demo"),
-        (user(cluster=None), "UserNotFound", "is of no LogCluster yet"),
-        (user("oauth"), "UserNotUsable", "jobs can do scram-sha-512 or tls"),
+        (user(cluster="other"), "UserNotFound", "belongs to other, not to LogCluster demo"),
+        (user(cluster=None), "UserNotFound", "belongs to no LogCluster yet"),
+        (user("oauth"), "UserNotUsable", "jobs can use scram-sha-512 or tls"),
         (user("scram-sha-512"), "UserNotReady", "no listener of LogCluster demo"),
     ],
 )

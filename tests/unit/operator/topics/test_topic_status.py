@@ -153,14 +153,12 @@ def test_replicas_that_come_or_go_are_a_condition_while_they_do() -> None:
     moving = {**ENTRY, "replicationFactor": 2, "reassigning": 2, "targetFactors": [3]}
     status = build_topic_status(resource(), {}, READY, moving, NOW)
     condition = find_condition(status["conditions"], "Reassigning") or {}
-    assert condition["message"] == (
-        "2 of 3 partitions have replicas to come or go: 3 instead of 2 each"
-    )
+    assert condition["message"] == "2 of 3 partitions are being reassigned: 3 instead of 2 each"
     assert (status["reassigning"], status["replicationFactor"]) == (2, 2)
     drained = {**ENTRY, "reassigning": 1}
     status = build_topic_status(resource(), status, READY, drained, NOW)
     condition = find_condition(status["conditions"], "Reassigning") or {}
-    assert condition["message"] == "1 of 3 partitions have replicas to come or go"
+    assert condition["message"] == "1 of 3 partitions are being reassigned"
     status = build_topic_status(resource(), status, READY, ENTRY, NOW)
     assert find_condition(status["conditions"], "Reassigning") is None
 
