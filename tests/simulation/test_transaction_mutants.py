@@ -211,6 +211,19 @@ def answers_who_comes_second_as_who_came_first(patch: Patch) -> None:
     patch.setattr(TransactionalId, "init_producer_id", answer)
 
 
+@mutant()
+def refuses_producers_after_a_move(patch: Patch) -> None:
+    """Whoever asks a coordinator that is not the first one for an epoch is fenced."""
+    init = TransactionalId.init_producer_id
+
+    def refuse(self: TransactionalId, waiter: Any, **details: Any) -> Effects:
+        if self.coordinator_epoch > 1:
+            return Effects(answers=[(waiter, TransactionAnswer(ErrorCode.PRODUCER_FENCED))])
+        return init(self, waiter, **details)
+
+    patch.setattr(TransactionalId, "init_producer_id", refuse)
+
+
 @mutant(LONELY)
 def fences_who_ends_a_transaction_while_markers_of_the_last_are_written(patch: Patch) -> None:
     end = TransactionalId._end_raising_epoch

@@ -23,6 +23,8 @@ RETRIABLE = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
 TRANSACTIONS = 4
+NO_PAIR = (-1, -1)
+"""Of a client that was given no producer id and epoch yet."""
 
 
 class Client:
@@ -32,7 +34,7 @@ class Client:
         self.world = world
         self.number = number
         self.version = version
-        self.pair = (-1, -1)
+        self.pair = NO_PAIR
         self.is_dead = False
         self.refusal: ErrorCode | None = None
         """What it gave up on."""

@@ -19,7 +19,7 @@ from fairlead_broker.transaction.transaction_types import (
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 from .checker import Checker
-from .clients import Client
+from .clients import NO_PAIR, Client
 from .coordinator import Coordinator
 from .partitions import Data, Partition
 
@@ -155,7 +155,10 @@ class World:
         return client
 
     def _heal(self) -> None:
-        """Faults end: everything that is under way is done, and a new client gets through."""
+        """End all faults: everything that is under way is done, and a new client gets an epoch.
+
+        An older client may still fence that one afterwards.
+        """
         self.has_faults = False
         alive = self.options is LONELY and [each for each in self.clients if not each.is_dead]
         client = alive[0] if alive else self.start_client()
@@ -164,6 +167,7 @@ class World:
             if not self.clients and not self.under_way:
                 break
         assert client.is_dead, f"client {client.number} is stuck: {client.request}"
+        assert client.pair != NO_PAIR, f"client {client.number} is refused: {client.refusal}"
         self.now_ms += self.options.timeout_ms + 1
         for _ in range(HEALING_STEPS):
             self._step()
