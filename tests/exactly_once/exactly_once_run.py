@@ -118,6 +118,8 @@ class ExactlyOnceRun:
         self._mover.finish()
         if errors := self._mover.errors:
             raise StuckError(f"what was to move: {errors[:3]}")
+        if self.is_moving and not self._mover.moves_count:
+            raise StuckError("what was to move: no move was accepted")
         if errors := self._feeder.errors:
             raise StuckError(f"the input: {errors[:3]}")
         self._expected = {
