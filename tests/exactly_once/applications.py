@@ -1,7 +1,7 @@
-"""The applications on trial: programs in processes of their own, two instances of each.
+"""The applications under test: each program runs as two instances, which are separate processes.
 
-A program ends by itself where its client says that it must be made anew, and dies when the driver
-kills it; `tend` starts it again, as a supervisor would.
+A program ends by itself if its client reports an error after which a new client is needed, and is
+killed by the fault driver; `tend` starts it again, as a supervisor would.
 """
 
 import os
@@ -26,7 +26,7 @@ JVM_HEAP_MB: Final = 256
 
 
 class Trial(NamedTuple):
-    """What every instance of an application is told."""
+    """The arguments of every instance of an application."""
 
     bootstrap: str
     input: str
@@ -36,17 +36,17 @@ class Trial(NamedTuple):
 
 
 Command = Callable[[Trial, str], list[str]]
-"""How to start the instance of this name."""
+"""Returns the command that starts the instance with this name."""
 
 
 class Program(NamedTuple):
-    """One client's program: how it is built, and what it makes of its input."""
+    """One client's program: how it is built, and what it must write for an input."""
 
     name: str
     prepare: Callable[[Path], Command]
     expected: Callable[[Sequence[Input]], Values]
     begins_at_the_groups_offsets: bool = True
-    """Whether they are part of its transactions, or only told to the group now and then."""
+    """True if its transactions include the group's offsets; else it commits them now and then."""
 
 
 def prepare_confluent(_folder: Path) -> Command:
@@ -104,7 +104,7 @@ ALL: Final = {
 
 
 class Instance:
-    """One process after the other under one name."""
+    """One process under a name; when it ends, another one takes its place."""
 
     def __init__(self, command: list[str], output: Path) -> None:
         self._command, self.output = command, output
@@ -121,12 +121,12 @@ class Instance:
         self._is_held = False
 
     def tend(self) -> None:
-        """Start it again if it has ended and nobody holds it down."""
+        """Start it again if it has ended, and was not killed or stopped by the test."""
         if not self._is_held and self._process is not None and self._process.poll() is not None:
             self.start()
 
     def kill(self) -> None:
-        """Kill it -9; it stays down until it is started."""
+        """Send SIGKILL; it stays down until `start` is called."""
         self._is_held = True
         if self._process is not None:
             self._process.kill()
@@ -143,7 +143,7 @@ class Instance:
         self._signal(signal.SIGTERM)
 
     def finish_stop(self) -> None:
-        """Wait for its end; one that takes too long is killed."""
+        """Wait for its end; kill it if that takes too long."""
         if self._process is not None:
             try:
                 self._process.wait(END_TIMEOUT_S)
@@ -160,7 +160,7 @@ class Instance:
 
 
 class Application:
-    """The instances of one program on one trial."""
+    """The instances of one program in one trial."""
 
     def __init__(self, program: Program, command: Command, trial: Trial) -> None:
         self.program, self.trial = program, trial

@@ -1,7 +1,7 @@
 """The verdict on an output: each expected record once, in order, and nothing else.
 
-Pure, and of its own: it shares nothing with the brokers, the clients or the applications. What it
-is given was read by a plain consumer, or from the brokers' files (`segment_files.py`).
+Pure. It shares no code with the brokers, the clients or the applications. Its input was read by a
+plain consumer, or from the brokers' files (`segment_files.py`).
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from workload import DOOMED, Values
 
 
 class Found(NamedTuple):
-    """A record as a reader got it."""
+    """A record as a reader received it."""
 
     partition: int
     offset: int
@@ -24,17 +24,17 @@ class Found(NamedTuple):
 
 @dataclass
 class Findings:
-    """What is wrong; nothing is, when all of it is empty."""
+    """Everything that is wrong; the output is right if all lists are empty."""
 
     lost: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
-    """What nobody should have written: a wrong transform, an unknown key."""
+    """Records that no application should have written: a wrong copy, an unknown key."""
     misplaced: list[str] = field(default_factory=list)
     """Out of order within its key, or one key in two partitions."""
     changed: list[str] = field(default_factory=list)
-    """Two readers, or a reader and the files, do not agree."""
+    """Differences between two readers, or between a reader and the files."""
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -49,7 +49,7 @@ class Findings:
 
 
 def check_output(expected: Values, found: Sequence[Found], findings: Findings) -> None:
-    """Compare an output, sorted by partition and offset, with what it must be."""
+    """Compare an output, sorted by partition and offset, with the expected values."""
     partition_of: dict[bytes, int] = {}
     values: Values = {}
     for partition, offset, key, value in found:
@@ -74,7 +74,7 @@ def _check_key(key: bytes, expected: list[bytes], values: list[bytes], findings:
             findings.foreign.append(f"{name}={value.decode()}")
         elif count > 1:
             findings.twice.append(f"{name}={value.decode()} {count} times")
-    # Their first appearances, in the order in which they were found.
+    # Only the first of equal values counts here: a later one is reported as `twice`.
     ranks = {value: rank for rank, value in enumerate(expected)}
     order = [ranks[value] for value in dict.fromkeys(values) if value in ranks]
     for earlier, later in pairwise(order):
@@ -84,7 +84,7 @@ def _check_key(key: bytes, expected: list[bytes], values: list[bytes], findings:
 
 
 def compare(one: Sequence[Found], other: Sequence[Found], what: str, findings: Findings) -> None:
-    """Two readings of one output must be the same, record by record."""
+    """Note each record in which two readings of one output differ."""
     left = {(each.partition, each.offset): each for each in one}
     right = {(each.partition, each.offset): each for each in other}
     if len(left) != len(one) or len(right) != len(other):

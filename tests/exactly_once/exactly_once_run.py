@@ -1,4 +1,4 @@
-"""One run: applications between an input and their outputs, faults, and the verdict."""
+"""One run: applications read an input and write outputs during faults; then the verdict."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,17 +31,17 @@ SETTINGS: Final = {
     "transaction.state.log.replication.factor": str(REPLICAS),
     "transaction.state.log.num.partitions": "6",
     "transaction.state.log.min.isr": "2",
-    # Who waits for a transaction whose client is gone waits for its time-out, and not much longer.
+    # An open transaction of a dead client is aborted soon after its time-out.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 
 
 class StuckError(Exception):
-    """Something that had to go on did not; the text says what."""
+    """Something made no progress; the text says what."""
 
 
 class Verdict(NamedTuple):
-    """Of one application."""
+    """The result of one application."""
 
     findings: Findings
     records_count: int
@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
 
 @dataclass
 class ExactlyOnceRun:
-    """`run` it once. `commands` says which applications take part."""
+    """Call `run` once. `commands` has the applications that take part."""
 
     cluster: LiveCluster
     commands: Mapping[str, Command]
@@ -67,7 +67,7 @@ class ExactlyOnceRun:
     folder: Path
     say: Callable[[str], None]
     is_moving: bool = False
-    """Whether partitions move all the while."""
+    """Whether partitions move during the faults."""
 
     def run(self) -> dict[str, Verdict]:
         stem = f"run-{self.seed}-{time.monotonic_ns()}"
@@ -139,7 +139,7 @@ class ExactlyOnceRun:
         return bool(findings.lost)
 
     def _wait(self, is_waited_for: Callable[[Application], bool], what: str) -> None:
-        """Until it is for none of them; StuckError when none of those waited for goes on."""
+        """Wait until this is true for no application; StuckError if none makes progress."""
         waiting, seen_count, deadline = self._applications, -1, 0.0
         while waiting := [each for each in waiting if is_waited_for(each)]:
             if self._reader.errors:
@@ -166,7 +166,7 @@ class ExactlyOnceRun:
         return f"{application.name}: read to {read}, {ends}, {lacking}; {said}"
 
     def _judge(self) -> dict[str, Verdict]:
-        """The applications have ended: what is open now ends by its time-out, at the latest."""
+        """Check all outputs after the applications' end; time-outs end open transactions."""
         self._driver.wait_until_whole()
         outputs = [each.trial.output for each in self._applications]
         final = read_to_end(
@@ -205,7 +205,7 @@ def create_topics(bootstrap: str, names: Sequence[str]) -> None:
 
 
 def uncommitted_input(trial: Trial, count: int) -> list[str]:
-    """Whether the group's offsets are those of a finished input: they came with the output."""
+    """Return a complaint unless the group's offsets, committed with the output, are at the end."""
     consumer: Any = Consumer(
         {"bootstrap.servers": trial.bootstrap, "group.id": trial.group, "log_level": 0}
     )
@@ -219,7 +219,7 @@ def uncommitted_input(trial: Trial, count: int) -> list[str]:
 def check_files(
     cluster: LiveCluster, topic: str, found: Sequence[Found], findings: Findings
 ) -> list[Transactions]:
-    """Compare what was read with every replica's files; the first replica's logs by partition."""
+    """Compare what was read with the files of all replicas; return the first replica's logs."""
     logs = []
     for partition in range(PARTITIONS):
         read = [each for each in found if each.partition == partition]
@@ -242,7 +242,7 @@ def check_files(
 
 
 def settled_log(directory: Path, name: str, read: Sequence[Found]) -> Transactions:
-    """A replica's log, once it has all that was read: a follower may be a moment behind."""
+    """Return a replica's log when it has everything that was read: a follower may be behind."""
     deadline = time.monotonic() + REPLICATION_TIMEOUT_S
     while True:
         try:
@@ -250,7 +250,7 @@ def settled_log(directory: Path, name: str, read: Sequence[Found]) -> Transactio
             if not log.open and (not read or log.last_offset >= read[-1].offset):
                 return log
         except DamagedError:
-            log = None  # a batch may be half written now
+            log = None  # a batch is perhaps being written now
         if time.monotonic() > deadline:
             return log or decide(read_partition(next(directory.rglob(name))))
         time.sleep(0.1)

@@ -23,11 +23,11 @@ HEAL_TIMEOUT_S: Final = 90
 
 
 class NotHealedError(Exception):
-    """The cluster did not get whole again; the text says what it lacks."""
+    """The cluster did not become whole again; the text says what is missing."""
 
 
 class FaultDriver:
-    """One run's faults. Whoever a target is, is looked up when the fault comes."""
+    """The faults of one run. The process of a target is found only when the fault begins."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class FaultDriver:
         self._mover = mover
         self._chance = random.Random(seed)
         self._down: dict[int, Kind] = {}
-        """Brokers by index."""
+        """By broker index: what was done to that broker."""
         self._controller: Kind | None = None
-        """What has happened to a controller that has a process of its own."""
+        """What was done to the controller, if it is a separate process."""
         self._instances: dict[Instance, Kind] = {}
 
     def carry_out(self, plan: Sequence[Fault]) -> None:
-        """All of them, one after the other; each ends with a whole cluster."""
+        """Carry out the faults one after the other; after each, wait until the cluster is whole."""
         for fault in plan:
             self.tend_for(fault.after_ms / 1000)
             try:
@@ -62,7 +62,7 @@ class FaultDriver:
             self.wait_until_whole()
 
     def tend_for(self, seconds: float) -> None:
-        """Let time pass; an application that ends meanwhile is started again."""
+        """Wait, and restart applications that end meanwhile."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.tend()
@@ -73,7 +73,7 @@ class FaultDriver:
             application.tend()
 
     def heal(self) -> None:
-        """Everything that a fault took down comes back."""
+        """Start what was killed, and resume what was paused."""
         for index, kind in self._down.items():
             if kind is Kind.KILL:
                 self._cluster.start_broker(index)
@@ -94,9 +94,9 @@ class FaultDriver:
         self._instances.clear()
 
     def wait_until_whole(self) -> None:
-        """Until every broker says that all replicas of all partitions are in sync.
+        """Wait until every broker reports all replicas of all partitions in sync.
 
-        No move begins meanwhile, for a replica that is added is not in sync at first.
+        No move begins meanwhile, because an added replica is not in sync at first.
         """
         self._mover.pause()
         self._wait_until_all_are_in_sync()
@@ -127,7 +127,7 @@ class FaultDriver:
             for application in self._applications:
                 instance = application.instances[index]
                 if instance in self._instances:
-                    continue  # a pair may name it twice
+                    continue  # both targets of the fault may be the application
                 self._instances[instance] = kind
                 instance.kill() if kind is Kind.KILL else instance.pause()
             return [f"instances {index}"]
@@ -152,7 +152,7 @@ class FaultDriver:
         return ["its process"]
 
     def _find_broker(self, target: Target) -> int:
-        """The index of whom it means now; any broker where nobody is."""
+        """Return the index of the target's broker; a random one if the target has none now."""
         application = self._chance.choice(self._applications)
         any_index = self._chance.randrange(len(self._cluster.ports))
         if target is Target.CONTROLLER and (index := self._cluster.controller_index()) is not None:
@@ -164,7 +164,7 @@ class FaultDriver:
             Target.GROUP_COORDINATOR: lambda port: find_coordinator(
                 port, application.trial.group, KeyType.GROUP
             ),
-            # Streams makes ids of its own; this one has a coordinator all the same.
+            # Kafka Streams uses other ids; a coordinator is found for this one, too.
             Target.TRANSACTION_COORDINATOR: lambda port: find_coordinator(
                 port, f"{application.trial.group}-0", KeyType.TRANSACTION
             ),

@@ -1,4 +1,4 @@
-"""Which faults a run goes through. Pure: the same seed gives the same ones."""
+"""The faults of a run. Pure: the same seed gives the same faults."""
 
 import random
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Target(Enum):
-    """Whom a fault hits; brokers are looked up when it comes."""
+    """What a fault hits; its broker is found when the fault begins."""
 
     BROKER = "a broker"
     LEADER = "the leader of an output partition"
@@ -18,7 +18,7 @@ class Target(Enum):
 
 
 class Kind(Enum):
-    """What happens to it; all are over when the fault is healed."""
+    """What happens to the target until the fault is healed."""
 
     KILL = "killed"
     PAUSE = "paused"
@@ -26,12 +26,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One target or two of them, hit a moment apart, healed together."""
+    """One target or two, which are hit one shortly after the other, and healed together."""
 
     kind: Kind
     targets: tuple[Target, ...]
     after_ms: int
-    """Since the one before was healed."""
+    """Time since the previous fault was healed."""
     apart_ms: int
     hold_ms: int
 
@@ -41,12 +41,15 @@ class Fault:
 
 
 FAULTS_EACH: Final = 4
-# Longer than the applications' sessions (4 s) now and then: who wakes up then is a zombie.
+# Sometimes longer than the applications' sessions (4 s): a resumed one was fenced meanwhile.
 HOLDS_MS: Final = (300, 1500, 6000)
 
 
 def plan_faults(seed: int, count: int = FAULTS_EACH) -> list[Fault]:
-    """Return the faults of a seed. The kinds of target take turns, so that no run misses one."""
+    """Return the faults of a seed.
+
+    The targets take turns: none is the first of a fault again before all others were.
+    """
     chance = random.Random(seed)
     targets = list(Target)
     chance.shuffle(targets)

@@ -1,4 +1,4 @@
-"""Writes the input, steadily and each record once, while everything else is broken."""
+"""Writes the input at a steady rate, each record once, during all faults."""
 
 import threading
 import time
@@ -10,13 +10,13 @@ from workload import Input, make_inputs
 
 RATE: Final = 150
 COUNT_MAX: Final = 6000
-"""A cluster that takes long to heal must not leave a backlog that takes minutes."""
+"""Limit of the backlog if the cluster takes long to heal."""
 TICK_S: Final = 0.01
 ANSWER_TIMEOUT_S: Final = 120
 
 
 class InputFeeder:
-    """An idempotent producer in a thread; `inputs` is what it has handed over, in order."""
+    """An idempotent producer in a thread; `inputs` are the records it has sent, in order."""
 
     def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
         self.inputs: list[Input] = []

@@ -1,6 +1,6 @@
-"""Plain consumers of the outputs: one that reads on among the faults, and one for the end.
+"""Plain consumers of the outputs: one reads during the faults, the other one at the end.
 
-They are of two libraries, confluent-kafka and kafka-python (which no application here uses), with
+They use two libraries, confluent-kafka and kafka-python (which no application here uses), with
 `read_committed` and without a group.
 """
 
@@ -20,7 +20,7 @@ POLL_MS: Final = 200
 
 
 class UnfinishedError(Exception):
-    """The end was not reached in time; the text says where it stood."""
+    """The end was not reached in time; the text has the positions."""
 
 
 def open_consumer(bootstrap: str, isolation_level: str = "read_committed") -> Any:
@@ -84,7 +84,7 @@ class LiveReader:
                 Found(message.partition(), message.offset(), message.key(), message.value())
             )
         elif not error.retriable():
-            # Brokers that are away are no fault of the reader; anything else ends the trial.
+            # Brokers may be away during faults; any other error ends the run.
             self.errors.append(str(error))
             self._ending.set()
 
@@ -92,7 +92,10 @@ class LiveReader:
 def read_to_end(
     bootstrap: str, topics: Sequence[str], partitions: int, *, timeout_s: float
 ) -> dict[str, list[Found]]:
-    """Everything up to the log's end, sorted. UnfinishedError where the stable end stays below."""
+    """Return all records up to the log's end, sorted.
+
+    UnfinishedError if the last stable offset does not reach the end in time.
+    """
     found: dict[str, list[Found]] = {topic: [] for topic in topics}
     deadline = time.monotonic() + timeout_s
     whole = open_consumer(bootstrap, "read_uncommitted")
@@ -115,7 +118,7 @@ def read_to_end(
 
 
 def describe_ends(bootstrap: str, topic: str, partitions: int) -> str:
-    """For a message about what went wrong: stable ends and ends, as brokers tell them now."""
+    """Return the last stable offsets and ends, as brokers report them now, for an error message."""
     places = [Place(topic, index) for index in range(partitions)]
     ends = []
     for isolation_level in ("read_committed", "read_uncommitted"):

@@ -1,7 +1,8 @@
-"""Moves partitions about while applications and faults go on: their topics', and the internal ones.
+"""Moves partitions of the applications' topics and of internal topics during the faults.
 
-A partition goes to two or three of the brokers, in any order, so that leaders, coordinators and
-followers leave, come back and are told to turn round half-way. At the end all are everywhere again.
+Each move gives a partition two or three of the brokers, in any order, so that leaders, coordinators
+and followers leave and come back; some moves are cancelled or changed before they are complete. At
+the end every partition is on all brokers again.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
 AT_ONCE_MAX: Final = 6
 APART_S: Final = (0.1, 1.0)
 TURN_ROUND_CHANCE: Final = 0.2
-"""That what moves is called back, or sent elsewhere, before it is there."""
+"""Probability that a move is cancelled or gets another target before it is complete."""
 SETTLE_TIMEOUT_S: Final = 90
 POLL_S: Final = 0.1
 PASSING: Final = frozenset(
-    # A broker that dies takes requests with it, and who has just come knows little.
+    # A dying broker does not answer, and a new one does not know the whole cluster yet.
     {"REQUEST_TIMED_OUT", "NOT_CONTROLLER", "COORDINATOR_NOT_AVAILABLE", "NETWORK_EXCEPTION"}
-    # What was to be called back is there already, or its topic is gone.
+    # The move to be cancelled is complete already, or its topic is gone.
     | {"NO_REASSIGNMENT_IN_PROGRESS", "UNKNOWN_TOPIC_OR_PARTITION"}
 )
 
 
 class PartitionMover:
-    """A thread of moves. `stem` begins the names of the run's own topics."""
+    """A thread that starts moves. The names of the run's own topics begin with `stem`."""
 
     def __init__(
         self, cluster: LiveCluster, stem: str, seed: int, say: Callable[[str], None]
@@ -63,7 +64,7 @@ class PartitionMover:
         self._thread.start()
 
     def pause(self) -> None:
-        """Begin no more moves, and return when none is being asked for."""
+        """Begin no more moves; return when no request for one is on its way."""
         self._free.clear()
         self._idle.wait()
 
@@ -122,7 +123,7 @@ class PartitionMover:
         ]
 
     def _places(self) -> list[Place]:
-        """All partitions of the run's topics and of those that coordinators live in."""
+        """Return all partitions of the run's topics and of the coordinators' topics."""
         for port in self._cluster.ports:
             try:
                 known = ask_metadata(port).leaders
@@ -134,7 +135,7 @@ class PartitionMover:
         return []
 
     def _settle(self) -> None:
-        """All brokers live now: what is asked for must come to be."""
+        """Put every partition on all brokers; all are alive now, so this must succeed."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         asked, state = False, "nobody answered"
         while time.monotonic() < deadline:

@@ -2,7 +2,7 @@
 
     python tests/exactly_once/run.py --runs 20 --seed 0 --against kafka --clients java,streams
 
-Each run has a seed of its own, which replays its faults. What went wrong stays in --data.
+Each run has a seed of its own, which replays its faults. All files stay in --data.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def build_cluster(against: str, data: Path) -> LiveCluster:
 
 
 def prepare(names: list[str], folder: Path) -> dict[str, Command]:
-    """Build the programs; one that this machine cannot build is left out, and said."""
+    """Build the programs; leave out those that this machine cannot build, and say so."""
     commands = {}
     for name in names:
         try:

@@ -1,7 +1,7 @@
 """The brokers' segment files, read without any broker: which records were committed.
 
-Record batches of format 2 as Kafka's documentation lays them out, uncompressed. Nothing here knows
-a high watermark: it is for logs that are at rest and the same on all replicas.
+The files have uncompressed record batches of format 2, as in Kafka's documentation. This module has
+no high watermark: use it when nobody writes any more, and all replicas are the same.
 """
 
 import struct
@@ -37,11 +37,11 @@ class Batch(NamedTuple):
 
 
 class DamagedError(Exception):
-    """A file is not what a segment has to be; the text says where."""
+    """A file is no valid segment; the text says where it is damaged."""
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it."""
+    """Return a zigzag varint and the position after it."""
     shift = value = 0
     while True:
         byte = data[at]
@@ -71,9 +71,9 @@ def read_records(data: bytes, at: int, base_offset: int, count: int) -> Iterator
 
 
 def read_batches(data: bytes, name: str) -> Iterator[Batch]:
-    """All of one file. DamagedError for a batch that is cut, or whose CRC is wrong."""
+    """Yield all batches of a file. DamagedError if one is cut off or has a wrong CRC."""
     at = 0
-    # Files may be longer than what was written into them.
+    # Files may be longer than their content; zeros follow.
     while at + HEADER.size <= len(data) and data[at : at + HEADER.size].strip(b"\0"):
         (base, length, _, magic, crc, attributes, _, _, _, pid, epoch, _, count) = (
             HEADER.unpack_from(data, at)
@@ -91,14 +91,14 @@ def read_batches(data: bytes, name: str) -> Iterator[Batch]:
 
 
 def read_partition(folder: Path) -> Iterator[Batch]:
-    """All segments of a partition's folder, in order."""
+    """Yield the batches of all segments of a partition's folder, in order."""
     for path in sorted(folder.glob("*.log")):
         yield from read_batches(path.read_bytes(), path.name)
 
 
 @dataclass
 class Transactions:
-    """What the markers of a log decided."""
+    """The records of a log, by what markers decided about them."""
 
     committed: list[Record] = field(default_factory=list)
     aborted: list[Record] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Transactions:
 
 
 def decide(batches: Iterator[Batch]) -> Transactions:
-    """Go through a log: each record belongs to the next marker of its producer."""
+    """Read a log: the next marker of its producer decides about each record."""
     result = Transactions()
     epochs: dict[int, int] = {}
     for batch in batches:
@@ -135,7 +135,7 @@ def decide(batches: Iterator[Batch]) -> Transactions:
 
 
 def _end(result: Transactions, marker: Batch) -> None:
-    """Apply a control batch: one record, its key the version and the type of the marker."""
+    """Apply a control batch: its one record has the marker's version and type as key."""
     key = marker.records[0].key or b""
     _, kind = struct.unpack(">hh", key)
     records = result.open.pop(marker.producer_id, [])

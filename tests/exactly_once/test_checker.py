@@ -1,4 +1,4 @@
-"""The checker complains of what is wrong; the parser agrees with what Kafka's markers mean."""
+"""The checker reports each kind of error; the parser applies markers as Kafka does."""
 
 import struct
 from collections.abc import Callable
@@ -15,7 +15,7 @@ COPIES = copies_of(INPUTS)
 
 
 def good_output() -> list[Found]:
-    """Two partitions; a marker's offset stays free after every tenth record."""
+    """Return records in two partitions; after every tenth record a marker has an offset."""
     found, offsets = [], [0, 0]
     for key, values in COPIES.items():
         partition = int(key[1:]) % 2

@@ -1,7 +1,7 @@
 """Applications that consume, transform and produce count each record once, whatever dies or moves.
 
-One cluster; each seed is a run of its own with topics and faults of its own, and all clients in it.
-`make exactly-once` does more of them, and says what it is at.
+All runs share a cluster. Each seed is a run with its own topics and faults, and with all clients.
+`make exactly-once` does more runs, and reports its progress.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command | MissingError]:
-    """How to start each program, or why this machine cannot."""
+    """Return the command of each program, or why this machine cannot build it."""
     folder = tmp_path_factory.mktemp("programs")
     prepared: dict[str, Command | MissingError] = {}
     for name in CLIENTS:
@@ -71,7 +71,7 @@ def verdicts(
     commands: dict[str, Command | MissingError],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Verdict]:
-    """One run with every program that can be had."""
+    """Do one run with every program that could be built."""
     runnable = {name: it for name, it in commands.items() if not isinstance(it, MissingError)}
     folder = tmp_path_factory.mktemp("run")
     return ExactlyOnceRun(cluster, runnable, request.param, folder, print, is_moving=True).run()
@@ -83,10 +83,10 @@ def test_each_record_counts_once(
 ) -> None:
     reason = commands[name]
     if isinstance(reason, MissingError):
-        # No distribution has a Go that is new enough: it is not promised anywhere.
+        # No distribution has a Go that is new enough, so not even CI needs this program.
         pytest.skip(str(reason)) if name == "franz" else missing(str(reason))
     verdict = verdicts[name]
     assert not verdict.findings, verdict
     assert verdict.committed_count > 0
-    # Copying applications abort one transaction in seven: there was something to be hidden.
+    # Copying applications abort one transaction in seven, which readers must not see.
     assert verdict.aborted_count > 0 or name == "streams"

@@ -1,7 +1,8 @@
-"""The tests that franz-go's authors keep of their own client, against this cluster.
+"""franz-go's own test suite, against this cluster.
 
-They know nothing of Fairlead: groups of both protocols that consume, transform and produce while
-members come and go, the same in transactions, and some hundred of small things.
+Its authors did not write it for Fairlead. In groups of both protocols, members consume, transform
+and produce while others come and go, with and without transactions; there are also some hundred
+small tests.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ PACKAGE: Final = "github.com/twmb/franz-go/pkg/kgo"
 RECORDS: Final = 10_000
 TIMEOUT_S: Final = 600
 NOT_OURS: Final = (
-    "TestOptValuesCoversEveryOption",  # Reads the folder of its source.
-    "Test848RegexBrokerResolves",  # Takes records of `__consumer_offsets` for those it waits for.
+    "TestOptValuesCoversEveryOption",  # It reads the folder of its source code.
+    "Test848RegexBrokerResolves",  # It takes records of `__consumer_offsets` for its own.
 )
 SHOWN: Final = 60
 
 pytestmark = [
     *OTHER_SUITES.marks,
     pytest.mark.slow,
-    # The suite has its own limit, and tells what it was at.
+    # The suite has its own limit, and reports the test that reached it.
     pytest.mark.timeout(900),
 ]
 

@@ -1,7 +1,7 @@
-"""What is written into the input topic, and what each application must make of it.
+"""The records of the input topic, and what each application must write for them.
 
-The input of a key is numbered from 0 and carries words. Copying applications answer each record
-with its number and the CRC of its value; the word count answers each word with its count so far.
+The records of a key are numbered from 0 and have words. For each record, copying applications write
+its number and the CRC of its value; the word count writes the count so far of each word.
 """
 
 import random
@@ -14,10 +14,10 @@ KEYS: Final = tuple(f"k{number:02}" for number in range(20))
 WORDS: Final = tuple(f"w{number:02}" for number in range(12))
 WORDS_EACH: Final = 3
 DOOMED: Final = b"doomed"
-"""Begins what an application writes into a transaction that it aborts."""
+"""Prefix of the values in transactions that an application aborts."""
 
 Values = dict[bytes, list[bytes]]
-"""By key, in order."""
+"""Values by key, in order."""
 
 
 class Input(NamedTuple):
@@ -28,7 +28,7 @@ class Input(NamedTuple):
 
 
 def make_inputs(seed: int) -> Iterator[Input]:
-    """As many as anybody wants; the same for the same seed."""
+    """Yield records without end; the same ones for the same seed."""
     chance = random.Random(seed)
     numbers: Counter[str] = Counter()
     while True:
@@ -39,7 +39,7 @@ def make_inputs(seed: int) -> Iterator[Input]:
 
 
 def copies_of(inputs: Sequence[Input]) -> Values:
-    """What copying applications write: by key, in the order of the input."""
+    """Return what copying applications write: by key, in the order of the input."""
     expected: Values = {}
     for key, value in inputs:
         copy = b"%s %08x" % (value.split()[0], zlib.crc32(value))
@@ -48,6 +48,6 @@ def copies_of(inputs: Sequence[Input]) -> Values:
 
 
 def counts_of(inputs: Sequence[Input]) -> Values:
-    """What the word count writes: every count of every word."""
+    """Return what the word count writes: every count of every word."""
     totals = Counter(word for _, value in inputs for word in value.split()[1:])
     return {word: [b"%d" % count for count in range(1, n + 1)] for word, n in totals.items()}
