@@ -1,7 +1,7 @@
 """Three hosts with a broker and a controller each: cut off, powered off, slow, stopped for good.
 
-The application is an idempotent librdkafka producer with acks=all under a steady load; everything
-that it was promised is read back in the end. These tests measure time, so nothing runs beside them.
+The application is an idempotent librdkafka producer with acks=all under a steady load; all that was
+acknowledged is read back at the end. These tests measure time, so no other test runs beside them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ PARTITIONS = 6
 RATE = 300
 RECORD_SIZE = 200
 RECOVERY_S_MAX = 10.0
-"""Silence is believed after 1.5 s, a controller replaced within 2 s; the client needs the rest."""
+"""A silent broker is fenced after 1.5 s, a controller replaced within 2 s; the client adds more."""
 SLOW_S = 3.0
-# librdkafka waits a minute for an answer that a pulled cable keeps back.
+# By default librdkafka waits a minute for an answer from a host that is cut off.
 PATIENCE = {"socket.timeout.ms": 2000, "request.timeout.ms": 2000, "message.timeout.ms": 60_000}
 
 
@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
 
 @dataclass
 class Application:
-    """A topic under load, and what has become of each record."""
+    """A topic under load, and the fate of each record."""
 
     cluster: HostCluster
     topic: str
@@ -74,7 +74,7 @@ class Application:
         self.wait_answered()
 
     def wait_answered(self) -> float:
-        """Seconds until a record that is sent from now on is acknowledged on every partition."""
+        """Return the seconds until every partition has acknowledged a record sent from now on."""
         self.workload.mark()
         began = time.monotonic()
         wait_until(
@@ -85,7 +85,7 @@ class Application:
         return max(self.workload.first_after_mark().values()) - began
 
     def judge(self) -> None:
-        """Nothing is lost, twice, or out of order."""
+        """Check that no record is lost, there twice, or out of order."""
         self.workload.stop()
         found = check(self.history, read_back(self.cluster.bootstrap, self.topic, PARTITIONS))
         assert found.is_clean, found

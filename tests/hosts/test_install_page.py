@@ -1,7 +1,7 @@
-"""docs/install_hosts.md as it is written, on three hosts in network namespaces.
+"""The commands of docs/install_hosts.md, run on three hosts in network namespaces.
 
-Only addresses, numbers of hosts and ZooKeeper's servers are replaced. What installs the program
-needs a package registry; here the program of this checkout is put in that place.
+Only addresses, numbers of hosts and ZooKeeper's servers are replaced. The page installs the program
+from a package registry; the test uses that of this checkout instead.
 """
 
 import json

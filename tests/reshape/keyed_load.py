@@ -1,7 +1,7 @@
 """Writes compacted topics: a few keys in every partition, each with values that are numbered.
 
-Of a key only the last value has to stay, so whatever is read of it must rise, and end with the last
-number that was acknowledged. Now and then a value is a tombstone.
+Compaction keeps at least the last value of a key. So the numbers that are read for a key must rise,
+and end with the last one that was acknowledged. Some values are tombstones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from numbered_reader import EXAMPLES_MAX, Progress
 KEYS_EACH: Final = 8
 TOMBSTONE_EVERY: Final = 13
 NUMBER: Final = "number"
-"""The header that says which value of its key a record is; tombstones have it, too."""
+"""The header with the number of a record within its key; tombstones have it, too."""
 COMPACTED: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1048576",
@@ -23,7 +23,7 @@ COMPACTED: Final = {
     "delete.retention.ms": "5000",
 }
 CLEANING: Final = {"log.cleaner.backoff.ms": "500", "log.retention.check.interval.ms": "2000"}
-"""Settings of brokers that keep their cleaners at work."""
+"""Settings of brokers with which their cleaners run often."""
 
 
 def is_tombstone(number: int) -> bool:
@@ -52,7 +52,7 @@ class KeyedLoad(NumberedLoad):
 class KeyedProgress(Progress):
     """Offsets of a partition rise, and so do the numbers of a key.
 
-    Nothing is missing in between: what is gone may have been cleaned away.
+    Gaps are allowed, because the cleaner may have removed these records.
     """
 
     def __init__(self) -> None:
@@ -60,13 +60,13 @@ class KeyedProgress(Progress):
         self._offsets: dict[Place, int] = {}
 
     def begin(self, at: Mapping[Series, int]) -> None:
-        """Expect anything: a reader begins at the first record, wherever that is."""
+        """Expect any number: a reader begins at the first record, whichever that is."""
 
     def first_offset(self, _place: Place) -> int:
         return 0
 
     def take(self, message: Any) -> None:
-        """One record. What does not rise counts as repeated."""
+        """Check one record. If its offset or number does not rise, it counts as repeated."""
         place = (message.topic(), message.partition())
         series: Series = (*place, message.key())
         ((_, text),) = message.headers()
@@ -84,7 +84,7 @@ class KeyedProgress(Progress):
             )
 
     def shortfall(self, acknowledged: Mapping[Series, int]) -> int:
-        """Return of how many keys the last value is lacking; a tombstone may be gone."""
+        """Return how many keys lack their last value, unless that is a tombstone."""
         return sum(
             self.next[series] < count and not is_tombstone(count - 1)
             for series, count in acknowledged.items()

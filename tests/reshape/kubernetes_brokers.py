@@ -1,4 +1,4 @@
-"""The same on Kubernetes: `kubectl scale` of a BrokerPool, and a Rebalance between."""
+"""A `ReshapedCluster` on Kubernetes: `kubectl scale` of a BrokerPool, then a Rebalance."""
 
 import json
 from typing import Any
@@ -10,9 +10,9 @@ from resource_manifests import rebalance
 
 
 class KubernetesBrokers:
-    """The pods of an installation, told by kubectl; clients come in through node ports."""
+    """The pods of an installation, changed with kubectl; clients connect to node ports."""
 
-    # No plan is made or begun while a pod is away, which takes ten seconds.
+    # The operator makes and begins no plan while a pod is away, for some ten seconds.
     first_kill_s, kills_apart_s, held_down_s = (8.0, 15.0), (20.0, 40.0), (0.0, 0.0)
 
     def __init__(self, installation: Installation) -> None:
@@ -45,7 +45,7 @@ class KubernetesBrokers:
         )
 
     def remove_new_brokers(self) -> None:
-        """The operator has done that, too."""
+        """Do nothing: the operator has removed them already."""
 
     def victims(self) -> list[str]:
         names = [pod["metadata"]["name"] for pod in self._installation.pods()]
@@ -60,7 +60,7 @@ class KubernetesBrokers:
             self._installation.kubectl("delete", "pod", f"{CLUSTER}-{POOL}-{victim}", *force)
 
     def bring_back(self, victim: str) -> None:
-        """Its StatefulSet does."""
+        """Do nothing: the StatefulSet starts the pod again."""
 
     def leftovers(self) -> list[str]:
         strays = []
@@ -78,7 +78,7 @@ class KubernetesBrokers:
         return status.get("brokersReady", 0), status.get("brokers", 0)
 
     def _rebalance(self) -> None:
-        """Have one plan made and carried out, as far as deaths of brokers allow."""
+        """Have one plan made and carried out; it may fail if a broker is killed meanwhile."""
         self._rebalances_count += 1
         name = f"reshape-{self._rebalances_count}"
         kubectl = self._installation.kubectl
@@ -96,7 +96,10 @@ class KubernetesBrokers:
 
 
 def is_even(plan: dict[str, Any]) -> bool:
-    """Return whether nothing is left to move: brokers on one node share what a node may have."""
+    """Return whether nothing is left to move, and each new broker has replicas.
+
+    Shares may differ: brokers on one node share the replicas that a node may have.
+    """
     held = {share["broker"]: share["replicas"][0] for share in plan["shares"]}
     is_whole = not any("stay where they are" in note for note in plan["notes"])
     return is_whole and not plan["moves"] and all(held.get(n) for n in range(STAYING, LARGE))

@@ -1,4 +1,4 @@
-"""Writes numbered records to every partition, at a steady rate, while brokers come and go."""
+"""Writes numbered records to all partitions at a steady rate, while brokers come and go."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from watched_thread import WatchedThread
 Place = tuple[str, int]
 """Topic and partition."""
 Series = tuple[Any, ...]
-"""What is numbered on its own: a partition; of compacted topics a key of one."""
+"""Records with numbers of their own: a partition, or a key of one in compacted topics."""
 PRELOADED_SIZE: Final = 4096
 RECORD_SIZE: Final = 1024
 TICK_S: Final = 0.01
@@ -21,7 +21,7 @@ DIGITS: Final = 12
 
 
 class Record(NamedTuple):
-    """One that is to be sent."""
+    """A record that is to be sent."""
 
     series: Series
     value: bytes | None
@@ -48,7 +48,7 @@ class NumberedLoad:
         self.deliveries: list[Delivery] = []
 
     def preload(self, each_count: int) -> None:
-        """Give every partition so many records of 4 KiB, as fast as they are taken."""
+        """Write this number of records of 4 KiB to every partition, as fast as possible."""
         producer = self._open({"linger.ms": 50})
         for _ in range(each_count):
             for place in self._places:
@@ -62,7 +62,7 @@ class NumberedLoad:
         self._thread.start()
 
     def finish(self) -> None:
-        """End it and wait until every record is answered."""
+        """End the load; return when every record is acknowledged or has failed."""
         self._ending.set()
         self._thread.join()
 
@@ -104,7 +104,7 @@ class NumberedLoad:
         self.sent[record.series] += 1
 
     def _make(self, place: Place, size: int) -> Record:
-        """The next record of a partition."""
+        """Return the next record of a partition."""
         return Record(place, b"%0*d" % (DIGITS, self.sent[place]) + bytes(size - DIGITS))
 
     def _series_of(self, message: Any) -> Series:

@@ -1,4 +1,4 @@
-"""Reads what was numbered: on the way, and all of it again at the end."""
+"""Reads the numbered records: during the run, and all of them again at the end."""
 
 import threading
 import time
@@ -16,14 +16,14 @@ EXAMPLES_MAX: Final = 5
 
 
 class Found(NamedTuple):
-    """A record, as a log names it: another one at this offset has another leader epoch."""
+    """A record's place: another record at the same offset has another leader epoch."""
 
     offset: int
     leader_epoch: int
 
 
 class Progress:
-    """What one reader has found. Each partition has to give 0, 1, 2 … and nothing else."""
+    """What one reader has found. The numbers of each partition must be 0, 1, 2 …"""
 
     def __init__(self) -> None:
         self.next: Counter[Series] = Counter()
@@ -35,11 +35,11 @@ class Progress:
         self.next.update(at)
 
     def first_offset(self, place: Place) -> int:
-        """Return where to begin: offsets are numbers, too, as long as nothing goes wrong."""
+        """Return where to begin: a record's offset is its number, unless something is wrong."""
         return self.next[place]
 
     def take(self, message: Any) -> None:
-        """One record. A number that comes late, behind a higher one, counts as repeated."""
+        """Check one record. A number after a higher one counts as repeated."""
         place = (message.topic(), message.partition())
         offset, number = message.offset(), int(message.value()[:DIGITS])
         expected = self.next[place]
@@ -57,16 +57,16 @@ class Progress:
             self.next[place] = number + 1
 
     def shortfall(self, acknowledged: Mapping[Series, int]) -> int:
-        """Return how many records are lacking at the ends of partitions."""
+        """Return how many acknowledged records are missing at the ends of partitions."""
         return sum(max(count - self.next[place], 0) for place, count in acknowledged.items())
 
 
 class NumberedReader:
     """A consumer of every partition from its beginning, without a group.
 
-    librdkafka may say that a log was truncated where none was: it asks where the epoch of its
-    position ends, and compares the answer with the position of the moment in which that comes. So
-    the last record that was read is read again, and has to be the same.
+    librdkafka may report a truncated log although none was truncated: it asks where the epoch of
+    its position ends, and compares the answer with its position when the answer arrives. So the
+    reader then reads its last record again, and this must be the same one.
     """
 
     def __init__(self, bootstrap: str, places: Sequence[Place], progress: Progress) -> None:
@@ -75,18 +75,18 @@ class NumberedReader:
         self.false_alarms = 0
         self._last: dict[Place, Found] = {}
         self._doubted: dict[Place, Found] = {}
-        """What a client has said to be gone, until it is read again."""
+        """The last records of partitions reported as truncated, until they are read again."""
         self._bootstrap, self._places = bootstrap, places
         self._ending = threading.Event()
         self._thread = WatchedThread(self._read_on)
 
     def start(self, begin_at: Mapping[Series, int]) -> None:
-        """Read in a thread."""
+        """Begin to read in a thread, and expect these numbers first."""
         self.progress.begin(begin_at)
         self._thread.start()
 
     def finish(self, ends: Mapping[Series, int]) -> None:
-        """Read on until these numbers, or until nothing comes any more."""
+        """Read on to these numbers, or until an error or no more records for some time."""
         seen_count, deadline = -1, 0.0
         while self.progress.shortfall(ends) or self._doubted:
             if self.progress.count != seen_count:
@@ -125,7 +125,7 @@ class NumberedReader:
                 self._doubt(consumer, place, error)
                 begun_anew.add(place)
             elif not error.retriable():
-                # Brokers that are away are no fault of a reader.
+                # Brokers may be away during kills.
                 self.errors.append(str(error))
 
     def _take(self, place: Place, message: Any) -> None:

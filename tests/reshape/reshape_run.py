@@ -1,4 +1,4 @@
-"""One run: three brokers become five and three again at load, among kills; then the verdict."""
+"""One run: three brokers become five and then three again under load and kills."""
 
 import math
 import random
@@ -16,13 +16,13 @@ from reshaped_cluster import ReshapedCluster
 from watched_thread import WatchedThread
 
 QUIET_S: Final = 10.0
-"""How long latencies are measured before anything moves."""
+"""Duration of the measurement of latencies before anything moves."""
 IN_SHAPE_S: Final = 3.0
-"""How long the load goes on at least in each shape; nothing is judged by it."""
+"""Shortest duration of the load with each number of brokers; no limit depends on it."""
 
 
 class Phase(NamedTuple):
-    """A part of a run, by the monotonic clock."""
+    """A part of a run, with times of the monotonic clock."""
 
     name: str
     begun_s: float
@@ -31,19 +31,19 @@ class Phase(NamedTuple):
 
 @dataclass
 class Verdict:
-    """What one run has shown."""
+    """The result of one run."""
 
     phases: list[Phase]
     deliveries: list[Delivery]
     kills: Counter[str]
     records_count: int = 0
     false_alarms: int = 0
-    """How often a client has said that a log was truncated that was not."""
+    """How often a client reported a truncated log although it was whole."""
     findings: list[str] = field(default_factory=list)
-    """What is wrong; empty when all is well."""
+    """Everything that is wrong; empty if the run has passed."""
 
     def lines(self) -> Iterator[str]:
-        """Yield what a person wants to know."""
+        """Yield the lines of a report."""
         for phase in self.phases:
             took_s = phase.ended_s - phase.begun_s
             latencies = self._latencies_of(phase)
@@ -64,12 +64,12 @@ class Verdict:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the nearest rank; nan of nothing."""
+    """Return the nearest-rank percentile; nan if the list is empty."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else math.nan
 
 
 class Killer:
-    """Kills somebody every few seconds, one at a time, and brings each back."""
+    """Kills a broker or the controller every few seconds, one at a time, and restarts it."""
 
     def __init__(
         self, cluster: ReshapedCluster, chance: random.Random, say: Callable[[str], None]
@@ -79,7 +79,7 @@ class Killer:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """For as long as the block lasts; whoever is down at its end is brought back."""
+        """Kill during the block; what is down at its end is restarted."""
         ending = threading.Event()
 
         def work() -> None:
@@ -107,7 +107,7 @@ class Killer:
 
 @dataclass
 class ReshapeRun:
-    """`run` it once, on a cluster of three brokers that holds what `load` has preloaded."""
+    """Call `run` once, with three brokers that have the records preloaded by `load`."""
 
     cluster: ReshapedCluster
     load: NumberedLoad
@@ -116,7 +116,7 @@ class ReshapeRun:
     is_killing: bool
     say: Callable[[str], None]
     expect: Callable[[], Progress] = Progress
-    """Makes what each reader finds and judges."""
+    """Makes the `Progress` with which a reader checks its records."""
 
     def run(self) -> Verdict:
         killer = Killer(self.cluster, random.Random(self.seed), self.say)

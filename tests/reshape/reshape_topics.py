@@ -14,7 +14,7 @@ ADMIN_TIMEOUT_S: Final = 120
 def create_topics(
     bootstrap: str, partitions_count: int, configs: Mapping[str, str] | None = None
 ) -> list[Place]:
-    """Make topics of at most a hundred partitions; return all of these."""
+    """Make topics with at most a hundred partitions each; return all partitions."""
     own = {"min.insync.replicas": "2", **(configs or {})}
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     sizes = [

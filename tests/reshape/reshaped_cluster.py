@@ -1,4 +1,4 @@
-"""Clusters of three brokers that get two more and lose them again, as their operators do it."""
+"""Clusters of three brokers that get two more and lose them again, by an operator's commands."""
 
 import json
 import re
@@ -22,44 +22,44 @@ REFUSED: Final = re.compile(r'is stale, and nothing was moved|"refused": \[\s*\{
 
 
 class ReshapeError(Exception):
-    """The cluster did not get the shape that was asked for; the text says what stood in the way."""
+    """The cluster did not get the wanted number of brokers; the text says why."""
 
 
 class ReshapedCluster(Protocol):
-    """What one run needs of a cluster, on this machine or on Kubernetes."""
+    """The operations of a run on a cluster, on this machine or on Kubernetes."""
 
     first_kill_s: tuple[float, float]
-    """How long after the first order somebody is killed: from, to."""
+    """Range of the time from the first order to the first kill."""
     kills_apart_s: tuple[float, float]
     held_down_s: tuple[float, float]
 
     @property
     def bootstrap(self) -> str: ...
     def add_brokers(self) -> None:
-        """Have five brokers that serve; two of them are empty."""
+        """Add two empty brokers; return when all five serve."""
 
     def fill_new_brokers(self) -> None:
-        """Rebalance, and return when nothing moves any more."""
+        """Rebalance; return when the new brokers have their share."""
 
     def empty_new_brokers(self) -> None:
-        """Order that three brokers hold everything, and return when they do."""
+        """Order that three brokers have all replicas; return when they have."""
 
     def remove_new_brokers(self) -> None:
-        """Stop the two, and have the cluster forget them."""
+        """Stop the two new brokers, and unregister them."""
 
     def victims(self) -> list[str]:
-        """Return who can be killed now: ids of brokers, and `controller`."""
+        """Return what can be killed now: ids of brokers, and `controller`."""
 
     def kill(self, victim: str) -> None: ...
     def bring_back(self, victim: str) -> None:
-        """Start it again, where nobody else does."""
+        """Start it again, unless Kubernetes does."""
 
     def leftovers(self) -> list[str]:
-        """Return what should not lie on any disk when three brokers are left."""
+        """Return files that must not be on any disk when three brokers are left."""
 
 
 class LocalProcesses:
-    """Processes on this machine, told by the command `fairlead`."""
+    """Processes on this machine, administered with the command `fairlead`."""
 
     first_kill_s, held_down_s = (0.2, 1.5), (0.2, 2.0)
 
@@ -100,7 +100,7 @@ class LocalProcesses:
             try:
                 self._command("rebalance", "--execute", plan["id"], "--wait", "-o", "json")
             except ReshapeError as refusal:
-                # If a broker dies now the plan is stale, or a move to it is refused: plan anew.
+                # A broker has died, so the plan is stale or a move to it is refused: plan again.
                 if not REFUSED.search(str(refusal)) or time.monotonic() > deadline:
                     raise
 
@@ -112,7 +112,7 @@ class LocalProcesses:
 
     def remove_new_brokers(self) -> None:
         for index in range(STAYING, LARGE):
-            # One that was down could not be asked before whether its disk is empty.
+            # If it was down before, only now can the command see that its disk is empty.
             self._command("broker", "drain", str(index), "--wait", "-o", "json")
             self._running.discard(index)
             self._processes.stop_broker(index)
@@ -137,7 +137,7 @@ class LocalProcesses:
     def leftovers(self) -> list[str]:
         brokers = [self._processes.log_directory_of(index) for index in range(LARGE)]
         strays = [str(each) for folder in brokers for each in folder.glob("*-stray")]
-        # What has been deleted is there for a while longer, under names that end otherwise.
+        # Deleted replicas stay for a while, in folders with other suffixes.
         left = [
             str(each)
             for folder in brokers[STAYING:]
@@ -147,7 +147,7 @@ class LocalProcesses:
         return strays + left
 
     def _order_drain(self, index: int) -> None:
-        """As long as too few others live the order is refused."""
+        """Order it; repeat that while it is refused because too few others are alive."""
         deadline = time.monotonic() + MOVES_TIMEOUT_S
         while True:
             try:
@@ -170,7 +170,10 @@ class LocalProcesses:
 
 
 def run_fairlead(bootstrap: str, *words: str) -> Any:
-    """Run `fairlead` as an operator would; what it says, if that is JSON. ReshapeError."""
+    """Run `fairlead` as an operator would; return its output if that is JSON.
+
+    ReshapeError if the command fails.
+    """
     command = [sys.executable, "-m", "fairlead_cli.main", *words]
     done = subprocess.run(
         [*command, "--bootstrap", bootstrap],
@@ -187,7 +190,10 @@ def run_fairlead(bootstrap: str, *words: str) -> Any:
 
 
 def has_shares(plan: dict[str, Any]) -> bool:
-    """Return whether the new brokers hold their part; what misses replicas is in no plan."""
+    """Return whether the new brokers have their share of replicas.
+
+    The plan alone does not say so: it leaves out partitions with missing replicas.
+    """
     held = {share["broker"]: share["replicas"][0] for share in plan["shares"]}
     least = SHARE_MIN * sum(held.values()) / LARGE
     return all(held.get(index, 0) >= least for index in range(STAYING, LARGE))

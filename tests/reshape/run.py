@@ -1,9 +1,9 @@
-"""Brokers come and go at load, again and again: `make reshape RUNS=20`.
+"""Brokers are added and removed under load, again and again: `make reshape RUNS=20`.
 
     python tests/reshape/run.py --runs 20 --seed 0 --partitions 500 --gigabytes 2
 
-Each run has a seed of its own, which chooses whom it kills. The data stays in --data if something
-went wrong.
+Each run has a seed of its own, which chooses what it kills. The data stays in --data if a run
+fails.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from reshaped_cluster import LocalProcesses  # noqa: E402
 
 NUMBERED: tuple[dict[str, str], type[NumberedLoad], type[Progress]] = {}, NumberedLoad, Progress
 KEYED = COMPACTED, KeyedLoad, KeyedProgress
-"""Configs of topics, who writes them, and what readers have to find."""
+"""Each: configs of topics, their writer, and the check of what is read."""
 
 
 def say(text: str) -> None:
@@ -52,7 +52,7 @@ def main() -> int:
     add("--broker", action="append", default=[], help="a setting of the brokers, name=value")
     add("--data", type=Path, help="a folder for the brokers (default: a new one)")
     arguments = parser.parse_args()
-    # Whoever ends this ends its brokers, too.
+    # SIGTERM has to end the brokers, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     data = arguments.data or Path(tempfile.mkdtemp(prefix="reshape-"))
     of_client: dict[str, Any] = dict(each.split("=", 1) for each in arguments.client)

@@ -1,4 +1,4 @@
-"""Brokers come and go by one number, at full size: `make reshape-kubernetes`."""
+"""A pool of brokers is scaled up and down, at full size: `make reshape-kubernetes`."""
 
 import os
 from collections.abc import Iterator

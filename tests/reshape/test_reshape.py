@@ -1,4 +1,4 @@
-"""Three brokers become five and three again, among kills; `make reshape` does it at full size."""
+"""Three brokers become five and three again, with kills; `make reshape` does it at full size."""
 
 import os
 from pathlib import Path

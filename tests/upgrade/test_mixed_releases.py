@@ -1,4 +1,4 @@
-"""Controller and brokers of an earlier build and of this one, mixed, while somebody writes."""
+"""An earlier build and this one in the same cluster, while a producer writes."""
 
 import signal
 import threading
@@ -28,7 +28,7 @@ STOP_DEADLINE_S = 60
 
 
 class MixedCluster:
-    """A controller and three brokers, each of the build that it is started with."""
+    """A controller and three brokers, each started with either build."""
 
     def __init__(self, directory: Path, earlier: Path) -> None:
         self.directory = directory
@@ -75,7 +75,7 @@ class MixedCluster:
         self.start_controller(earlier=earlier)
 
     def replace_broker(self, number: int, *, earlier: bool) -> None:
-        """Stop a broker, start it of a build, and wait until it is in sync again everywhere."""
+        """Stop a broker, start it with a build, and wait until all its replicas are in sync."""
         self.stop(f"broker-{number}")
         self.begin_broker(number, earlier=earlier)
         self.wait_ready(number)
@@ -183,7 +183,7 @@ def read_all(bootstrap: str) -> Counter[int]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    """A cluster of the earlier build, with a topic."""
+    """Start a cluster of the earlier build, with a topic."""
     earlier = unpack_predecessor(tmp_path_factory.getbasetemp() / "predecessor")
     with MixedCluster(tmp_path, earlier) as made:
         made.start_controller(earlier=True)
@@ -204,7 +204,7 @@ def test_a_cluster_is_upgraded_and_goes_back_and_is_upgraded_while_somebody_writ
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     levels, upgrade = {FAIRLEAD_VERSION: 2}, FeatureUpgradeType.UPGRADE
     with Writer(cluster.bootstrap) as writer:
-        # In the order of the documentation: the controller, then one broker after the other.
+        # The documented order: first the controller, then one broker after the other.
         cluster.replace_controller(earlier=False)
         for number in BROKERS:
             cluster.replace_broker(number, earlier=False)
@@ -212,17 +212,17 @@ def test_a_cluster_is_upgraded_and_goes_back_and_is_upgraded_while_somebody_writ
             behind = [each for each in BROKERS if f"broker {each} (fairlead.version 1" in why_not]
             assert behind == list(BROKERS)[number + 1 :], why_not
 
-        # Back, and once more in the other order: brokers that are newer than their controller.
+        # Downgrade, and upgrade in the other order: brokers are newer than their controller.
         for number in BROKERS:
             cluster.replace_broker(number, earlier=True)
         cluster.replace_controller(earlier=True)
         for number in BROKERS:
             cluster.replace_broker(number, earlier=False)
         cluster.replace_controller(earlier=False)
-        # Without a restart of brokers the newer controller hears what they support.
+        # The newer controller hears what the brokers support, without their restart.
         wait_until(lambda: not update_levels(admin, levels, upgrade, validate_only=True))
 
-        # A broker sleeps; its earlier build is what the cluster knows of it, and it is waited for.
+        # A stopped broker was last seen with its earlier build, so the upgrade is refused.
         cluster.replace_broker(2, earlier=True)
         cluster.stop("broker-2")
         assert "broker 2 (fairlead.version 1 to 1" in update_levels(admin, levels, upgrade)
@@ -232,7 +232,7 @@ def test_a_cluster_is_upgraded_and_goes_back_and_is_upgraded_while_somebody_writ
         assert update_levels(admin, levels, upgrade) == ""
         assert survey_features(admin).levels[FAIRLEAD_VERSION] == 2
 
-        # From here there is no way back: the earlier build is told so, and harms nobody.
+        # Now a downgrade is impossible: the earlier build is refused, and does no harm.
         cluster.stop("broker-2")
         cluster.begin_broker(2, earlier=True)
         wait_until(lambda: "fairlead.version is at level 2, supp" in cluster.log("broker-2"))
