@@ -1,4 +1,4 @@
-"""Kafka's transactions, version 1 of the protocol, as coordinators and leaders handle them."""
+"""Kafka's transactions, version 1, as coordinators and leaders handle them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "Comp
 
 
 class Row(NamedTuple):
-    """What a task writes."""
+    """A row that a task writes."""
 
     batch: int
     plan: int
@@ -38,7 +38,7 @@ class Transaction:
 
 
 class Brokers:
-    """Rows that `read_committed` shows, decisions that are committed, and who may write."""
+    """Rows visible to `read_committed`, committed decisions, and open transactions."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -82,7 +82,7 @@ class Brokers:
         return held.state == ONGOING and (held.producer_id, held.epoch) == by[1:]
 
     def time_out(self, is_chosen: Callable[[str], bool]) -> PreparedTransaction | None:
-        """End one of the open transactions that are chosen, and return it."""
+        """Abort one of the chosen open transactions, and return it."""
         names = [
             name for name, held in self._ids.items() if held.state == ONGOING and is_chosen(name)
         ]
@@ -101,7 +101,7 @@ class Brokers:
         return [name for name in open_ids if may_abort(name)]
 
     def read(self, *, may_be_old: bool) -> Decision | None:
-        """Return the last decision; from a leader that was replaced, an earlier one."""
+        """Return the last decision; an earlier one if a replaced leader answers."""
         if may_be_old and self._rng.random() < 0.1:
             return self._rng.choice(self.decisions[-3:])
         return self.decisions[-1]

@@ -1,8 +1,9 @@
-"""Drivers, tasks and a checkpoint, which are killed, stopped, frozen and duplicated at every step.
+"""Drivers and tasks that are killed, stopped, frozen and duplicated at any step, and a checkpoint.
 
-Each is a generator that pauses wherever another may act; a seed chooses which one continues, and
-the faults. The checkpoint is Spark's: plans of batches and notes of finished ones, each file
-created once. After the faults a last driver finishes all batches, and each row is counted.
+Each driver or task is a generator that pauses wherever another one may act; a seed chooses which
+one continues, and the faults. The checkpoint is like Spark's: plans of batches and notes of
+finished ones, each file created once. After the faults a last driver finishes all batches; then
+each row is counted.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ STEPS_MAX = 20_000
 QUERY = "q"
 
 
-class SimulationFailed(AssertionError):  # noqa: N818  # As those of the other simulations.
+class SimulationFailed(AssertionError):  # noqa: N818  # The same name as in the other simulations.
     """A promise was broken; the text says which, with which seed, and what had happened."""
 
 
 class Place(Enum):
-    """Where a task may stand still."""
+    """A point where a task may stand still."""
 
     COMPUTES = "it has looked for the first time, and its rows are long in coming"
     ASKS = "it has looked again, and brokers do not have its request for an id yet"
@@ -66,10 +67,11 @@ class Place(Enum):
 class Options:
     """What may happen.
 
-    `kill_at` kills the driver at that step, `kill_again_at` the next one; without faults nothing
-    else happens. `reads_first`: a task reads what was decided before it takes its id;
-    `looks_again`: right before it, too; `looks_when_open`: and when its transaction is open.
-    `sleeps`: where tasks may stand still until a later batch is decided.
+    `kill_at` is the step at which the driver is killed, `kill_again_at` that of the next driver;
+    without faults nothing else happens. A task looks into the log of decisions: with `reads_first`
+    before it takes its id, with `looks_again` once more right before that, and with
+    `looks_when_open` when its transaction is open. At `sleeps` tasks may stand still until a later
+    batch is decided.
     """
 
     has_faults: bool = True
@@ -84,7 +86,7 @@ class Options:
 
 @dataclass
 class Outcome:
-    """What came of a seed."""
+    """The result of a seed."""
 
     faults: Counter[str]
     digest: int
@@ -94,14 +96,14 @@ class Outcome:
 
 @dataclass
 class Checkpoint:
-    """Files that are made once: who comes second fails."""
+    """Files that are created once: a second driver fails to create them."""
 
     plans: dict[int, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
 
 
 class DriverEnds(Exception):  # noqa: N818
-    """This driver ends: Spark found another one, or its batch failed."""
+    """Raised when a driver ends: it has found another one, or its batch has failed."""
 
 
 class Driver:
@@ -130,13 +132,13 @@ class Driver:
             yield
             for again in (False, True):
                 if self.is_stopped:
-                    # Its last batch may still be committed; it begins no other.
+                    # A stopped driver may still commit its last batch, and begins no other.
                     raise DriverEnds
                 try:
                     yield from self._write(batch)
                     break
                 except SinkError:
-                    # As `foreachBatch` may: it catches what a write raised, and writes again.
+                    # A function of `foreachBatch` may catch the error of a write, and write again.
                     if again or self.world.rng.random() < 0.5:
                         raise DriverEnds from None
             yield
@@ -236,7 +238,7 @@ class Driver:
     def _decide(
         self, step: WriteDecision, owner: PreparedTransaction
     ) -> Generator[None, None, None]:
-        """As `DecisionLog.write`: a record, a look at what lies before it, and its commit."""
+        """Do as `DecisionLog.write`: write a record, read the one before it, and commit."""
         brokers = self.world.brokers
         brokers.write(owner, step.decision)
         yield
@@ -251,7 +253,7 @@ class Driver:
 
 
 class Task:
-    """One attempt to write one partition of a batch; first ones have `attempt` 0."""
+    """One attempt to write a partition of a batch; a first attempt has `attempt` 0."""
 
     def __init__(
         self, driver: Driver, writer: BatchWriter, partition: int, attempt: int = 0
@@ -286,7 +288,7 @@ class Task:
             self.driver.prepared.setdefault(self.partition, prepared)
 
     def _write(self) -> Generator[None, None, bool]:
-        """As `TaskTransaction`; tell whether the batch was still to be written."""
+        """Do as `TaskTransaction`; tell whether the batch was still to be written."""
         world = self.driver.world
         plan = world.checkpoint.plans[self.writer.batch]
         if not world.options.reads_first:
@@ -324,14 +326,14 @@ class Task:
         return batch_decision.must_write(self.writer, decision, given_up)
 
     def _begin(self, last: Decision | None) -> None:
-        # All first attempts draw the same.
+        # All first attempts have the same number.
         attempt = batch_decision.name_attempt(last, self._attempt, is_first=not self._attempt)
         name = self.writer.task_transactional_id(self.partition, attempt)
         self.prepared = self.driver.world.brokers.begin(name)
 
 
 class World:
-    """All that there is, and what befalls it."""
+    """Brokers, the checkpoint, drivers and tasks, and the faults that hit them."""
 
     def __init__(self, seed: int, options: Options) -> None:
         self.rng = random.Random(seed)
@@ -393,7 +395,7 @@ class World:
         return self._counter
 
     def is_running(self, driver: Driver, writer: BatchWriter, partition: int) -> bool:
-        """Tell whether Spark believes in one: not in that of an executor that is silent."""
+        """Tell whether Spark sees a running attempt; it gives up one of a silent executor."""
         return any(
             isinstance(each, Task)
             and each not in self._sleepers
@@ -402,7 +404,7 @@ class World:
         )
 
     def maybe_sleep(self, task: Task, place: Place) -> None:
-        """Let a task stand still until a later batch of its run is decided."""
+        """Let a task stand still until a later batch of its run is decided, by chance."""
         if self.is_faulty and place in self.options.sleeps and self.rng.random() < 0.05:
             self.faults["a task sleeps"] += 1
             self._sleepers[task] = task.writer.batch + self.rng.randint(1, BATCHES - 1)
@@ -417,7 +419,10 @@ class World:
                 self.note(f"a task of batch {task.writer.batch} wakes up in {decision.batch}")
 
     def check_left(self, transaction: PreparedTransaction) -> None:
-        """Nobody looks for what a task opens when its driver has: it ends that itself."""
+        """Check a transaction that a task has opened after its driver aborted leftovers.
+
+        Nobody else looks for it any more, so the task must have ended it itself.
+        """
         if self.brokers.is_open(transaction):
             raise self._failure(f"{transaction.transactional_id} is left open")
 
@@ -425,7 +430,7 @@ class World:
         self._history.append(f"{self._steps} {what}")
 
     def lose(self, error: LostTransactionError) -> None:
-        """A part of a decided batch is lost: only to a time-out behind the decision."""
+        """Note that part of a decided batch is lost; only a time-out after it may be the cause."""
         self.note(f"lost: {error}")
         batches = {self.decided[each] for each in self.brokers.timed_out & self.decided.keys()}
         if not any(f"batch {batch} of {QUERY} was decided" in str(error) for batch in batches):
@@ -433,12 +438,12 @@ class World:
         self.lost = error
 
     def check_fenced(self, driver: Driver, error: FencedError) -> None:
-        # The newest may have slept while an older one went ahead: then it is behind the checkpoint.
+        # The newest driver may have been frozen while an older one finished more batches.
         if driver is self._newest and "decided long ago" not in str(error):
             raise self._failure(f"the newest driver was fenced: {error}")
 
     def _is_done(self) -> bool:
-        # Drivers that were believed dead go on until they notice.
+        # Replaced drivers continue until they notice that.
         is_quiet = not any(isinstance(each, Driver) for each in self._actors)
         return len(self.checkpoint.done) == BATCHES and is_quiet
 
@@ -469,7 +474,7 @@ class World:
                 self._awake.remove(actor)
 
     def _let_tasks_end(self) -> None:
-        """Let those end that nobody waits for."""
+        """Let all tasks end, though no driver waits for them."""
         for actor in self._actors:
             for _ in actor.pauses:
                 pass
@@ -486,7 +491,7 @@ class World:
         elif kind == "stop a query" and len(drivers) < DRIVERS_MAX:
             if self._newest is None or self._newest.is_stopped or self._newest not in drivers:
                 return
-            # The application lives on, and so does the process that commits.
+            # The application continues, and so does its process that commits.
             self._newest.is_stopped = True
             self._start_driver(is_same_application=True)
         elif kind == "freeze a driver" and drivers:
@@ -509,7 +514,7 @@ class World:
 
     def _kill_driver(self) -> None:
         drivers = [each for each in self._actors if isinstance(each, Driver)]
-        # Its executors may live on for a while.
+        # The executors of the killed driver may live on for a while.
         if drivers:
             self._actors.remove(self.rng.choice(drivers))
 

@@ -1,4 +1,4 @@
-"""The rules that must always hold, by the answers to clients and the views of readers."""
+"""The rules that must always hold for the answers to clients and for what readers see."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Checker:
         return len(self._ended)
 
     def given(self, client: int, pair: tuple[int, int]) -> None:
-        """T2: no two processes work under one epoch, and none gets the epoch of fences."""
+        """Check T2: no two processes have the same epoch, and none has the epoch for fencing."""
         owner = self._given.setdefault(pair, client)
         assert owner == client, f"{pair} was given to client {owner}, and now to {client}"
         assert 0 <= pair[1] <= 32_766, f"client {client} is given {pair}"
 
     def ended(self, transaction: tuple[int, int], *, is_commit: bool, indexes: list[int]) -> None:
-        """A client was told so."""
+        """Note the outcome that a client was told."""
         self._ended[transaction] = (is_commit, indexes)
 
     def check(self, *, is_over: bool) -> None:
-        """T4, T5: one outcome, the same in all partitions, and the one that the client was told."""
+        """Check T4, T5: all partitions have the same outcome, and the client was told this one."""
         seen: dict[tuple[int, int], set[bool]] = {}
         places: dict[tuple[int, int], set[int]] = {}
         for index, partition in enumerate(self._partitions):

@@ -1,8 +1,8 @@
 """Producers of one transactional id, which fence each other; each is a generator of requests.
 
-A request of version 2 may be delivered again, however late. In version 1 a late EndTxn cannot be
-told from one of the next transaction (KIP-890 says so), so a client sends again only when its last
-request is through.
+A request of version 2 may be delivered again, however late. In version 1 the coordinator cannot
+distinguish a late EndTxn from that of the next transaction (KIP-890), so a client repeats a request
+only when the last one is no longer on its way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_PAIR = (-1, -1)
 
 
 class Client:
-    """One process; a new one has a new number."""
+    """One process of a producer; each has its own number."""
 
     def __init__(self, world: World, number: int, *, version: int) -> None:
         self.world = world
@@ -37,7 +37,7 @@ class Client:
         self.pair = NO_PAIR
         self.is_dead = False
         self.refusal: ErrorCode | None = None
-        """What it gave up on."""
+        """The error after which it ended."""
         self._has_lost_write = False
         self.asked = 0
         self.waits_for = 0
@@ -46,7 +46,7 @@ class Client:
         self.resume(None)
 
     def resume(self, answer: Any) -> None:
-        """Go on to the next request with the answer to the last; None where none came."""
+        """Continue with the answer to the last request; None if there was no answer."""
         try:
             self.request = self.story.send(answer)
         except StopIteration:
@@ -57,16 +57,17 @@ class Client:
         self.world.send(self)
 
     def _until_answered(self, *request: Any) -> Generator[Any, Any, Any]:
-        """Ask again until the answer is one."""
+        """Repeat a request until its answer is final."""
         while True:
             answer = yield request
             if answer is not None and answer.error not in RETRIABLE:
                 return answer
 
     def _written(self, index: int, transaction: tuple[int, int]) -> Generator[Any, Any, Any]:
-        """Write until there is an answer; None where a write may yet arrive.
+        """Write until there is an answer; return None if a write may still arrive.
 
-        Version 2 ends that with the transaction; in version 1 the client needs another epoch.
+        In version 2 the end of the transaction refuses that; in version 1 the client needs another
+        epoch.
         """
         while True:
             answer = yield "write", index, transaction
@@ -80,7 +81,7 @@ class Client:
         expected = None
         for count in range(TRANSACTIONS):
             if count == 0 or self._has_lost_write or self.world.random.random() < 0.2:
-                # At first, or to go on after an error (KIP-360).
+                # At first, or to continue after an error (KIP-360).
                 self._has_lost_write = False
                 answer = yield from self._until_answered("init", expected)
                 if answer.error is not ErrorCode.NONE:
@@ -111,7 +112,7 @@ class Client:
                 commits = False
                 break
         if chance.random() < 0.1:
-            # It hangs, or is gone for good.
+            # The client hangs, or was killed.
             return False
         answer = yield from self._until_answered("end", commits)
         if answer.error is not ErrorCode.NONE:

@@ -1,7 +1,7 @@
-"""The coordinators of the id, one after the other, and their log.
+"""The coordinators of the transactional id, one after the other, and their log.
 
-The state machine and the records are the product's. Records are refused, take long, or are just
-being written when the coordinator moves: then the next one may or may not have them.
+The state machine and the records are the product's. A record may be refused, take long, or be on
+its way when the coordinator moves: then the next coordinator may or may not have it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AFTER = {
 
 
 class Coordinator:
-    """`committed` is the log below the high watermark, `appended` what is above it."""
+    """`committed` is the log below the high watermark, `appended` the records above it."""
 
     def __init__(self, world: World, first: bytes | None) -> None:
         self.world = world
@@ -61,7 +61,7 @@ class Coordinator:
         return TransactionalId("x", metadata, shard_index=0, coordinator_epoch=self.epoch)
 
     def move(self) -> None:
-        """Another broker coordinates, with some of what was appended."""
+        """Make another broker the coordinator, with some of the appended records."""
         appended, self.appended = self.appended, []
         survive = self.world.random.randint(0, len(appended))
         for transition, _ in appended[:survive]:
@@ -75,7 +75,7 @@ class Coordinator:
         del before
 
     def ask(self, what: Callable[[TransactionalId], Effects], *, is_init: bool = False) -> None:
-        """Have the id do something; KafkaError where nobody uses it."""
+        """Let the state machine handle a request; KafkaError if the id is unknown."""
         machine = self.machine
         if machine is None:
             if not is_init:
@@ -87,7 +87,7 @@ class Coordinator:
         self._carry_out(machine, what(machine))
 
     def sweep(self) -> None:
-        """Look for what has timed out, as the product does every few seconds."""
+        """Abort and expire what has timed out, as the product does every few seconds."""
         if self.machine is not None:
             now_ms = self.world.now_ms
             self.ask(lambda machine: machine.maybe_abort_timed_out(now_ms=now_ms))
@@ -100,7 +100,7 @@ class Coordinator:
             self._carry_out(machine, machine.tick())
 
     def replicate(self) -> None:
-        """Commit the oldest record that is appended."""
+        """Commit the oldest appended record."""
         if not self.appended:
             return
         transition, machine = self.appended.pop(0)
@@ -144,7 +144,7 @@ class Coordinator:
             self._compare()
 
     def _compare(self) -> None:
-        """R22: memory is what a replay gives."""
+        """Check R22: the state in memory is the result of a replay."""
         known = None if self.machine is None else self.machine.metadata
         assert (None if known is NOTHING_YET else known) == self.logged
         self.comparisons += 1
@@ -156,6 +156,6 @@ class Coordinator:
             self._carry_out(machine, machine.partitions_ended(ending, [partition], now_ms=now_ms))
 
     def time_out(self) -> None:
-        """Tell whoever waits for a record that it takes too long."""
+        """Tell clients that wait for appended records that this takes too long."""
         for transition, machine in self.appended:
             self._carry_out(machine, machine.timed_out(transition))

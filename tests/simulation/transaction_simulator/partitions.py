@@ -1,6 +1,6 @@
-"""Partitions of transactions: a slow and simple leader, and what readers see in its log.
+"""Partitions with transactions: a simple leader, and what readers see in its log.
 
-Rules of the leader: KIP-890 (a batch that begins a transaction needs verification) and KIP-1228
+The leader's rules are KIP-890 (a batch that begins a transaction needs verification) and KIP-1228
 (how strictly a marker's epoch is checked).
 """
 
@@ -18,7 +18,7 @@ FENCING_EPOCH = 32_767
 
 
 class Data(NamedTuple):
-    """A record of a transaction; `transaction` is what the client that wrote it means."""
+    """A record; `transaction` is the one that its client meant."""
 
     producer_id: int
     transaction: tuple[int, int]
@@ -30,7 +30,7 @@ class Marker(NamedTuple):
 
 
 class Producer:
-    """What a leader knows of a producer id."""
+    """What a leader knows about a producer id."""
 
     def __init__(self) -> None:
         self.epoch = -1
@@ -90,7 +90,7 @@ class Partition:
         return ErrorCode.NONE
 
     def outcomes(self) -> dict[tuple[int, int], bool | None]:
-        """By transaction whether a reader sees it; None while it is open."""
+        """Return for each transaction whether readers see it; None while it is open."""
         found: dict[tuple[int, int], bool | None] = {}
         open_now: dict[int, set[tuple[int, int]]] = {}
         for entry in self.entries:

@@ -1,4 +1,4 @@
-"""The world of one seed: messages are delivered in any order, late, twice or never."""
+"""The world of one seed: messages arrive in any order, late, twice or never."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SimulationFailed(AssertionError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How hard."""
+    """The clients and faults of a run."""
 
     clients_at_once: int = 2
     timeout_ms: int = 3_000
@@ -53,12 +53,12 @@ class Options:
 
 
 LONELY: Final = Options(1, 1_000_000_000, ("move", "long pause", "late InitProducerId"))
-"""Nobody fences anybody: so no client may be told that it is fenced."""
+"""No client fences another one, so none may be told that it is fenced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to; equal digests mean equal histories."""
+    """The result of a run; equal digests mean equal histories."""
 
     digest: int
     faults: frozenset[str]
@@ -76,7 +76,7 @@ class World:
         self.history: deque[str] = deque(maxlen=HISTORY_LENGTH)
         self.digest = 0
         self.under_way: list[tuple[int, str, Callable[[], None]]] = []
-        """How often it is passed over, what it is, and what it does."""
+        """Messages: how often each is still passed over, its name, and its effect."""
         self.partitions = [Partition() for _ in range(3)]
         self.checker = Checker(self.partitions)
         self.coordinator = Coordinator(self, self._first())
@@ -84,7 +84,7 @@ class World:
         self._numbers = 0
 
     def _first(self) -> bytes | None:
-        """An id as new, or one whose epochs are nearly used up."""
+        """Return no record, or that of an id whose epochs are nearly used up."""
         epoch = self.random.choice([-1, 32_760, 32_764, 32_765, 32_766])
         if epoch < 0:
             return None
@@ -93,7 +93,7 @@ class World:
         )
 
     def happens(self, fault: str, probability: float) -> bool:
-        """Tell whether a fault strikes."""
+        """Tell whether a fault happens now."""
         if fault in self.options.without or not self.has_faults:
             return False
         if self.random.random() >= probability:
@@ -171,7 +171,7 @@ class World:
         self.now_ms += self.options.timeout_ms + 1
         for _ in range(HEALING_STEPS):
             self._step()
-            # So much time may have passed that the id has expired.
+            # None: the id may have expired by now.
             logged = self.coordinator.logged
             if (
                 not self.under_way
@@ -184,7 +184,7 @@ class World:
         self.checker.check(is_over=True)
 
     def send(self, client: Client) -> None:
-        """Have a client's request arrive, perhaps late, never, or once more."""
+        """Send a client's request, which may arrive late, never, or twice."""
         number, request, pair = client.asked, client.request, client.pair
 
         def answered(answer: TransactionAnswer) -> None:
@@ -261,7 +261,7 @@ class World:
         transaction: tuple[int, int],
         answered: Callable[[TransactionAnswer], None],
     ) -> None:
-        """Produce: the leader asks the coordinator, and appends when it hears."""
+        """Produce: the leader asks the coordinator, and appends after its answer."""
         partition = self.partitions[index]
         data = Data(pair[0], transaction)
         if data in partition.entries:
@@ -301,7 +301,7 @@ class World:
             verified(TransactionAnswer(self.coordinator.machine.verify(*pair, [key])[key]))
 
     def send_marker(self, ending: EndingTransaction, partition: tuple[str, int]) -> None:
-        """Have a marker arrive, perhaps twice; the coordinator hears of it later still."""
+        """Send a marker, which may arrive twice; the coordinator hears of it even later."""
 
         def arrive() -> None:
             if ending.marker.coordinator_epoch == self.coordinator.epoch and self.happens(
@@ -323,15 +323,15 @@ class World:
 
         name = f"{tuple(ending.marker)} to {partition[1]}"
         self.later(name, arrive)
-        # In version 1 one that comes after the next transaction has begun would end that: the hole
-        # that version 2 closes. Brokers send none again while the first may still arrive.
+        # In version 1 a marker that comes after the next transaction has begun would end that one;
+        # version 2 prevents this. So brokers repeat none while the first may still arrive.
         is_bumped = ending.marker.transaction_version >= TRANSACTION_VERSION_2
         if is_bumped and self.happens("marker twice", 0.1):
             self.later(f"{name} again", arrive)
 
 
 def run_seed(seed: int, options: Options = Options()) -> Outcome:
-    """Play one seed; SimulationFailed with its history where a promise is broken."""
+    """Play one seed; SimulationFailed with its history if a promise is broken."""
     world = World(seed, options)
     try:
         world.run()
