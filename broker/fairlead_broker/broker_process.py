@@ -245,7 +245,7 @@ class BrokerProcess:
 
     def _bind(self) -> None:
         """Take the ports before registering, because the addresses are part of it."""
-        from fairlead_broker.net.server import Server, ServerLimits
+        from fairlead_broker.net.server import Server, ServerLimits, idle_limit_s
 
         settings = self._settings
         request_memory = settings.queued_max_request_bytes
@@ -253,7 +253,7 @@ class BrokerProcess:
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
             connection_creations_per_s=settings.max_connection_creation_rate,
-            idle_s=max(settings.connections_max_idle_ms // 1000, 1),
+            idle_s=idle_limit_s(settings.connections_max_idle_ms),
             frame_size_max=settings.socket_request_max_bytes,
             request_memory_bytes=request_memory if request_memory >= 0 else REQUEST_MEMORY_BYTES,
             listen_backlog=settings.socket_listen_backlog_size,

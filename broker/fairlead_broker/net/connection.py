@@ -388,7 +388,7 @@ class Connection:
         self._client_id_bytes = raw
         return client_id
 
-    def check_deadlines(self, tick: int, idle_s: int) -> None:
+    def check_deadlines(self, tick: int, idle_s: int | None) -> None:
         """Close if the peer has been too slow, or has gone unseen; the server asks once a second.
 
         A client that is not read, because too many of its requests wait, may hang up without an
@@ -407,8 +407,10 @@ class Connection:
         elif not sender.unsent_bytes and (reader.has_ended() or self._is_idle(tick, idle_s)):
             self.close()
 
-    def _is_idle(self, tick: int, idle_s: int) -> bool:
+    def _is_idle(self, tick: int, idle_s: int | None) -> bool:
         """Tell whether the peer has said nothing for long and waits for nothing."""
+        if idle_s is None:
+            return False
         reader = self._reader
         return tick - reader.read_tick >= idle_s and not (
             self._slots or reader.has_partial_frame or self.is_muted

@@ -98,7 +98,8 @@ class ServerLimits:
     connections_per_ip_max: int = CONNECTIONS_PER_IP_MAX
     connection_creations_per_s: int = CONNECTION_CREATIONS_PER_S
     connection_creations_burst: int = CONNECTION_CREATIONS_BURST
-    idle_s: int = IDLE_CONNECTION_S
+    idle_s: int | None = IDLE_CONNECTION_S
+    """Idle time after which a connection is closed; none: never."""
     frame_size_max: int = FRAME_SIZE_MAX
     request_memory_bytes: int = REQUEST_MEMORY_BYTES
     listen_backlog: int = LISTEN_BACKLOG
@@ -107,6 +108,15 @@ class ServerLimits:
     receive_buffer_bytes: int = _SYSTEM_DEFAULT
     client_descriptor_max: int = 0
     """The highest descriptor that a client's connection may have; 0: by the process' limit."""
+
+
+def idle_limit_s(idle_ms: int) -> int | None:
+    """Return for how many seconds a connection may be idle; none: for ever.
+
+    Args:
+        idle_ms: `connections.max.idle.ms`. Negative means never, as Kafka's broker takes it.
+    """
+    return None if idle_ms < 0 else max(idle_ms // 1_000, 1)
 
 
 class Server:

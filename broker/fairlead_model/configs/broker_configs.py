@@ -215,7 +215,10 @@ _NETWORK = (
         is_dynamic=True,
     ),
     long_key(
-        "connections.max.idle.ms", 600_000, "Idle time after which the broker closes a connection."
+        "connections.max.idle.ms",
+        600_000,
+        "Idle time after which the broker closes a connection; -1: never.",
+        -1,
     ),
     long_key(
         "queued.max.request.bytes",

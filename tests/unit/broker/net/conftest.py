@@ -20,7 +20,7 @@ def make_live(tmp_path: Path) -> Iterator[Callable[..., LiveBroker]]:
     """Brokers with limits of their own."""
     started: list[LiveBroker] = []
 
-    def make(**limits: int) -> LiveBroker:
+    def make(**limits: int | None) -> LiveBroker:
         broker = LiveBroker(tmp_path, ServerLimits(**limits))
         started.append(broker)
         return broker.__enter__()

@@ -12,6 +12,7 @@ from waiting import wait_until
 
 from fairlead_broker.limits import (
     FRAME_DEADLINE_S,
+    IDLE_CONNECTION_S,
     PARKED_WAIT_MAX_MS,
     REQUESTS_IN_FLIGHT_MAX,
     UNSENT_BYTES_MAX,
@@ -19,6 +20,8 @@ from fairlead_broker.limits import (
 )
 from fairlead_broker.net.connection import Connection
 from fairlead_broker.net.hang_up import has_hung_up
+from fairlead_broker.net.server import idle_limit_s
+from fairlead_model.configs.config_values import validate_broker_config
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
@@ -275,6 +278,16 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(
         live.pass_seconds(12)
         assert idle.is_closed_by_peer()
         assert len(live.server.connections) == 1
+
+
+def test_minus_one_keeps_idle_connections(make_live: Callable[..., LiveBroker]) -> None:
+    idle_ms = validate_broker_config("connections.max.idle.ms", "-1")
+    assert isinstance(idle_ms, int)
+    live = make_live(idle_s=idle_limit_s(idle_ms))
+    with FrameClient(live.port) as idle:
+        assert idle.call(ApiVersionsRequest("a", "1"), 3).error_code == 0
+        live.pass_seconds(IDLE_CONNECTION_S + 2)
+        assert idle.call(ApiVersionsRequest("a", "1"), 3).error_code == 0
 
 
 def test_keepalive_finds_half_open_connections(live: LiveBroker, connect: Connect) -> None:
