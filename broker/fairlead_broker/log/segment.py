@@ -10,6 +10,7 @@ import errno
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 
 from fairlead_broker.disk import Disk, unlink_if_present, write_fully
 from fairlead_broker.log.batches.batch_scan import CorruptSegmentError, walk_headers
@@ -26,7 +27,7 @@ from fairlead_broker.log.files.file_slice import OpenFile, SegmentFile
 from fairlead_broker.log.files.read_cache import ReadCache
 from fairlead_broker.log.index.index_builder import IndexBuilder, check_offset
 from fairlead_broker.log.index.index_file import OFFSET_ENTRY, TIME_ENTRY, IndexFile, write_index
-from fairlead_broker.log.index.index_sanity import batches_fit, ends_fit
+from fairlead_broker.log.index.index_sanity import batches_fit, ends_fit, offset_ends_fit
 from fairlead_broker.log.index.transaction_index import TransactionIndex
 from fairlead_model.invariants import require
 from fairlead_wire.record_batch import NO_TIMESTAMP, BatchHeader
@@ -391,12 +392,23 @@ class Segment:
         return self._disk.modified_ms(self.path)
 
     def ensure_index_is_sane(self) -> None:
-        """Rebuild indexes that do not fit this segment, before the first lookup."""
+        """Rebuild indexes that do not fit this segment, before the first lookup.
+
+        If a batch is damaged, an offset index that cannot be right has the batches before that one,
+        and the error is raised. With the wrong entries a later lookup might start behind the end of
+        the segment, and a reader would be given the next segment instead of an error.
+        """
         if self._is_checked:
             return
         self._is_checked = True
         if not ends_fit(self):
-            self.rebuild_indexes()
+            is_wrong = not offset_ends_fit(self)
+            try:
+                self.rebuild_indexes()
+            except CorruptSegmentError:
+                if is_wrong:
+                    self._index_up_to_damage()
+                raise
         elif not batches_fit(self):
             try:
                 self.rebuild_indexes()
@@ -431,6 +443,16 @@ class Segment:
             index.reload(len(content) // entry_size)
         self.indexed_position = builder.indexed_position
         logger.info("%s: its indexes were built anew", self.path)
+
+    def _index_up_to_damage(self) -> None:
+        """Replace the offset index; the time index stays: retention needs the newest timestamp."""
+        builder = IndexBuilder(self.base_offset, self.index_interval_bytes)
+        with suppress(CorruptSegmentError):
+            for position, header in self.headers():
+                builder.add(position, header)
+        write_index(self._disk, self.offset_index.path, builder.offset_index)
+        self.offset_index.reload(len(builder.offset_index) // OFFSET_ENTRY.size)
+        logger.warning("%s is damaged, its index ends before that", self.path)
 
     def mark_deleted(self, suffix: str = DELETED_SUFFIX) -> list[str]:
         """Rename all files by `suffix` and close them; return the paths to unlink later.

@@ -42,18 +42,28 @@ class IndexedSegment(Protocol):
 
 def ends_fit(segment: IndexedSegment) -> bool:
     """Tell whether both indexes rise from first to last entry, within the segment's limits."""
-    for index in (segment.offset_index, segment.time_index):
-        if len(index) > 1:
-            (first_key, first_value), (key, value) = index.entry(0), index.entry(len(index) - 1)
-            if key <= first_key or value < first_value:
-                return False
-    count, times = len(segment.offset_index), segment.time_index.values
-    if count:
-        relative, position = segment.offset_index.entry(count - 1)
-        # The first batch of a segment is never indexed.
-        if not (0 < relative <= RELATIVE_OFFSET_MAX and 0 < position < segment.size):
-            return False
+    times = segment.time_index.values
+    if not (offset_ends_fit(segment) and _rises(segment.time_index)):
+        return False
     return not len(times) or (times[len(times) - 1] <= RELATIVE_OFFSET_MAX and segment.size > 0)
+
+
+def offset_ends_fit(segment: IndexedSegment) -> bool:
+    """Do the same as `ends_fit` for the offset index alone."""
+    index = segment.offset_index
+    if not len(index):
+        return True
+    relative, position = index.entry(len(index) - 1)
+    # The first batch of a segment is never indexed.
+    is_within = 0 < relative <= RELATIVE_OFFSET_MAX and 0 < position < segment.size
+    return is_within and _rises(index)
+
+
+def _rises(index: IndexFile) -> bool:
+    if len(index) < 2:
+        return True
+    (first_key, first_value), (key, value) = index.entry(0), index.entry(len(index) - 1)
+    return key > first_key and value >= first_value
 
 
 def batches_fit(segment: IndexedSegment) -> bool:

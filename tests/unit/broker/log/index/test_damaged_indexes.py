@@ -1,5 +1,6 @@
 """Indexes and snapshots that something has damaged while nobody was writing them."""
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -189,6 +190,46 @@ def test_a_damaged_batch_behind_the_index_is_no_reason_to_forget_the_index(tmp_p
     assert present(log.offset_for_timestamp(1_005, end_offset=40)).offset == 5
     with pytest.raises(KafkaError):
         read_headers(log, log.bases[1] - 1, 1)
+    log.close()
+
+
+def point_outside(segment: Path) -> None:
+    """One batch is damaged, and the index is of a segment with larger batches."""
+    content = bytearray(segment.read_bytes())
+    content[10 * 180 + 16] ^= 7
+    segment.write_bytes(content)
+    index = segment.with_suffix(".index")
+    count = index.stat().st_size // OFFSET_ENTRY.size
+    entries = [OFFSET_ENTRY.pack(at + 1, len(content) + at) for at in range(count)]
+    index.write_bytes(b"".join(entries))
+
+
+def cut_within_a_batch(segment: Path) -> None:
+    os.truncate(segment, 10 * 180 + 100)
+
+
+@pytest.mark.parametrize("damage", [point_outside, cut_within_a_batch])
+def test_an_index_that_points_outside_leads_no_reader_past_damage(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """Readers were given the next segment, and missed records without an error."""
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(**CONFIG)
+    append(log, *(batch() for _ in range(60)))
+    assert stop_log(log, 0)
+    log.close()
+    assert log.bases[1] > 15
+    damage(sorted(log.directory.glob("*.log"))[0])
+    log = bench.load(**CONFIG)
+    with pytest.raises(KafkaError):
+        read_headers(log, 0, 1)
+    for offset in range(10):
+        assert read_headers(log, offset, 1)[0].base_offset == offset
+    for offset in range(10, log.bases[1]):
+        with pytest.raises(KafkaError) as refused:
+            read_headers(log, offset, 1)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert read_headers(log, log.bases[1], 1)[0].base_offset == log.bases[1]
     log.close()
 
 
