@@ -313,6 +313,27 @@ def test_znodes_that_a_write_leaves_behind_are_soon_put_back(
     play(story)
 
 
+def test_configs_of_a_broker_that_the_tables_forgot_are_removed(play: Callable[..., None]) -> None:
+    """The write that forgot it may have had to do without Kafka's znodes."""
+
+    async def story(world: World) -> None:
+        await world.put(**{"configs/1": '{"log.retention.ms":"1"}', "configs/": '{"a":"b"}'})
+        await world.store.load()
+        await world.other.multi([Create("/config/brokers/3", b'{"version":1,"config":{}}')])
+        assert await world.store.sweep() == 1
+        assert await world.store.sweep() == 0
+        await world.other.sync()
+        assert sorted(await world.other.children("/config/brokers") or []) == ["1", "<default>"]
+        # The next configs of a broker of this id are shown again.
+        (table,) = (await world.store.load()).values()
+        assert await world.write(table.version, **{"configs/3": '{"c":"d"}'}) is (
+            WriteOutcome.WRITTEN
+        )
+        await until(lambda: _is_there(world, "/config/brokers/3"))
+
+    play(story)
+
+
 def test_a_session_that_ends_with_a_write_in_doubt_ends_the_controller(
     play: Callable[..., None],
 ) -> None:

@@ -63,6 +63,7 @@ from fairlead_zookeeper.client import (
 from fairlead_zookeeper.operations import Delete, Operation, Stat
 from fairlead_zookeeper.znodes import (
     BROKER_TOPICS,
+    CONFIG_BROKERS,
     CONFIG_TOPICS,
     CONTROLLER_EPOCH,
     TABLES,
@@ -226,7 +227,25 @@ class ZooKeeperStore(RemoteStore):
             await self._delete_tree(path)
             logger.warning("removed %s, whose topic is gone", path)
             removed += 1
-        return removed + await self._remove_leftover_configs()
+        removed += await self._remove_leftover_configs()
+        return removed + await self._remove_leftover_broker_configs()
+
+    async def _remove_leftover_broker_configs(self) -> int:
+        """Remove configs of brokers that the tables do not have; return their number.
+
+        They are those of a broker that was unregistered, or whose configs were all deleted, in a
+        write that had to do without Kafka's znodes.
+        """
+        removed = 0
+        for name in sorted(await self._client.children(CONFIG_BROKERS) or []):
+            path = f"{CONFIG_BROKERS}/{name}"
+            if await self._projected(partial(Projections.value, path=path)) is not None:
+                continue
+            await self._delete_tree(path)
+            await self._projected(partial(Projections.note_found, found={path: False}))
+            logger.warning("removed %s, which is not what the tables say", path)
+            removed += 1
+        return removed
 
     async def _remove_leftover_configs(self) -> int:
         """Remove configs of topics that have no other znode any more; return their number.
