@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 from aiohttp import WSCloseCode, web
@@ -103,6 +104,9 @@ class SessionServer:
         self._deltas = DeltaLog(controller.committed.controller_epoch)
         self._tasks: set[asyncio.Task[None]] = set()
         self._hearing = Hearing(controller)
+        self._arrivals = count()
+        self._newest: dict[BrokerId, int] = {}
+        """The newest arrival of each broker whose registration was decided or is being decided."""
         self._registering: dict[BrokerId, str] = {}
         """Start ids of the brokers whose registration is being decided."""
         self._heartbeat = asyncio.Event()
@@ -139,9 +143,10 @@ class SessionServer:
         epoch = self._controller.committed.controller_epoch
         try:
             await socket.send_bytes(pack_message(MessageType.ACTIVE, controller_epoch=epoch))
+            arrival = next(self._arrivals)
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 asking = await receive(socket, MessageType.REGISTER, size_max=MESSAGE_SIZE_MAX)
-            session = await self._register(socket, request, asking)
+            session = await self._register(socket, request, asking, arrival)
         except (SessionProtocolError, CodecError, TimeoutError, RefusedError) as error:
             await turn_away(socket, request.remote, error)
         else:
@@ -207,12 +212,18 @@ class SessionServer:
                 state.image.cluster_id, state.controller_epoch, is_active=True
             )
             await authenticate(socket, request, self._secret, introduction)
+            arrival = next(self._arrivals)
             message = await receive(socket, MessageType.REGISTER, size_max=MESSAGE_SIZE_MAX)
-        return await self._register(socket, request, message)
+        return await self._register(socket, request, message, arrival)
 
     async def _register(
-        self, socket: web.WebSocketResponse, request: web.Request, message: dict[str, Any]
+        self,
+        socket: web.WebSocketResponse,
+        request: web.Request,
+        message: dict[str, Any],
+        arrival: int,
     ) -> BrokerSession:
+        """Have a broker registered; `arrival` grows with each connection that has come."""
         asking = self._locate(decode_registration(message.get("registration")))
         peer = peer_of(request)
         if peer is not None and peer.broker_id != asking.broker_id:
@@ -236,7 +247,7 @@ class SessionServer:
         if _is_closed(socket, request):
             # The broker's process is gone, and another one may have been admitted meanwhile.
             raise SessionProtocolError("the connection closed before the registration")
-        answer = await self._submit_registration(event)
+        answer = await self._submit_registration(event, arrival)
         self.refused.pop(asking.broker_id, None)
         if socket.closed:
             raise SessionProtocolError("the connection closed during the registration")
@@ -244,23 +255,39 @@ class SessionServer:
             raise SessionProtocolError("it was unregistered while it registered; it asks again")
         return self._admit(socket, request, asking.broker_id, answer["broker_epoch"], position)
 
-    async def _submit_registration(self, event: RegisterBroker) -> Mapping[str, Any]:
+    async def _submit_registration(self, event: RegisterBroker, arrival: int) -> Mapping[str, Any]:
         """Have a registration decided; RefusedError if the controller refuses it.
 
         All brokers register at the same moment after the hearing: another process of this id may
         have registered just before, and have no session yet.
+
+        SessionProtocolError if the broker has come anew since and registered: the end of a
+        connection can get lost, and what its process had asked for must not end the next start.
         """
         broker_id, start_id = event.registration.broker_id, event.registration.start_id
+        before = self._newest.get(broker_id)
+        if before is not None and arrival < before:
+            raise SessionProtocolError("this broker has registered by a newer connection since")
+        self._newest[broker_id] = arrival
         first = self._registering.setdefault(broker_id, start_id)
         is_alive = first != start_id or self._liveness.is_alive(broker_id)
         try:
             return await self._controller.submit(replace(event, is_predecessor_alive=is_alive))
         except RefusedError as refusal:
             self._note_refused(broker_id, refusal.message)
+            if self._newest.get(broker_id) == arrival:
+                self._forget_arrival(broker_id, before)
             raise
         finally:
             if first == start_id:
                 self._registering.pop(broker_id, None)
+
+    def _forget_arrival(self, broker_id: BrokerId, before: int | None) -> None:
+        """Let the arrival before a refused one count again, if there was any."""
+        if before is None:
+            self._newest.pop(broker_id, None)
+        else:
+            self._newest[broker_id] = before
 
     def _note_refused(self, broker_id: BrokerId, why: str) -> None:
         """Remember why a broker was refused; a peer that knows the secret may use any id."""

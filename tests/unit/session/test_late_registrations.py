@@ -9,7 +9,7 @@ import pytest
 
 from fairlead_controller.decisions.events import RegisterBroker
 from fairlead_controller.decisions.tables.regressions import BrokerTestimony
-from fairlead_controller.sessions import hearing
+from fairlead_controller.sessions import hearing, server
 from fairlead_model.broker import BrokerRegistration
 
 
@@ -86,6 +86,46 @@ def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
         await watcher.create("t")
         assert watcher.image.brokers[0].broker_epoch == epoch
         assert watcher.is_live(0)
+
+    play(story)
+
+
+def test_nor_does_one_whose_connection_seems_to_be_open(
+    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a connection gets lost, where a machine dies or the network drops it."""
+    held, is_let_on = asyncio.Event(), asyncio.Event()
+    hear = hearing.Hearing.hear
+
+    async def hear_late(
+        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
+    ) -> None:
+        await hear(self, asking, testimony)
+        if asking.start_id == "killed":
+            held.set()
+            await is_let_on.wait()
+
+    monkeypatch.setattr(hearing.Hearing, "hear", hear_late)
+    monkeypatch.setattr(server, "_is_closed", lambda *_: False)
+
+    async def story(stage: Any) -> None:
+        await stage.start_controller()
+        watcher, killed = await stage.start_node(1), stage.node(0, start_id="killed")
+        await killed.session.start()
+        await held.wait()
+        for task in killed.session._tasks():
+            task.cancel()
+        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
+        second = await stage.start_node(0, start_id="second")
+        epoch = second.session.broker_epoch
+        is_let_on.set()
+        await watcher.create("t")
+        assert watcher.image.brokers[0].broker_epoch == epoch
+        assert watcher.is_live(0)
+        # The next start is not refused.
+        await second.session.stop()
+        third = await stage.start_node(0, start_id="third")
+        assert third.session.broker_epoch > epoch
 
     play(story)
 
