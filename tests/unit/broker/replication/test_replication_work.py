@@ -1,6 +1,7 @@
 """What a record that three replicas acknowledge costs, counted instead of timed."""
 
 import asyncio
+import os
 import socket
 import sys
 from pathlib import Path
@@ -20,7 +21,9 @@ PRODUCE_VERSION = 9
 DEADLINE_S = 30.0
 ROUNDS = 20
 RECORDS_A_ROUND = 10
-CALLS_A_RECORD_MAX = 700
+CALLS_A_RECORD_MAX = 640
+# How often these are called depends on how many turns the loop makes, and so on the machine.
+OF_THE_LOOP = (f"{os.sep}asyncio{os.sep}", f"{os.sep}selectors.py")
 
 
 class Producer:
@@ -68,9 +71,11 @@ def test_a_replicated_record_takes_a_bounded_number_of_calls(tmp_path: Path) -> 
     """Of Python functions, in three brokers and this producer, from the record to its reply."""
     calls = 0
 
-    def count(_frame: Any, event: str, _argument: Any) -> None:
+    def count(frame: Any, event: str, _argument: Any) -> None:
         nonlocal calls
-        calls += event == "call"
+        if event == "call":
+            file = frame.f_code.co_filename
+            calls += not any(part in file for part in OF_THE_LOOP)
 
     async def story() -> None:
         nonlocal calls
