@@ -13,7 +13,7 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.client.answering import Address
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, fetch_metadata
 from fairlead_cli.client.coordinators import RETRY_PAUSE_S
-from fairlead_cli.client.places import Place
+from fairlead_cli.client.places import Place, format_places
 from fairlead_cli.client.survey import ask_every_broker, newest_version
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
@@ -197,11 +197,15 @@ def find_open_transactions(
 ) -> tuple[list[OpenTransaction], list[str]]:
     """Return the transactions open at the leaders of partitions, and which could not be asked."""
     leaders = _leaders_of(admin, places)
+    led = {place for each in leaders.values() for place in each}
+    leaderless = [place for place in places if place not in led]
 
     def ask(at: Address) -> list[OpenTransaction]:
         return _read_open_transactions(at, leaders.get(at, ()))
 
     answers, untold = ask_every_broker(admin, ask)
+    if leaderless:
+        untold = [*untold, f"there is no leader of {format_places(leaderless)}"]
     return sorted(each for found in answers.values() for each in found), untold
 
 
