@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
-from fairlead_cli.client.wire_call import asking_order, call_any
+from fairlead_cli.client.target import parse_addresses
+from fairlead_cli.client.wire_call import asking_order, call_any, call_broker
 from fairlead_cli.errors import CliError
-from fairlead_cli.wire_exchange import name_error
+from fairlead_cli.wire_exchange import explain_error, name_error
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from fairlead_wire.messages.describe_acls import DescribeAclsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from confluent_kafka.admin import AdminClient
+
+    from fairlead_wire.messages.delete_acls import DeleteAclsMatchingAcl
 
 EVERY_RULE: Final = DescribeAclsRequest(
     ResourceType.ANY,
@@ -25,6 +29,8 @@ EVERY_RULE: Final = DescribeAclsRequest(
     Operation.ANY,
     Permission.ANY,
 )
+# Brokers take a thousand.
+FILTERS_A_REQUEST: Final = 500
 _SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 
 
@@ -73,16 +79,25 @@ def create_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> None:
 
 
 def delete_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> list[AclBinding]:
-    """Remove rules; return those that existed. CliError with the first refusal."""
-    from confluent_kafka import KafkaException
+    """Remove rules; return those that existed. CliError with the first refusal.
 
-    removed: list[AclBinding] = []
+    Without librdkafka, whose Python client takes a rule that the cluster keeps for a removed one.
+    """
     filters = [_filter(rule) for rule in rules]
-    for future in admin.delete_acls(filters, request_timeout=REQUEST_TIMEOUT_S).values():
-        try:
-            removed += map(_rule, future.result())
-        except KafkaException as exception:
-            raise build_error("cannot remove an access rule", exception.args[0]) from exception
+    (at, *_) = parse_addresses(asking_order(fetch_metadata(admin)))
+    removed: list[AclBinding] = []
+    for start in range(0, len(filters), FILTERS_A_REQUEST):
+        request = DeleteAclsRequest(filters[start : start + FILTERS_A_REQUEST])
+        for result in call_broker(at.host, at.port, request, 1).filter_results:
+            if result.error_code:
+                why = explain_error(result.error_code, result.error_message)
+                raise CliError(f"cannot remove an access rule: {why}")
+            for told in result.matching_acls:
+                rule = _told_rule(told)
+                if told.error_code:
+                    why = explain_error(told.error_code, told.error_message)
+                    raise CliError(f"cannot remove {rule}: {why}")
+                removed.append(rule)
     return sorted(set(removed))
 
 
@@ -105,15 +120,15 @@ def fetch_authorizer_settings(admin: AdminClient) -> AuthorizerSettings:
     return AuthorizerSettings(frozenset(filter(None, named)), default == "true")
 
 
-def _rule(binding: Any) -> AclBinding:
+def _told_rule(told: DeleteAclsMatchingAcl) -> AclBinding:
     return AclBinding(
-        ResourceType(int(binding.restype.value)),
-        PatternType(int(binding.resource_pattern_type.value)),
-        binding.name,
-        binding.principal,
-        binding.host,
-        Operation(int(binding.operation.value)),
-        Permission(int(binding.permission_type.value)),
+        ResourceType(told.resource_type),
+        PatternType(told.pattern_type),
+        told.resource_name,
+        told.principal,
+        told.host,
+        Operation(told.operation),
+        Permission(told.permission_type),
     )
 
 
@@ -131,16 +146,14 @@ def _binding(rule: AclBinding) -> Any:
     )
 
 
-def _filter(rule: AclBinding) -> Any:
+def _filter(rule: AclBinding) -> DeleteAclsFilter:
     """Return the filter that selects one rule."""
-    from confluent_kafka.admin import AclBindingFilter
-
-    return AclBindingFilter(
-        int(rule.resource_type),
+    return DeleteAclsFilter(
+        rule.resource_type,
         rule.name,
-        int(rule.pattern_type),
+        rule.pattern_type,
         rule.principal,
         rule.host,
-        int(rule.operation),
-        int(rule.permission),
+        rule.operation,
+        rule.permission,
     )
