@@ -172,7 +172,7 @@ def read_all(bootstrap: str) -> Counter[int]:
         for message in consumer.consume(500, timeout=1):
             assert message.error() is None, message.error()
             found[int(message.value() or b"")] += 1
-        return found.total() >= sum(ends.values())
+        return bool(found.total() >= sum(ends.values()))
 
     try:
         wait_until(has_read, lambda: f"{found.total()} of {ends}", deadline_s=60)

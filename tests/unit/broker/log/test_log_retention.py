@@ -202,7 +202,7 @@ def test_many_turns_of_a_deletion_look_at_the_directory_once(
         left -= deleted
     assert left == 50
     assert len(listed) == 1
-    job = log.deletions.begin(RealDisk(), count + 50)
+    job = present(log.deletions.begin(RealDisk(), count + 50))
     job.run()
     assert log.deletions.complete(job, count + 50) is None
     snapshots = sorted(path.stem for path in folder.glob("*.snapshot"))

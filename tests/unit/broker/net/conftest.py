@@ -1,6 +1,7 @@
 """Fixtures over the live broker."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def make_live(tmp_path: Path) -> Iterator[Callable[..., LiveBroker]]:
     started: list[LiveBroker] = []
 
     def make(**limits: int | None) -> LiveBroker:
-        broker = LiveBroker(tmp_path, ServerLimits(**limits))
+        broker = LiveBroker(tmp_path, replace(ServerLimits(), **limits))
         started.append(broker)
         return broker.__enter__()
 
