@@ -87,7 +87,15 @@ class Mutants:
                 try:
                     mutant.play(seed)
                 except SimulationFailed as failure:
-                    if isinstance(failure.__cause__, TypeError | AttributeError | NameError):
+                    if isinstance(_first_cause(failure), TypeError | AttributeError | NameError):
                         raise  # The mutant no longer fits the code.
                     return seed
         return None
+
+
+def _first_cause(failure: BaseException) -> BaseException | None:
+    """Return the cause of a failure; the controller's tasks run in groups, which wrap it."""
+    cause = failure.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
