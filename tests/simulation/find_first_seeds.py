@@ -1,6 +1,6 @@
 """Write first_seeds.txt again: for mutants that are caught late, the first seed that catches each.
 
-It takes some minutes of one core. Run it after a change that makes the simulation draw differently.
+This takes some minutes of one core. Run it after a change of the order of random choices.
 """
 
 import importlib
@@ -28,7 +28,7 @@ def all_mutants() -> Iterator[tuple[str, Search]]:
 
 
 def main() -> None:
-    """Search from seed 0 on, whatever is listed now."""
+    """Search from seed 0 on, without the present list."""
     FIRST_SEEDS.clear()
     head = [line for line in LIST.read_text().splitlines() if line.startswith("#")]
     found = []

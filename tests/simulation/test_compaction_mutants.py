@@ -1,4 +1,4 @@
-"""Mutants of the rules of compaction; as in `test_mutants`."""
+"""Mutants of the rules of compaction, each of which the simulation must detect."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def drops_tombstones_at_once(patch: Patch) -> None:
 
 @mutant()
 def never_drops_what_a_tombstone_deletes(patch: Patch) -> None:
-    """A tombstone goes, and an older value of its key stays."""
+    """The cleaner removes a tombstone, and keeps an older value of its key."""
     newest = OffsetMap.newest
     tombstones: set[bytes] = set()
     survivors = BatchCleaning._survivors

@@ -1,4 +1,4 @@
-"""Groups of KIP-848 under seeded faults, and mutants of the product that the same runs catch."""
+"""Groups of KIP-848 under seeded faults, and mutants that the same runs must detect."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def answers_before_it_is_committed(patch: Patch) -> None:
 
     def hopeful(self: ConsumerGroup, write: Any, error: Any, **times: int) -> Any:
         effects = written(self, write, error, **times)
-        # Whoever was told of success before the outcome was known has heard no failure.
+        # A client that got an early answer of success is not told of the failure.
         effects.replies = [
             (waiter, hopeful.promised.get(waiter, result))  # type: ignore[attr-defined]
             for waiter, result in effects.replies

@@ -1,4 +1,4 @@
-"""The list of seeds with which mutants are tried first."""
+"""Tests of the list of seeds that are tried first for mutants."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Whole runs in which consumers read from the follower in their rack during all other faults.
 
-They see nothing that is not committed, lose nothing, get nothing twice and never go back: the
-observer checks this for every consumer. Mutants of a follower's answers are caught.
+Consumers see only committed records, all of them, each once and in order: the observer checks this
+for every consumer. Mutants of a follower's answers must be detected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_a_seed_that_once_failed() -> None:
 
 @OLD_SEEDS.mark
 def test_a_second_power_cut_after_retention_opens_no_transaction_again() -> None:
-    """The first recovery had left no snapshot but one that was older than what was kept."""
+    """The only snapshot after the first recovery was older than the log's start."""
     World(1795950103, Options(reads_followers=True, has_transactions=True)).run()
 
 
@@ -61,7 +61,7 @@ def _followed(partition: Partition) -> bool:
 
 @mutant(reads_followers=True)
 def reads_what_is_not_committed(patch: Patch) -> None:
-    """A follower gives a consumer all that it has."""
+    """A follower returns all its records to a consumer."""
     end_offset = Partition.end_offset_for_reader
 
     def end(self: Partition, *, isolation_level: int, replica_id: int = NO_REPLICA) -> int:
@@ -74,7 +74,7 @@ def reads_what_is_not_committed(patch: Patch) -> None:
 
 @mutant(has_transactions=True, reads_followers=True)
 def followers_know_no_stable_offset(patch: Patch) -> None:
-    """A follower gives read_committed all that is committed, whether it is decided or not."""
+    """A follower returns records of open transactions to a consumer with read_committed."""
     stable = Partition.last_stable_offset.fget  # type: ignore[attr-defined]
 
     def last_stable_offset(self: Partition) -> Any:

@@ -1,4 +1,4 @@
-"""Disks that are full for a while: nothing is lost, and all heals without a restart."""
+"""Disks that are full for a while: no record is lost, and no restart is necessary."""
 
 from __future__ import annotations
 

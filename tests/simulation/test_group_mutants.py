@@ -1,6 +1,6 @@
-"""Test the simulation of groups itself: it must catch every rule that is broken on purpose.
+"""Mutants of groups: the simulation must detect each rule that is broken on purpose.
 
-Each mutant is a small change of code that keeps a promise; some need more of one fault.
+Each mutant is a small change of code that keeps a promise. Some need certain faults more often.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ def shows_offsets_before_they_are_committed(patch: Patch) -> None:
 
 @mutant()
 def completes_commits_under_another_epoch(patch: Patch) -> None:
-    """The shard never asks whether it still is what it was."""
+    """The shard does not check whether its broker still leads in the same epoch."""
     patch.setattr(Shard, "is_current", True)
 
 
 @mutant("move_leader", "kill_leader")
 def keeps_its_groups_when_it_leads_again(patch: Patch) -> None:
-    """Another epoch is taken for the same leadership: what others wrote meanwhile is missed."""
+    """A broker that leads again keeps its old state, without what others wrote meanwhile."""
     on_role = CoordinatorRuntime.on_role
 
     def on_new_role(self: Any, partition: Any) -> None:
@@ -133,7 +133,7 @@ def keeps_its_groups_when_it_leads_again(patch: Patch) -> None:
 
 @mutant()
 def fails_nobody_when_it_is_deposed(patch: Patch) -> None:
-    """What waits is acknowledged instead."""
+    """It acknowledges waiting writes instead."""
     fail_waiting = Shard.fail_waiting
 
     def succeed(self: Shard[Any], code: ErrorCode) -> None:
@@ -242,13 +242,13 @@ def checks_no_members_of_commits(patch: Patch) -> None:
 
 @mutant("commit_outside", "commit_outside", "kill_broker", "lose_power", "kill_member")
 def lets_others_commit_beside_logged_members(patch: Patch) -> None:
-    """A group counts as empty though the record that says so could not be written."""
+    """A group counts as empty although the record of this could not be written."""
     patch.setattr(Rebalance, "is_logged", True)
 
 
 @mutant("restart_instance", "double_instance")
 def forgets_a_fenced_instance(patch: Patch) -> None:
-    """The process before is answered as if it still were the instance's."""
+    """The replaced process of an instance is answered as if it were not replaced."""
     check_member = Membership.check_member
 
     def check(self: Membership, member_id: str, instance: str | None) -> ErrorCode:
@@ -260,7 +260,7 @@ def forgets_a_fenced_instance(patch: Patch) -> None:
 
 @mutant()
 def keeps_the_generation(patch: Patch) -> None:
-    """A rebalance ends in the generation in which it began."""
+    """A rebalance ends without a new generation."""
     complete = Rebalance._complete_join
 
     def complete_again(self: Rebalance, turn: Any) -> None:
@@ -280,7 +280,7 @@ def keeps_the_generation(patch: Patch) -> None:
 
 @mutant("pause_leader", "kill_broker", "cut_off_leader", "start_member", "kill_member")
 def keeps_the_assignment_after_a_failed_write(patch: Patch) -> None:
-    """Who waits is told what the leader assigned, though it may never be in the log."""
+    """Waiting members get the leader's assignment, although the log may never have it."""
     on_assignments = Rebalance._on_assignments
 
     def assign(self: Rebalance, token: Any, error: ErrorCode, turn: Any) -> None:
@@ -348,7 +348,7 @@ def ends_no_sessions(patch: Patch) -> None:
 
 @mutant()
 def answers_no_second_time_only_by_luck(patch: Patch) -> None:
-    """A waiter stays with its member after it was answered."""
+    """A member keeps its waiter after the answer."""
     take = Members.take_join_waiter
 
     def peek(self: Members, member: Any) -> Any:
@@ -395,7 +395,7 @@ def loads_what_is_aborted(patch: Patch) -> None:
 
 @mutant()
 def lets_the_last_marker_win(patch: Patch) -> None:
-    """What was committed after a staged offset is overwritten by the transaction's end."""
+    """The end of a transaction overwrites an offset committed after its own."""
     patch.setattr(OpenTransactions, "overtake", lambda *_: None)
 
 
@@ -454,7 +454,7 @@ def acknowledges_markers_before_they_are_committed(patch: Patch) -> None:
 
 @mutant("kill_leader", "move_leader", "kill_producer")
 def takes_markers_while_it_loads(patch: Patch) -> None:
-    """The log that is being read may end before them, and nobody looks at them again."""
+    """The load may have passed the place of the marker, and then nobody applies it."""
 
     def end_anyhow(self: GroupCoordinator, index: int, marker: Any, answer: Any) -> None:
         shard = self.runtime.shards.get(index)
@@ -495,7 +495,7 @@ def ends_all_transactions_with_one_marker(patch: Patch) -> None:
 
 @mutant("kill_leader", "move_leader")
 def does_not_note_the_groups_of_what_it_loads(patch: Patch) -> None:
-    """A marker finds no group that the transaction has offsets of."""
+    """A marker then finds no group with offsets of the transaction."""
     patch.setattr(OpenTransactions, "producer_ids", [])
 
 
@@ -516,7 +516,7 @@ def first_seed_that_catches(name: str) -> int | None:
                 while isinstance(cause, ExceptionGroup):
                     cause = cause.exceptions[0]
                 if isinstance(cause, TypeError | AttributeError | NameError):
-                    raise  # The mutant does not fit the code any more.
+                    raise  # The mutant no longer fits the code.
                 return seed
     return None
 

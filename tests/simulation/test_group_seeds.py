@@ -1,8 +1,8 @@
-"""Groups and offsets under seeded faults: no promise is broken, and all heals.
+"""Groups and offsets under seeded faults: no promise is broken, and all groups recover.
 
-The coordinators, state machines, records and the replay are the real ones. `make test`
+The coordinators, state machines, records and the replay are the product's. `make test`
 runs the first seeds, `make proofs` hundreds, `make simulate SEEDS=5000` more; `make simulate
-SEED=123` replays one here too.
+SEED=123` replays one.
 """
 
 import os
@@ -41,9 +41,9 @@ def test_no_promise_of_groups_is_broken(seeds: list[int]) -> None:
 
 
 def test_seeds_that_once_failed() -> None:
-    """2865, 1795716604: the last member was fenced by one that had died (nobody was left to settle,
-    or to commit). 100881: a join that came twice was given the same id twice. All are flaws of the
-    simulation."""
+    """2865, 1795716604: a member that died later had fenced the last one, so no member was left to
+    settle or to commit. 100881: a join that came twice was given the same id twice. All these were
+    flaws of the simulation."""
     play([2865, 100881, 1795716604])
 
 
@@ -53,7 +53,7 @@ def calm(crash_at_step: int | None = None) -> Options:
 
 @pytest.mark.parametrize("first", range(1, CRASH_STEPS, STEPS_PER_TEST))
 def test_a_coordinator_may_be_killed_at_every_step(first: int) -> None:
-    """Between any two things that happen while three members join, sync and commit."""
+    """Kill it at each step while three members join, sync and commit."""
     for step in range(first, first + STEPS_PER_TEST):
         outcome = run_seed(5, calm(step))
         assert outcome.elections == 2

@@ -1,4 +1,4 @@
-"""What people do without the cluster's knowledge breaks no promise; its rules are tested."""
+"""Changes that people make outside of Fairlead break no promise; mutants of the rules are found."""
 
 from __future__ import annotations
 

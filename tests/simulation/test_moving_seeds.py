@@ -1,6 +1,6 @@
 """Whole runs in which partitions move and brokers are drained during all other faults.
 
-`make proofs` runs hundreds; so does FAIRLEAD_SEEDS. Mutants of the rules of moves are caught.
+`make proofs` runs hundreds, FAIRLEAD_SEEDS any number. Mutants of the rules must be detected.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def test_no_promise_is_broken_while_partitions_move(seeds: list[int]) -> None:
 
 @OLD_SEEDS.mark
 def test_a_seed_that_once_failed() -> None:
-    """8200222: a disk that fails does not keep whose a new log is. 1797000095: the first record
-    came while an empty partition recovered (both flaws of the observer). 1795780711: a marker came
-    when others had led meanwhile, and said commit where the next transaction was aborted (T8)."""
+    """8200222: a failing disk does not store the topic id of a new log. 1797000095: the first
+    record came while an empty partition recovered. Both were flaws of the observer. 1795780711: a
+    marker came late, after other leaders, and committed the next transaction, which was aborted
+    (T8)."""
     for seed in (8200222, 1797000095, 1795780711):
         World(seed, Options(has_moves=True)).run()
 
@@ -122,7 +123,7 @@ def forgets_removed_replicas_before_they_confirm(patch: Patch) -> None:
 
 @mutant(*MOVES, has_moves=True)
 def deletes_unconfirmed(patch: Patch) -> None:
-    """A broker does not wait until the controller has taken its replica away."""
+    """A broker deletes its replica before the controller has removed it."""
     act = LocalReplicas._acted_on
 
     def act_early(self: LocalReplicas, topic: Any, index: int) -> Any:
@@ -151,7 +152,7 @@ def confirms_a_removal_and_keeps_the_data(patch: Patch) -> None:
 
 @mutant(*MOVES, "kill_controller", has_moves=True)
 def forgets_the_cordon(patch: Patch) -> None:
-    """A controller that takes over does not read the orders."""
+    """A new controller does not read which brokers are to be drained."""
     begin = initial_state
 
     def begin_without(*arguments: Any, **more: Any) -> Any:
@@ -167,7 +168,7 @@ def moves_replicas_to_cordoned_brokers(patch: Patch) -> None:
 
 @mutant(*CORDONS, "kill_controller", has_moves=True, fault_pause_s=0.3)
 def forgets_which_brokers_are_cordoned(patch: Patch) -> None:
-    """A controller that takes over does not read what its predecessor was told."""
+    """A new controller does not read which brokers are cordoned."""
     begin = initial_state
 
     def begin_without(*arguments: Any, **more: Any) -> Any:
@@ -178,7 +179,7 @@ def forgets_which_brokers_are_cordoned(patch: Patch) -> None:
 
 @mutant(*CORDONS, has_moves=True, fault_pause_s=0.3)
 def tells_of_cordons_once(patch: Patch) -> None:
-    """A broker says what it was told when it registered, and no more."""
+    """A broker reports its cordons when it registers, and no later changes."""
     patch.setattr(LogShelf, "cordon", lambda shelf, entries: None)
 
 
@@ -189,13 +190,13 @@ def fences_whoever_is_needed(patch: Patch) -> None:
 
 @mutant("fence", "unfence", has_moves=True, fault_pause_s=0.3)
 def leaves_fenced_brokers_where_they_are(patch: Patch) -> None:
-    """Nobody new is told to go there, and what is led there stays."""
+    """The broker gets no new leaders, and keeps those that it has."""
     patch.setattr(ordered_fencing, "remove_from_partitions", lambda draft, broker_id, why: 0)
 
 
 @mutant("fence", "unfence", "kill_controller", has_moves=True, fault_pause_s=0.3)
 def forgets_who_is_fenced(patch: Patch) -> None:
-    """A controller that takes over does not read the orders."""
+    """A new controller does not read which brokers are fenced by order."""
     begin = initial_state
 
     def begin_without(*arguments: Any, **more: Any) -> Any:

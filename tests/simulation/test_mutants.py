@@ -1,7 +1,7 @@
-"""Test the simulation itself: it must catch every rule, broken on purpose, within some seeds.
+"""Mutants of clusters: within some seeds the simulation must detect each rule that is broken.
 
-Each mutant is a small change of code that keeps a promise. If one survives, the simulation no
-longer checks the rule.
+Each mutant is a small change of code that keeps a promise. If one is not detected, the simulation
+no longer checks its rule.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def does_not_look_where_logs_part(patch: Patch) -> None:
 
 @mutant("elect_preferred", "cut_link", "pause", "cut_off", fault_pause_s=0.4)
 def checks_no_leader_epochs(patch: Patch) -> None:
-    """Neither the leader those of questions nor the follower those of answers, and the fetcher
-    takes an answer for one to whatever it would ask now. Each check alone is enough for all that
-    hundreds of seeds bring about: where logs part is looked at besides."""
+    """The leader does not check the epochs of requests, nor the follower those of answers, and the
+    fetcher takes each answer for one to its next request. Each of these checks alone is enough in
+    hundreds of seeds, because followers also check where logs diverge."""
     patch.setattr(broker, "check_leader_epoch", lambda *_: None)
     patch.setattr(follower_fetch, "_is_lost", lambda followed: followed.partition.leader is None)
     on_fetched, append = FollowerState.on_fetched, append_from_leader
@@ -277,7 +277,7 @@ def trusts_the_marker_of_a_clean_stop_only(patch: Patch) -> None:
 
 @mutant()
 def keeps_the_last_replica_though_it_is_unclean(patch: Patch) -> None:
-    """A second, clean restart would launder it."""
+    """Then a second, clean restart would make it count as complete."""
     without = members_without
 
     def keep_last(partition: Any, leaving: int, *, is_unclean: bool) -> Any:
@@ -322,7 +322,7 @@ def keeps_who_is_eligible_under_any_leader(patch: Patch) -> None:
 
 @mutant(story=stories.the_minimum_falls_while_a_disk_is_lost)
 def forgets_who_leaves_while_nobody_leads(patch: Patch) -> None:
-    """As Kafka does where the minimum is one: the last one recorded may be the one that is lost."""
+    """As Kafka does with a minimum of one: the last recorded replica may be the lost one."""
     members_with = membership.members_with_isr
 
     def forget(partition: Any, *arguments: Any) -> Any:
@@ -364,7 +364,7 @@ def believes_that_a_timed_out_write_has_landed(patch: Patch) -> None:
 
 
 class TimedOutError(Exception):
-    """What a mutant makes of a write of unknown outcome."""
+    """Raised by a mutant for a write with unknown outcome."""
 
 
 @mutant("store_doubtful", "kill", "pause")
