@@ -1,4 +1,4 @@
-"""To all others, a killed broker that resumes its leadership looks as if it was only delayed (R33).
+"""A killed broker may resume its leadership: others see only a slow broker (R33).
 
 Each mutant removes one of the conditions for that.
 """
@@ -55,7 +55,7 @@ def test_brokers_are_killed_while_nobody_can_be_elected() -> None:
 
 
 def _without(patch: Patch, problem: str) -> None:
-    """Have one of the questions not asked."""
+    """Skip one of the checks."""
     patch.setattr(resumption, problem, lambda *_: None)
 
 
@@ -76,7 +76,7 @@ def forgets_what_it_has_asked_for(patch: Patch) -> None:
 
 @mutant(story=stories.followers_are_late)
 def takes_the_checkpoint_for_all_that_is_committed(patch: Patch) -> None:
-    """Only a new leader epoch would have somebody wait."""
+    """Only after a new leader epoch does it wait for followers."""
     patch.setattr(
         LeaderState,
         "is_high_watermark_valid",

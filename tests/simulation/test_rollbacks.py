@@ -1,4 +1,4 @@
-"""Tables that are restored from a copy, and the rules without which that would lose records."""
+"""Tables that are restored from an old copy, and the rules that then prevent lost records."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def goes_on_with_the_stored_producer_ids(patch: Patch) -> None:
 
 @mutant(story=stories.the_table_of_the_cluster_goes_back)
 def reuses_producer_ids(patch: Patch) -> None:
-    """Neither the reign's own range nor the jump of a confirmation keeps ids apart."""
+    """Ids have neither a range for each reign nor a jump at a confirmation."""
     patch.setattr(decide, "PRODUCER_IDS_PER_REIGN", 0)
     patch.setattr(new_beginning, "PRODUCER_ID_JUMP", 0)
 
@@ -102,7 +102,7 @@ def forgets_with_the_process(patch: Patch) -> None:
 
 @mutant(story=stories.an_old_copy_is_confirmed)
 def believes_the_restored_epoch(patch: Patch) -> None:
-    """Of the leader: the copy's are taken for what was true last."""
+    """It takes the leader epochs of the copy for the last ones."""
     jump = new_beginning.jumped_partition
 
     def believe(partition: Any, seen: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Whole runs under seeded faults: no promise is broken, and all heals.
+"""Whole runs under seeded faults: no promise is broken, and the cluster recovers.
 
 `make test` runs the first seeds, `make proofs` hundreds, `make simulate SEEDS=5000` more;
 `make simulate SEED=123` replays one, and FAIRLEAD_FIRST_SEED sets the first one. A failure prints
@@ -50,7 +50,7 @@ def test_no_promise_is_broken(seeds: list[int]) -> None:
 
 @OLD_SEEDS.mark
 def test_seeds_that_once_failed() -> None:
-    # As they were when they failed: without compacted topics, meddlers or transactions.
+    # With the options of that time: no compacted topics, meddlers or transactions.
     play(REGRESSIONS, Options(is_compacting=False, has_meddlers=False, has_transactions=False))
 
 
@@ -60,9 +60,9 @@ def test_seeds_with_compaction_that_once_failed() -> None:
     48, 85: producers were forgotten behind a truncation. 56: no room in the map for one batch.
     40962: recovery let an epoch begin behind what had been compacted away at its start.
 
-    They draw another course since whole brokers run here. The mutants
-    `takes_what_a_power_cut_took_for_compacted` and `forgets_producers_behind_a_truncation` bring
-    the flaws of 4, 10, 48 and 85 out again; the other numbers are but more seeds."""
+    Since the simulation runs whole brokers, these seeds have other histories. The mutants
+    `takes_what_a_power_cut_took_for_compacted` and `forgets_producers_behind_a_truncation` show
+    the flaws of 4, 10, 48 and 85 again; the others are only additional seeds."""
     seeds = [4, 10, 26, 48, 56, 85, 40962]
     play(seeds, Options(is_compacting=True, has_meddlers=False, has_transactions=False))
 
@@ -72,8 +72,8 @@ def test_seeds_that_failed_with_all_that_they_draw() -> None:
     """109: a partition was made with one replica in sync, by a controller that did not know yet
     that it had lost its disk (a flaw of the observer).
 
-    The others draw another course since whole brokers run here, and are but more seeds. What 300055
-    and 400756 found stands in stories of `test_stories`.
+    Since the simulation runs whole brokers, the others have other histories, and are only
+    additional seeds. Stories of `test_stories` show what 300055 and 400756 found.
 
     1266, 2290, 100668: a deposed controller kept others from the Lease (a flaw of the
     simulation). 3579: a leader was not eligible any more when it left an ISR whose last member had

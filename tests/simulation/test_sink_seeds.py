@@ -1,7 +1,7 @@
 """Exactly-once writes of Spark: each row is there once, whatever is killed, frozen or duplicated.
 
-Drivers and tasks use the real `batch_decision`; brokers, Spark and its checkpoint are models. Every
-rule that is broken on purpose must be caught.
+Drivers and tasks use the real `batch_decision`; brokers, Spark and its checkpoint are models. Each
+rule that is broken on purpose must be detected.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ MUTANT_SEEDS = 700
 CALM = Options(has_faults=False)
 TIME_OUTS = Options(has_time_outs=True)
 ONCE_FAILED = (500990, 504241, 1795459613)
-"""A task of an earlier batch woke up between a decision and its end, and took the same id."""
+"""A task of an earlier batch resumed between a decision and its end, and took the same id."""
 SLEEPY_SEEDS = 300
 SHORT_SLEEPS = Options(sleeps=(Place.COMPUTES,))
-"""Only where a second look helps."""
+"""Sleeps only where a second look into the log helps."""
 AWAKE = Options(sleeps=())
 
 
@@ -161,7 +161,7 @@ def aborts_what_the_next_run_has_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def aborts_what_an_older_driver_may_still_decide(patch: pytest.MonkeyPatch) -> None:
-    """It does not write that it took over a batch that had ended."""
+    """A driver does not write that it took over a batch that had ended."""
     patch.setattr(batch_decision, "_is_by", lambda *_: True)
 
 
@@ -246,7 +246,7 @@ def test_a_task_that_does_not_look_at_what_it_has_opened_is_caught() -> None:
 def test_a_second_look_is_enough_for_tasks_whose_rows_were_long_in_coming(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It alone: without turns."""
+    """Only this look helps here: ids are the same in each batch."""
     has_the_same_ids_in_each_batch(monkeypatch)
     for seed in range(SLEEPY_SEEDS):
         run_seed(seed, SHORT_SLEEPS)
@@ -271,7 +271,7 @@ def assert_caught_where_turns_do_not_help(
     mutant: Callable[[pytest.MonkeyPatch], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two walls: without the turns, the rule that is broken makes the difference."""
+    """Check that the rule matters without turns, which would also prevent the failure."""
     for seed in range(MUTANT_SEEDS):
         with monkeypatch.context() as patch:
             has_the_same_ids_in_each_batch(patch)

@@ -1,6 +1,6 @@
-"""Short stories of failures that other systems had; the observer checks every promise in each.
+"""Short stories of failures that other systems had; the observer checks all promises in each.
 
-The stories have realistic times between their steps. Clients produce and consume all the time.
+The times between the steps are realistic. Clients produce and consume all the time.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def test_a_clean_stop_moves_leaders_first() -> None:
 
 
 def test_a_broker_that_is_told_to_stop_before_it_is_registered_returns_clean() -> None:
-    """It is registered after all while it stops; its marker has to name the epoch it got then."""
+    """It is registered while it stops; its marker of a clean stop must have the new epoch."""
 
     async def story(world: World) -> None:
         await world.progress()
@@ -74,7 +74,7 @@ def test_a_broker_that_is_told_to_stop_before_it_is_registered_returns_clean() -
 
 
 def test_a_leader_cut_off_from_the_others_cannot_shrink_its_isr_alone() -> None:
-    """Jepsen 2013: it kept acknowledging by itself, died, and a stale replica was elected."""
+    """Jepsen 2013: the leader acknowledged alone, died, and a stale replica was elected."""
 
     async def story(world: World) -> None:
         await world.progress()
@@ -112,7 +112,7 @@ def test_a_leader_that_was_stopped_wakes_as_nobody() -> None:
 
 
 def test_a_leader_that_stops_just_before_a_heartbeat_wakes_as_nobody_sooner() -> None:
-    """Its session is over 1.5 s after the heartbeat before: it was stopped for less than that."""
+    """Its session ends 1.5 s after its last heartbeat, so it was stopped for less than that."""
 
     async def story(world: World) -> None:
         await world.progress(1)
@@ -142,7 +142,7 @@ def test_a_leader_that_stops_just_before_a_heartbeat_wakes_as_nobody_sooner() ->
 
 
 def test_the_last_replica_standing_loses_power() -> None:
-    """KIP-966: who left the ISR below the minimum still holds everything and may lead."""
+    """KIP-966: a replica that left an ISR of the minimum size has all records, and may lead."""
 
     async def story(world: World) -> None:
         await world.progress()
@@ -169,7 +169,7 @@ def test_the_last_replica_standing_loses_power() -> None:
 
 
 def test_an_eligible_replica_is_enough_where_two_are_all() -> None:
-    """The minimum is raised to two: what one acknowledges both hold, and either may be lost."""
+    """With a minimum of two both have all acknowledged records, and either may be lost."""
 
     async def story(world: World) -> None:
         world.change_min_insync("2")
@@ -191,8 +191,8 @@ def test_an_eligible_replica_is_enough_where_two_are_all() -> None:
 
 
 def test_a_replica_that_was_in_sync_alone_from_the_beginning_is_not_made_up_for() -> None:
-    """The others were away when the partition was made; nobody holds what it holds until they have
-    caught up, and the one whose log goes furthest leads when it comes back with nothing."""
+    """The other replicas were away when the partition was created, so they lack its records. When
+    the first one returns without its data, the replica with the longest log leads."""
 
     async def story(world: World) -> None:
         await world.progress()
@@ -220,8 +220,9 @@ def test_a_replica_that_was_in_sync_alone_from_the_beginning_is_not_made_up_for(
 
 
 def test_a_minimum_of_one_promises_nothing_while_a_replica_is_hurt() -> None:
-    """The follower is dark, and nobody knows yet; it is elected, may acknowledge alone for all that
-    anybody knows, and comes back with less. What is left is found, and said to be in doubt."""
+    """The controller elects a follower that has lost its power, which nobody knows yet. It might
+    have acknowledged alone, and returns with fewer records. The partition then recovers, and the
+    observer forgives what is lost."""
 
     async def story(world: World) -> None:
         world.change_min_insync("2")
@@ -246,7 +247,7 @@ def test_a_minimum_of_one_promises_nothing_while_a_replica_is_hurt() -> None:
 
 
 def test_a_second_restart_launders_nothing() -> None:
-    """After a power loss the next, clean-looking start is as incomplete as the one before."""
+    """After a power cut a second start looks clean, and its data is as incomplete as before."""
 
     async def story(world: World) -> None:
         await world.progress()
@@ -309,7 +310,7 @@ def test_a_broker_that_comes_back_with_another_ones_disk_counts_for_nothing() ->
         one, other = world.followers()
         one.kill()
         await world.progress(count=20)
-        # An old copy of its own data under another directory id: logs that part from the leader's.
+        # An old copy of its data under another directory id: its logs end before the leader's.
         disk = one.disk
         one.lose_disk()
         for key, log in disk.logs.items():
@@ -437,7 +438,7 @@ def test_a_minimum_in_the_settings_comes_and_goes_with_the_brokers_that_have_it(
 
 
 async def _alter_minimum(world: World, value: str | None) -> None:
-    """Give the topic a value of its own, or with None take it away."""
+    """Set the topic's own value; None removes it."""
     alteration = {"name": "min.insync.replicas", "operation": int(value is None), "value": value}
     resource = {"resource_type": 2, "name": PLAIN, "alterations": [alteration]}
     body = {"resources": [resource], "validate_only": False, "incremental": True}
@@ -455,7 +456,7 @@ async def _alter_minimum(world: World, value: str | None) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_leaders_that_take_turns_in_quick_succession(seed: int) -> None:
-    """KIP-101, KIP-279: logs part and meet again, epoch by epoch, also by empty epochs."""
+    """KIP-101, KIP-279: logs diverge and are truncated epoch by epoch, also empty epochs."""
 
     async def story(world: World) -> None:
         for _ in range(6):

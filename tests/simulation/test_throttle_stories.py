@@ -1,6 +1,6 @@
-"""Replication keeps to its throttled rates, in virtual time: real brokers fetch, no test waits.
+"""Replication stays within its throttled rates: real brokers fetch in virtual time.
 
-`ReplicationThrottle` runs in the leader's replies and in the follower's fetches.
+`ReplicationThrottle` limits the leader's replies and the follower's fetches.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 RECORDS = 300
 SLICE = 20
-"""Records of one answer at most, here."""
+"""Maximum of records in an answer of the simulation."""
 PER_SECOND = 120
-"""Some three times what is written meanwhile."""
+"""Records a second of the throttled rate, some three times those that clients write."""
 
 
 def alter(world: World, kind: ResourceType, name: str, **configs: str) -> None:
@@ -44,7 +44,7 @@ def alter(world: World, kind: ResourceType, name: str, **configs: str) -> None:
 
 
 async def hold_back(world: World, name: str, rate: int, listed: str = "") -> None:
-    """Set a rate, in bytes a second, and what it is for; wait until brokers know."""
+    """Set a rate in bytes a second, and its list of replicas; wait until all brokers know."""
     alter(world, ResourceType.BROKER, "", **{name: str(rate)})
     if listed:
         alter(world, ResourceType.TOPIC, SAFE, **{listed: "*"})
@@ -74,7 +74,7 @@ async def begin_to_move(world: World) -> BrokerHost:
 
 
 async def wait_until_moved(world: World, limit_s: float) -> float:
-    """Return how long it took."""
+    """Return the seconds until the move is complete."""
     began_s = world.loop.time()
     await world.until(lambda: not world.record().is_moving, limit_s)
     return world.loop.time() - began_s
@@ -109,9 +109,9 @@ def test_a_copy_takes_as_long_as_its_rate_says(rate: str, listed: str) -> None:
         records = world.committed()
         await begin_to_move(world)
         took_s = await wait_until_moved(world, 60)
-        # Burst, first slice, and the last ones, which are not held back, go for nothing.
+        # The burst, the first answer and the last ones are not throttled.
         assert took_s > (records - 4 * SLICE) / PER_SECOND
-        # What is written meanwhile is copied, too.
+        # Records that are written meanwhile are copied, too.
         assert took_s < 3 * records / PER_SECOND
 
     play(story)

@@ -1,4 +1,4 @@
-"""Mutants of the rules of topics, of log starts and of leaders that wake; as in `test_mutants`."""
+"""Mutants of the rules of topics, of log starts, and of leaders that were suspended."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def confirms_what_it_still_holds(patch: Patch) -> None:
 
 @mutant("create_topic", "replace_topic")
 def shows_old_records_under_a_new_id(patch: Patch) -> None:
-    """A log that is deleted goes to the next topic of its name, and its file says so."""
+    """The next topic of the same name gets a deleted log, with the new topic id in its file."""
     remove, find = LocalReplicas._remove, LocalReplicas._partition
     kept: dict[Any, Any] = {}
 
@@ -108,7 +108,7 @@ def leaves_half_made_topics_behind(patch: Patch) -> None:
 
 @mutant(*TOPICS, "kill", "kill_controller")
 def deletes_without_marking(patch: Patch) -> None:
-    """A topic that is gone from the image is deleted by whoever holds it."""
+    """Brokers delete replicas of topics that are not in the image, without a mark."""
     stages = WritePlan.stages
 
     def unmarked(self: WritePlan) -> Any:
@@ -131,7 +131,7 @@ def never_starts_over(patch: Patch) -> None:
 
 @mutant()
 def starts_over_at_the_leaders_end(patch: Patch) -> None:
-    """It would forget what its leader has not."""
+    """A follower removes records that its leader still has."""
     append = append_from_leader
 
     def append_and_forget(log: Any, *arguments: Any, **settings: Any) -> int:

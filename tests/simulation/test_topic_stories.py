@@ -15,7 +15,7 @@ NAME = "churn-a"
 
 
 async def _make_topic(world: World) -> bytes:
-    """A topic with a partition on each of the three brokers."""
+    """Create a topic with replicas on all three brokers; return its id."""
     world.churn.create_named(NAME, replicas=3)
     topics = world.checker.topics
     await world.until(lambda: topics.live(NAME) is not None)
@@ -39,7 +39,7 @@ def test_a_broker_that_was_absent_lets_go_of_a_deleted_topic_later() -> None:
         await world.until(lambda: old_id in topics.gone)
         await world.until(lambda: topics.headers[old_id].unconfirmed == {absent.broker_id})
         assert _held(absent, old_id)
-        # The name is free at once.
+        # A new topic may have the name at once.
         world.churn.create_named(NAME, replicas=2)
         await world.until(lambda: topics.live(NAME) not in (None, old_id))
         absent.start()
@@ -110,7 +110,7 @@ def _log(host: BrokerHost, world: World) -> Any:
 
 
 def test_a_log_that_parts_just_below_its_leaders_start_counts_for_nothing() -> None:
-    """What it holds there was never committed, and its leader cannot compare it any more."""
+    """Its last records were never committed, and the leader no longer has that part of the log."""
 
     async def story(world: World) -> None:
         world.retention_chance = 0.0
@@ -119,7 +119,7 @@ def test_a_log_that_parts_just_below_its_leaders_start_counts_for_nothing() -> N
         for producer in world.producers:
             producer.process.pause()
         await asyncio.sleep(1.0)
-        # What the old leader alone has, where the new one has something else.
+        # A record that only the old leader has; the new leader has another one at its offset.
         log = _log(old, world)
         end = log.log_end_offset
         world.isolate(old, from_=[*[host.name for host in world.followers()], *world.controllers])

@@ -1,4 +1,4 @@
-"""Test the simulation of transactions itself: it must catch every rule that is broken on purpose.
+"""Mutants of transactions: the simulation must detect each rule that is broken on purpose.
 
 Each mutant is a small change of code that keeps a promise.
 """
@@ -131,7 +131,7 @@ def verifies_whatever_it_is_asked(patch: Patch) -> None:
 
 @mutant()
 def gives_the_pair_of_a_newer_producer_to_a_fenced_one(patch: Patch) -> None:
-    """As Kafka does, where the newer one speaks version 1."""
+    """As Kafka does if the newer producer uses version 1."""
     end = TransactionalId._end_raising_epoch
 
     def ask_nothing(self: TransactionalId, *details: Any, **more: Any) -> Effects:
@@ -196,7 +196,7 @@ def gives_up_a_failed_completion(patch: Patch) -> None:
 
 @mutant()
 def answers_who_comes_second_as_who_came_first(patch: Patch) -> None:
-    """InitProducerId takes whatever a producer expects for a repetition."""
+    """InitProducerId with any expected epoch counts as a repeated request."""
     init = TransactionalId.init_producer_id
 
     def answer(self: TransactionalId, waiter: Any, **details: Any) -> Effects:

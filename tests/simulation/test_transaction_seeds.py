@@ -1,8 +1,8 @@
 """A transactional id under seeded faults: each transaction has one outcome, and nothing is stuck.
 
-The state machine and its records are the real ones; producers of both versions fence each other,
+The state machine and its records are the product's. Producers of both versions fence each other,
 coordinators move, and requests, answers and markers come late, twice or never. `make test` runs the
-first seeds, `make proofs` hundreds; `make simulate SEED=123` replays one here too.
+first seeds, `make proofs` hundreds; `make simulate SEED=123` replays one.
 """
 
 import os
@@ -48,7 +48,7 @@ def test_a_producer_that_nobody_fences_gets_through_as_promised(seeds: list[int]
     ids=["marker-twice", "marker-again", "expired-id", "answer-lost-twice"],
 )
 def test_seeds_that_failed(seed: int) -> None:
-    """Two showed what the protocol's version 1 cannot promise, one a promise that did not hold."""
+    """Two showed limits of the protocol's version 1, one a promise that was not kept."""
     play([seed], Options())
     play([seed], LONELY)
 

@@ -1,6 +1,5 @@
-"""Test the simulation of clusters with transactions: rules of leaders and followers are broken.
+"""Mutants of leaders and followers with transactions, each of which the simulation must detect.
 
-As in `test_mutants`, each mutant breaks code that keeps a promise, and is caught within some seeds.
 `test_transaction_mutants` does the same for coordinators.
 """
 
@@ -42,7 +41,7 @@ def mutant(*only: str, **settings: Any) -> Callable[[Change], Change]:
 
 @mutant()
 def takes_the_stable_offset_from_the_log_end(patch: Patch) -> None:
-    """Transactions count by the leader's own log, whoever else has their markers."""
+    """A transaction ends with the marker in the leader's log, before followers have it."""
 
     def last_stable_offset(self: Partition) -> int:
         opened = self.log.producers.oldest_open

@@ -1,4 +1,4 @@
-"""Forecasts against reality: fifty states of a simulated cluster, in which brokers really die."""
+"""Forecasts compared with results: in fifty states of a simulated cluster, brokers are killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def controller_of(world: World) -> Controller:
 
 
 async def die(world: World, lost: list[int]) -> None:
-    """Kill brokers at once; return when the controller has settled it."""
+    """Kill brokers at once; return when the controller has fenced them."""
     controller = controller_of(world)
     for broker_id in lost:
         world.brokers[broker_id].kill()
@@ -44,7 +44,7 @@ async def bring_back(world: World) -> None:
 
 
 def compare(world: World, forecast: Forecast) -> None:
-    """Leaders, minimum and last copies have to be as foretold, no more and no less."""
+    """Check that leaders, minimum and last copies are exactly as in the forecast."""
     image = controller_of(world).committed.image
     for each in forecast.partitions:
         topic = image.topic(each.topic)

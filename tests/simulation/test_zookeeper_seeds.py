@@ -1,7 +1,7 @@
-"""The same promises with the metadata in ZooKeeper: its store and client run as they are.
+"""The promises of whole runs with the metadata in ZooKeeper, with the product's store and client.
 
-The ensemble is simulated (`simulator.ensemble`): servers that lag, connections that break with
-writes under way, sessions that end, and people who edit Kafka's znodes.
+The ensemble is simulated (`simulator.ensemble`): servers lag, connections break during writes,
+sessions end, and people edit Kafka's znodes.
 """
 
 from __future__ import annotations
