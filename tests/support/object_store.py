@@ -35,7 +35,7 @@ class ObjectStoreServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables with which a command uses this store, and no credentials of this machine."""
+        """Return variables with which a command uses this store, without other credentials."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": "eu-central-1",
@@ -59,7 +59,7 @@ class ObjectStoreServer:
 
     @contextmanager
     def asking_who_calls(self) -> Iterator[None]:
-        """Let the store check access keys, of which it knows none."""
+        """Let the store check access keys during the block; it knows none, so it refuses all."""
         self._ask_for_keys_after("0")
         try:
             yield

@@ -3,12 +3,12 @@
     with Switch(hosts=3) as switch:
         host = switch.hosts[0]
         host.begin("fairlead", "broker", "--config", …)
-        host.cut_off() ; host.join()          nothing comes in or goes out, and nobody is told
+        host.cut_off() ; host.join()          no packet passes, and no connection is closed
         host.power_off() ; host.power_on()    the same, and all its processes are killed
         host.slow_down() ; host.speed_up()    a narrow, slow line
 
-The switch is a bridge in a namespace of its own, where no firewall of this machine looks at what
-passes. This machine is at the switch, too (`switch.gateway`), with clients and ZooKeeper.
+The switch is a bridge in a separate namespace, where no firewall of this machine filters packets.
+This machine is connected to the switch, too (`switch.gateway`), with clients and ZooKeeper.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RANGE: Final = "198.18"
-"""Two numbers of an address range that is for tests of networks (RFC 2544)."""
+"""First two numbers of an address range for tests of networks (RFC 2544)."""
 GATEWAY: Final = 254
 SLOW_MS: Final = 50
 SLOW_RATE: Final = "20mbit"
@@ -37,7 +37,7 @@ SLOW_QUEUE: Final = "400ms"
 
 
 def ip(*arguments: str) -> str:
-    """Run `ip`; what it says."""
+    """Run `ip`; return its output."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
@@ -45,7 +45,7 @@ def ip(*arguments: str) -> str:
 
 
 def free_subnet() -> str:
-    """The first three numbers of a subnet that this machine does not have yet."""
+    """Return the first three numbers of a subnet that this machine does not have yet."""
     taken = {
         address["local"]
         for link in json.loads(ip("-json", "-4", "address", "show"))
@@ -74,17 +74,17 @@ class HostProcess:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """To the process and whoever starts it again."""
+        """Send a signal to the process and to the shell that restarts it."""
         with suppress(ProcessLookupError):
             os.killpg(self._shell.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL; nothing starts it again."""
+        """Send SIGKILL; the process is not restarted."""
         self.signal(signal.SIGKILL)
         self._shell.wait()
 
     def stop(self, timeout_s: float) -> int:
-        """SIGTERM to the process alone, as `systemctl stop`; its exit code."""
+        """Send SIGTERM to the process alone, as `systemctl stop`; return its exit code."""
         for child in children_of(self._shell.pid):
             os.kill(child, signal.SIGTERM)
         return self._shell.wait(timeout_s)
@@ -113,7 +113,7 @@ class Host:
         directory.mkdir(parents=True, exist_ok=True)
 
     def connect(self) -> None:
-        """Make the namespace and plug it in."""
+        """Create the namespace, and connect it to the switch."""
         ip("netns", "add", self.namespace)
         self._switch.plug(self._line, self.namespace, self.address)
 
@@ -136,18 +136,18 @@ class Host:
         ip("-n", self._switch.name, "link", "set", self._line, "master", "bridge")
 
     def power_off(self) -> None:
-        """Kill everything at once: no connection is closed, because nothing is sent any more."""
+        """Cut it off and kill everything: no connection is closed, because no packet passes."""
         self.cut_off()
         self.kill()
 
     def power_on(self) -> None:
-        """Plug it in, and start what ran."""
+        """Connect it again, and start its processes."""
         self.join()
         for name, command in self._commands.items():
             self.begin(name, *command)
 
     def kill(self) -> None:
-        """SIGKILL of all processes."""
+        """Send SIGKILL to all processes."""
         for process in self.processes.values():
             process.signal(signal.SIGKILL)
         for process in self.processes.values():
@@ -155,7 +155,7 @@ class Host:
         self.processes.clear()
 
     def slow_down(self) -> None:
-        """Make the line slow in both directions; where the kernel has no netem, only narrow."""
+        """Make the line slow in both directions; without netem in the kernel limit its rate."""
         line = ("-n", self._switch.name, "qdisc", "replace", "dev", self._line, "root")
         netem = ("netem", "delay", f"{SLOW_MS}ms", "rate", SLOW_RATE)
         narrow = ("tbf", "rate", SLOW_RATE, "burst", SLOW_BURST, "latency", SLOW_QUEUE)
@@ -165,13 +165,13 @@ class Host:
             subprocess.run(["tc", *where, *kind], check=True, capture_output=True)
 
     def speed_up(self) -> None:
-        """Take the slow line away."""
+        """Give the line its normal speed again."""
         for namespace, device in ((self._switch.name, self._line), (self.namespace, "eth0")):
             delete = ("qdisc", "del", "dev", device, "root")
             subprocess.run(["tc", "-n", namespace, *delete], check=True, capture_output=True)
 
     def run(self, *command: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a command there to its end."""
+        """Run a command on the host to its end."""
         return subprocess.run(
             ["ip", "netns", "exec", self.namespace, *command],
             capture_output=True,
@@ -190,7 +190,7 @@ class Host:
 
 
 def has_netem() -> bool:
-    """Whether the kernel can delay packets: some can only make a line narrow."""
+    """Tell whether the kernel can delay packets; some can only limit the rate of a line."""
     probe = ("qdisc", "replace", "dev", "lo", "root", "netem", "delay", "0ms")
     name = f"fl{os.getpid()}-probe"
     ip("netns", "add", name)
@@ -202,7 +202,7 @@ def has_netem() -> bool:
 
 
 class Switch:
-    """A bridge with hosts, made on entry and taken away on exit."""
+    """A bridge with hosts, created on entry and removed on exit."""
 
     def __init__(self, directory: Path, *, hosts: int) -> None:
         need("ip")
@@ -242,7 +242,7 @@ class Switch:
                 ip("netns", "delete", namespace)
 
     def plug(self, line: str, namespace: str | None, address: str) -> None:
-        """Lay a line from the bridge to a namespace; None: to this machine."""
+        """Connect the bridge with a namespace; None: with this machine."""
         inside = "eth0" if namespace else f"{line}-in"
         ip("link", "add", f"{line}-in", "type", "veth", "peer", "name", line, "netns", self.name)
         ip("-n", self.name, "link", "set", line, "master", "bridge", "up")
@@ -255,7 +255,7 @@ class Switch:
 
 
 def fairlead() -> str:
-    """The command as it is installed beside this Python."""
+    """Return the path of the command that is installed beside this Python."""
     found = shutil.which("fairlead", path=os.path.dirname(sys.executable))  # noqa: PTH120
     if found is None:
         raise FileNotFoundError("fairlead is not installed beside this Python")

@@ -1,8 +1,8 @@
 """Proofs, of which `make test` does a part and `make proofs` all; more work only takes longer.
 
-A part finds a broken rule; the whole finds what occurs in one history of hundreds. A test that
-takes its size from here has the marker `proof`, by which `make proofs` finds it. Some tests have no
-part: `make test` omits them (`Whole`).
+A part finds a broken rule; the whole finds what occurs in one of hundreds of histories. A test that
+has its size from here has the marker `proof`, by which `make proofs` finds it. `make test` omits
+some tests completely (`Whole`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ IN_CI: Final = "ci"
 
 
 class Proof(NamedTuple):
-    """How much of one proof is done: a part, all of it, or what a variable says."""
+    """How much of a proof is done: a part, all of it, or the number in a variable."""
 
     what: str
     part: int
     whole: int
     variable: str
-    """Of the environment; it goes before both counts."""
+    """Variable of the environment, which overrides both counts."""
     is_whole_in_ci: bool = False
-    """For proofs with a machine to themselves: whether each run of `.ci/run` has time for all."""
+    """For proofs that nothing runs beside: whether each run of `.ci/run` does all of it."""
 
     def chosen(self, environment: Mapping[str, str] = os.environ) -> int:
         """Return the count for a run in this environment."""
@@ -108,7 +108,7 @@ PROOFS = (
     OUTAGE_S,
 )
 SIMULATED_MUTANTS = Whole("mutants of the simulated product")
-# Most of them draw another course today, and are but more seeds.
+# Most of them have other histories today, and are only additional seeds.
 OLD_SEEDS = Whole("seeds of simulated clusters that once failed")
 SPARK_DEATHS = Whole("deaths of Spark's drivers, tasks and brokers", is_done_in_ci=True)
 CLIENT_RIDES = Whole("real clients through restarts and kills, all at once", is_done_in_ci=True)
@@ -136,7 +136,7 @@ SEEDS_A_TEST: Final = 50
 
 
 def seed_chunks(proof: Proof, environment: Mapping[str, str] = os.environ) -> list[list[int]]:
-    """Return the seeds of a proof, those of a test together; or the only one that is asked for."""
+    """Return the seeds of a proof in one list a test; only the seed in FAIRLEAD_SEED if set."""
     only = environment.get("FAIRLEAD_SEED")
     if only:
         return [[int(only)]]

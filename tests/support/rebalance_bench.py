@@ -1,7 +1,7 @@
 """A controller in this process behind its real socket, with brokers that only register.
 
-What their replicas would copy is in sync when the bench lets it be. Beside it, an operator of
-Rebalances that can be stopped, killed at any of its calls, and started again.
+No records are copied: the bench decides when an added replica is in sync. An operator of Rebalances
+runs beside it, and can be stopped, killed at any of its calls, and started again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ControllerWorld:
         return self.controller.committed.image
 
     def replicas(self, topic: str = "t") -> list[tuple[int, ...]]:
-        """Where the partitions of a topic are to be once nothing moves any more."""
+        """Return the replicas that the partitions of a topic will have after all moves."""
         partitions = self.image.topic(topic).partitions
         return [each.queued_target or each.target_replicas for each in partitions]
 
@@ -86,7 +86,7 @@ class ControllerWorld:
 
     @property
     def moving(self) -> int:
-        """How many partitions are being moved, or are to be next."""
+        """Return how many partitions are moving, or wait for their turn."""
         moves = self.controller.committed.moves
         return len([*moves.running, *moves.queued])
 
@@ -120,7 +120,7 @@ class ControllerWorld:
         await self.controller.submit(AlterConfigs(call))  # type: ignore[arg-type]
 
     async def copy(self) -> None:
-        """Let what is added be in sync, for as long as the bench lives."""
+        """Let added replicas become in sync, as long as the bench runs."""
         while True:
             if self.copies:
                 for topic_id, index in sorted(self.controller.committed.moves.running):
@@ -149,7 +149,7 @@ class ControllerWorld:
 async def controller_world(
     directory: Path, key: tuple[str, str], *, brokers: int = 4
 ) -> AsyncIterator[tuple[ControllerWorld, Path]]:
-    """A controller, and the socket at which it answers for one cluster."""
+    """Run a controller; yield its world, and the socket at which it answers for a cluster."""
     async with running_controller(directory / "store") as controller:
         world = ControllerWorld(controller)
         candidate = SimpleNamespace(is_active=True, find_reign={key: world.reign}.get)
@@ -179,7 +179,7 @@ class DeadlyCalls:
         self._behind = behind
         self._counted = counted
         self._count = count
-        """How many calls are left, twice: before and after each is a moment to die."""
+        """Twice the number of calls until death: it may come before or after each call."""
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._behind, name)
@@ -239,7 +239,7 @@ class RebalanceBench:
         self._task: asyncio.Task[None] | None = None
 
     async def start_operator(self, *, dies_after: int | None = None) -> None:
-        """Start it; with a number it dies so many moments before or after its writes later."""
+        """Start it; with `dies_after` it dies after so many moments before or after writes."""
         self._client = ControllerClient(str(self._socket), retry_s=0.2)
         kube: Any = self.kube
         client: Any = self._client
@@ -324,7 +324,7 @@ class RebalanceBench:
     async def until(
         self, phase: str, reason: str | None = None, *, name: str = "even"
     ) -> dict[str, Any]:
-        """Wait for a phase, and a reason of the condition Complete; the status."""
+        """Wait for a phase, and a reason of the condition Complete; return the status."""
         last: dict[str, Any] = {}
 
         async def matches() -> dict[str, Any] | None:
@@ -350,7 +350,7 @@ class RebalanceBench:
         await eventually(is_free, lambda: f"the finalizer of {name} to be dropped")
 
     async def propose(self, name: str = "even") -> dict[str, Any]:
-        """Make a Rebalance, and wait for its plan."""
+        """Create a Rebalance, wait for its plan, and return it."""
         await self.create(name)
         plan: dict[str, Any] = (await self.until("ProposalReady", name=name))["plan"]
         return plan
@@ -384,7 +384,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 async def rebalance_bench(
     kube: KubeClient, namespace: str, directory: Path, *, brokers: int = 4
 ) -> AsyncIterator[RebalanceBench]:
-    """Four brokers; the first three hold twelve partitions of the topic t, two replicas each."""
+    """Run brokers; the first three have twelve partitions of the topic t with two replicas."""
     async with controller_world(directory, (namespace, CLUSTER), brokers=brokers) as found:
         world, socket = found
         await world.create_topic("t", *([index % 3, (index + 1) % 3] for index in range(12)))

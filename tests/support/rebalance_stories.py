@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rebalance_bench import RebalanceBench
 
 MOMENTS: Final = 20
-"""More than there are before and after the writes of a whole rebalance."""
+"""More than the moments before and after all writes of a rebalance."""
 
 
 def planned(bench: RebalanceBench, plan: dict[str, Any]) -> list[tuple[int, ...]]:
-    """Where the partitions of t are once the plan is carried out."""
+    """Return the replicas that the partitions of t will have after the plan."""
     after = {move["partition"]: tuple(move["after"]) for move in plan["moves"]}
     return [after.get(index, old) for index, old in enumerate(bench.world.replicas())]
 
@@ -278,7 +278,7 @@ async def whatever_disturbs_the_cluster_pauses_a_round(bench: RebalanceBench) ->
     await bench.world.create_topic("many", *([0, 1] for _ in range(80)))
     await bench.create(mode="Auto")
     await until(lambda: bool(moves_of(bench).queued), "some to wait for their turn")
-    # A roll wants brokers to restart, a round wants them to copy: the roll goes first.
+    # A rolling restart restarts brokers, a round lets them copy: the restart has priority.
     await bench.set_progressing("True")
     await bench.until("Paused", "ClusterChanging")
     await until(lambda: not moves_of(bench).queued, "what waits to be called back")
@@ -349,7 +349,7 @@ async def an_operator_that_dies_in_a_round_is_followed_by_one_that_ends_it(
     bench.loads.size = 1 << 30
     for moment in range(MOMENTS):
         topic, name = f"t{moment}", f"even{moment}"
-        # Enough on few brokers to be a reason each time.
+        # So many partitions on two brokers that each time a round is necessary.
         await bench.world.create_topic(topic, *([0, 1] for _ in range(24)))
         await bench.start_operator(dies_after=moment)
         await bench.create(name, mode="Auto")

@@ -27,7 +27,7 @@ DEADLINE_S = 30.0
 
 
 class Candidate:
-    """As much of a candidate's process as its reigns need."""
+    """The parts of a candidate's process that its reigns need."""
 
     def __init__(self, server: FakeApiServer, client: KubeClient, *clusters: str) -> None:
         self.server = server
@@ -64,7 +64,7 @@ class Candidate:
                 await asyncio.sleep(0.01)
 
     async def reigning(self, cluster: str, *, after: int = 0) -> int:
-        """Wait for a reign that is later than an epoch; its own."""
+        """Wait for a reign with a higher epoch than `after`; return its epoch."""
         key = (NAMESPACE, cluster)
         await self.until(
             lambda: key in self.reigns.by_key and self.reign(cluster).controller_epoch > after
@@ -72,7 +72,7 @@ class Candidate:
         return self.reign(cluster).controller_epoch
 
     async def decide(self, cluster: str) -> dict[str, Any]:
-        """Have a cluster's controller write its ClusterState."""
+        """Let a cluster's controller write its ClusterState."""
         parts = self.reign(cluster).parts
         assert parts is not None
         return dict(await parts.controller.submit(AllocateProducerIds(0)))
@@ -84,7 +84,7 @@ class Candidate:
         return self.server.objects[self.path(kind)]
 
     async def touch(self, kind: ResourceKind, name: str) -> None:
-        """Somebody labels an object."""
+        """Label an object, as a user might."""
         found = self.objects(kind)[name]
         metadata = found["metadata"]
         labels = {**metadata.get("labels", {}), "backup": "yes"}

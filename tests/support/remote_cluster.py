@@ -1,4 +1,4 @@
-"""A cluster that commands reach by its address: ours, or (FAIRLEAD_CLIENTS_AGAINST=kafka) Kafka."""
+"""A cluster that commands reach by address: Fairlead, or Kafka (FAIRLEAD_CLIENTS_AGAINST=kafka)."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from local_cluster import ROOT, Cli, take_cluster_ports
 
 @dataclass
 class Remote(Cli):
-    """Finds its cluster by address, as for somebody else's."""
+    """Runs commands with the cluster's address, as for a remote cluster."""
 
     bootstrap: str = ""
 

@@ -1,8 +1,8 @@
 """Brokers that replicate to each other, in one process and loop, under a scripted controller.
 
-Logs, sockets, fetchers and ISR proposals are the product's. The controller is a few lines here: it
-has the image, sends every broker the changes, and answers ISR proposals by their epochs. Tests
-choose the leaders; there are no elections.
+Logs, sockets, fetchers and ISR proposals are the product's. The controller is a short stand-in in
+this module: it has the image, sends the changes to all brokers, and checks the epochs of ISR
+proposals. Tests choose the leaders; there are no elections.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Member:
         self.tls.start()
 
     async def stop(self, *, clean: bool) -> None:
-        """Stop at once; not clean: as if killed, what was written stays in the page cache."""
+        """Stop at once; if not clean, as if killed: written data stays in the page cache."""
         await self.server.stop(grace_s=0)
         await self.tls.stop()
         await self.background.stop()
@@ -121,7 +121,7 @@ class Member:
 
 
 class ReplicaCluster:
-    """Brokers 1 to `size`, and the controller's part of them."""
+    """Brokers 1 to `size`, and the stand-in for their controller."""
 
     longest_stop_ms = 60_000
     """In these tests a loop that waits for the processor does not count as suspended."""
@@ -136,7 +136,7 @@ class ReplicaCluster:
         racks: Mapping[int, str] = MappingProxyType({}),
         **settings: str,
     ) -> None:
-        """With `peers` brokers speak TLS with each other; `racks` have one each."""
+        """With `peers` brokers use TLS with each other; `racks` are those of the brokers."""
         self.peers = peers
         self.directory = directory
         self.size = size
@@ -150,7 +150,7 @@ class ReplicaCluster:
         self._next_epoch = 1
 
     def tls_settings(self, broker_id: int) -> dict[str, str]:
-        """Return what a broker is told of TLS; its certificate is made unless it is there."""
+        """Return a broker's settings of TLS; create its certificate unless it exists."""
         if self.peers is None:
             return {}
         path = self.peers.directory / f"broker-{broker_id}.pem"
@@ -171,7 +171,7 @@ class ReplicaCluster:
             await self.stop(broker_id)
 
     async def start(self, broker_id: int) -> Member:
-        """A process start: a new broker epoch, the image from nothing, then service."""
+        """Start a process: it gets a new broker epoch and the whole image, and then serves."""
         member = self.members[broker_id] = Member(self, broker_id, self._next_epoch)
         self._next_epoch += 1
         self.publish(BrokerChanged(member.registration()), without=member)
@@ -254,7 +254,7 @@ class ReplicaCluster:
         configs: dict[str, str] | None = None,
         min_insync_replicas: int = 1,
     ) -> None:
-        """A topic on every broker, whose replicas are all in sync."""
+        """Create a topic on all brokers, with all replicas in sync."""
         topic_id = TopicId(name.encode()[:15].ljust(16, b"#"))
         while topic_id in self.image.topics_by_id:
             # One of that name is being deleted.
@@ -272,7 +272,7 @@ class ReplicaCluster:
         )
 
     def change(self, name: str, index: int = 0, **fields: Any) -> None:
-        """The controller changes fields of a partition's record."""
+        """Change fields of a partition's record, as the controller would."""
         topic = self.image.topic(name)
         assert topic is not None
         record = topic.partitions[index].changed(**fields)
@@ -303,7 +303,7 @@ class ReplicaCluster:
     def append(
         self, broker_id: int, name: str, *values: bytes, index: int = 0, acks: int = 1
     ) -> int:
-        """Append one batch at a leader; its last offset + 1."""
+        """Append one batch at a leader; return its last offset + 1."""
         broker = self.members[broker_id].broker
         now_ms = broker.clock.now_ms()
         records = [Record(number, now_ms, None, value) for number, value in enumerate(values)]
@@ -312,13 +312,13 @@ class ReplicaCluster:
         return partition.append_as_leader(batch, required_acks=acks, now_ms=now_ms).last_offset + 1
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let everybody work until `condition` holds."""
+        """Let all brokers work until `condition` is true."""
         async with asyncio.timeout(DEADLINE_S):
             while not condition():  # noqa: ASYNC110 (nobody tells a test when a log has grown)
                 await asyncio.sleep(0.002)
 
     def content(self, broker_id: int, name: str, index: int = 0) -> bytes:
-        """The bytes of a replica's log, segments joined."""
+        """Return the bytes of a replica's log, with all segments joined."""
         log = self.partition(broker_id, name, index).log
         return b"".join(
             (log.directory / f"{segment.base_offset:020d}.log").read_bytes()[: segment.size]
@@ -327,4 +327,4 @@ class ReplicaCluster:
 
 
 async def _keep_no_journal() -> None:
-    """Controllers of these brokers are the tests themselves."""
+    """Do nothing: the tests are the controller of these brokers."""

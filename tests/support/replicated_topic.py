@@ -128,7 +128,7 @@ class Story:
         return b"".join(log.read_bytes() for log in logs)
 
     def check_nothing_is_lost(self) -> None:
-        """Every number was acknowledged, and is there once and in order."""
+        """Check that all numbers were acknowledged, and are there once and in order."""
         self.flush()
         assert self.refused == []
         assert self.acknowledged == self.sent
@@ -136,7 +136,7 @@ class Story:
 
 
 def latest_offset(client: FrameClient) -> int:
-    """The end of what consumers may read."""
+    """Return the offset up to which consumers may read."""
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
     topics = [ListOffsetsTopic(name=TOPIC, partitions=[partition])]
     answer = client.call(ListOffsetsRequest(replica_id=-1, topics=topics), 5)

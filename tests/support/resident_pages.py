@@ -16,7 +16,10 @@ POLL_S = 0.01
 
 
 def count_resident_pages(fd: int, position: int = 0, length: int | None = None) -> int:
-    """Pages of a range that are in memory, all of the file by default. `position` begins a page."""
+    """Return how many pages of a range are in memory; by default of the whole file.
+
+    `position` is the beginning of a page.
+    """
     size = os.fstat(fd).st_size - position if length is None else length
     pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
     access = mmap.PROT_READ | mmap.PROT_WRITE
@@ -30,11 +33,11 @@ def count_resident_pages(fd: int, position: int = 0, length: int | None = None) 
 
 
 def evict(fd: int, position: int = 0, length: int | None = None) -> None:
-    """Have the kernel let go of a range, all of the file by default; a test ends where it does not.
+    """Let the kernel evict a range from memory; by default the whole file.
 
-    File systems in memory never do.
+    The test is skipped if the kernel keeps it, as it does for file systems in memory.
     """
-    # Pages that are not on the disk yet have to stay.
+    # The kernel keeps pages that are not on the disk yet.
     os.fsync(fd)
     deadline = time.monotonic() + EVICTION_DEADLINE_S
     while True:
@@ -47,7 +50,7 @@ def evict(fd: int, position: int = 0, length: int | None = None) -> None:
 
 
 def evict_file(path: Path) -> None:
-    """Have the kernel let go of a whole file."""
+    """Let the kernel evict a whole file from memory."""
     fd = os.open(path, os.O_RDWR)
     try:
         evict(fd)

@@ -1,4 +1,4 @@
-"""Manifests of every kind, as short as they may be, with what a test adds."""
+"""The shortest manifest of each kind, with fields that a test adds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Changes of resources, with what the API server says to each."""
+"""Changes of resources, with the answer of the API server to each."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Update:
     before: Manifest
     after: Manifest
     says: str = ""
-    """Part of the refusal; empty where the update is taken."""
+    """Part of the refusal; empty if the update is accepted."""
 
     def __str__(self) -> str:
         return self.title
@@ -232,7 +232,7 @@ TOPIC_UPDATES = (
         "another cluster", topic(), topic(clusterName="other"), "cannot move to another cluster"
     ),
 )
-"""The API server alone looks at these; the controller compares with the topic that it has."""
+"""The API server alone compares these; the controller compares with its own topic."""
 
 USER_UPDATES = (
     Update("another login", user(), user(login="tls")),

@@ -1,4 +1,4 @@
-"""An HTTP client for tests: one request at a time, everything about the answer kept."""
+"""An HTTP client for tests: one request at a time, with the whole answer."""
 
 import base64
 import gzip
@@ -36,12 +36,12 @@ class Reply:
 
     @property
     def reports(self) -> list[Any]:
-        """The documents that follow each other in the body."""
+        """Return the JSON documents in the body, one a line."""
         return [json.loads(line) for line in self.body.splitlines()]
 
 
 class RestClient:
-    """Talks to one broker: as `user`, a name and a password, over `tls` where its URL is https."""
+    """Talks to one broker, as `user` (name and password), with `tls` if its URL is https."""
 
     def __init__(
         self, url: str, *, user: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None
@@ -57,7 +57,7 @@ class RestClient:
 
     @property
     def v3(self) -> str:
-        """The path of everything in v3."""
+        """Return the path before all operations of v3."""
         if self._cluster_id is None:
             self._cluster_id = self.get("/v3/clusters").json["data"][0]["cluster_id"]
         return f"/v3/clusters/{self._cluster_id}"
@@ -92,7 +92,7 @@ class RestClient:
         return Reply(reply.status, dict(reply.headers), content)
 
     def connect(self) -> http.client.HTTPConnection:
-        """A connection for one that asks by itself."""
+        """Return a connection for a test that sends its own requests."""
         if not self.url.startswith("https"):
             return http.client.HTTPConnection(*self.address, timeout=DEADLINE_S)
         return http.client.HTTPSConnection(*self.address, timeout=DEADLINE_S, context=self._tls)
@@ -111,16 +111,16 @@ class RestClient:
         return self.post(f"{self.v3}/topics/{topic}/records", body, **options)
 
     def socket(self) -> socket.socket:
-        """A connection for what no HTTP client would send."""
+        """Return a connection for bytes that no HTTP client would send."""
         return socket.create_connection(self.address, timeout=DEADLINE_S)
 
 
 def make_topic(
     cluster: Any, partitions: int = 3, *, name: str = "", config: dict[str, str] | None = None
 ) -> str:
-    """Make a topic, and wait until whichever broker is asked reads from each of its partitions.
+    """Create a topic; wait until all brokers can read from each of its partitions.
 
-    Brokers hear of a topic one after the other, as in Kafka: until then they answer that there is
+    Brokers learn of a topic one after the other, as in Kafka; until then they answer that there is
     none.
     """
     name = name or f"t-{uuid.uuid4().hex[:8]}"
@@ -135,10 +135,10 @@ def make_topic(
 
 
 def write_after_a_kill(client: RestClient, topic: str, record: Mapping[str, Any]) -> None:
-    """Write a record, again and again for as long as 50003 asks for another attempt.
+    """Write a record, and repeat that while the answer is 50003.
 
-    A request may still go out on a connection whose other end died a moment ago: then nobody knows
-    whether it was written, and the answer says so.
+    A broker may pass on the request by a connection to a process that has just died. Then it does
+    not know whether the record was written, and answers 50003.
     """
 
     def is_written() -> bool:
@@ -150,7 +150,7 @@ def write_after_a_kill(client: RestClient, topic: str, record: Mapping[str, Any]
 
 
 def read_topic(bootstrap: str, topic: str, partitions: int, count: int) -> list[Message]:
-    """Read so many records from the beginning, as a Kafka client does."""
+    """Read this number of records from the beginning with a Kafka client."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,4 @@
-"""A command that goes on, and what it has printed so far."""
+"""A running command, and its output so far."""
 
 import subprocess
 import threading
@@ -31,7 +31,7 @@ class RunningCommand:
         assert self.has(text), self.lines
 
     def end(self, number: int | None = None) -> int:
-        """Its exit code, after a signal if one is given."""
+        """Wait for the end, after a signal if one is given; return the exit code."""
         if number is not None:
             self.process.send_signal(number)
         code = self.process.wait(timeout=30)
