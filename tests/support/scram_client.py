@@ -1,4 +1,4 @@
-"""The client's side of SCRAM for tests, with every message open to be bent."""
+"""The client's side of SCRAM for tests, which may change each message."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ from functools import cache
 
 from fairlead_model.security.scram import ScramMechanism
 
-# Made for milliseconds each, and asked for again and again.
+# Each takes milliseconds, and tests need the same ones many times.
 derive = cache(hashlib.pbkdf2_hmac)
 
 

@@ -17,7 +17,7 @@ CLIENT = Listener("CLIENT", "127.0.0.1", 0, "127.0.0.1", 0)
 
 
 class StaticCredentials:
-    """Users of a test, who may change."""
+    """Users of a test, whose passwords may change."""
 
     def __init__(self, **passwords: str) -> None:
         self._known: dict[tuple[ScramMechanism, str], ScramCredential] = {}
@@ -42,7 +42,7 @@ class StaticCredentials:
 
 
 class Certificates:
-    """An authority in a folder, and what it has issued."""
+    """A certificate authority in a folder, with the certificates that it has issued."""
 
     def __init__(self, directory: Path, name: str = "Test CA") -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class Certificates:
     def issue(
         self, name: str, *, is_client: bool = False, hosts: tuple[str, ...] = HOSTS, **options: Any
     ) -> Path:
-        """Issue a certificate; give the file with chain and key."""
+        """Issue a certificate; return the file with its chain and key."""
         now = options.pop("now", datetime.now(UTC))
         pair = issue(self.authority, name, now, hosts=hosts, is_client=is_client, **options)
         return self.write(name, pair)

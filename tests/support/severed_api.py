@@ -1,4 +1,4 @@
-"""A way to the real API server that can be cut: a tunnel for bytes, and a kubeconfig through it."""
+"""A tunnel to the real API server that a test can cut, and a kubeconfig that uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SeveredApi:
-    """Runs in a thread; `cut` breaks what is open and refuses what comes, `mend` ends that."""
+    """Runs in a thread; `cut` ends all connections and refuses new ones until `mend`."""
 
     def __init__(self, directory: Path) -> None:
         self.kubeconfig = directory / "kubeconfig"

@@ -1,4 +1,4 @@
-"""A controller that reigns for as long as some events take."""
+"""A controller that reigns only until it has handled some events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def reign(directory: Path, *events: Event) -> ControllerState:
-    """Run a controller over some events; give its last committed state."""
+    """Let a controller handle some events; return its last committed state."""
     store = await open_file_store(directory)
     try:
         source = random.Random(str(directory))

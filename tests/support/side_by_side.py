@@ -14,9 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 COMPUTING_NICENESS = 10
-# Who gives way to everybody may wait long; a busy machine leaves a tenth of a core, or less.
+# At the lowest priority, tests on a busy machine have a tenth of a core or less.
 COMPUTING_TIMEOUT_S = 3600
-# Nothing else here starts a server or looks at a clock.
+# None of these starts a server or measures time.
 COMPUTING = (
     "tests/simulation/test_seeds.py",
     "tests/simulation/",
@@ -37,19 +37,19 @@ ONE_BY_ONE = "tests/simulation/"
 
 
 def computing_worker(workers: int) -> str:
-    """The last of four: fewer are all wanted, be it for what waits or for what computes."""
+    """Return the last of at least four workers; fewer workers all run any tests."""
     return f"gw{workers - 1}" if workers > 3 else ""
 
 
 def lower_priority_where_computing() -> None:
-    """Of this process and all that it starts."""
+    """Lower the priority of this process and its children, if its tests compute."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
     if workers and os.environ["PYTEST_XDIST_WORKER"] == computing_worker(workers):
         os.nice(COMPUTING_NICENESS)
 
 
 def scope_of(nodeid: str) -> str:
-    """What is given to a worker as a whole."""
+    """Return the group of a test, which one worker runs as a whole."""
     if nodeid.startswith(SPARK):
         return SPARK
     if nodeid.startswith(ON_ZOOKEEPER):
@@ -58,7 +58,7 @@ def scope_of(nodeid: str) -> str:
 
 
 def turn(scope: str, *, is_computing: bool) -> tuple[bool, int]:
-    """A worker begins with the scopes that are lowest in this order."""
+    """Return the sort key of a scope: a worker takes the lowest one first."""
     order = COMPUTING if scope.startswith(COMPUTING) else WAITING_LONG
     place = next((at for at, folder in enumerate(order) if scope.startswith(folder)), len(order))
     return (order is COMPUTING) != is_computing, place
@@ -77,7 +77,7 @@ class SideBySide(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
-        """The computing worker ends when only others' work is left: it would be too slow at it."""
+        """End the computing worker when only other work is left: it would be too slow."""
         is_done = not any(scope.startswith(COMPUTING) for scope in self.workqueue)
         if self._is_computing(node) and is_done and not node.shutting_down:
             node.shutdown()

@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PowerCut(BaseException):
-    """Raised at the chosen operation; whoever runs the scenario catches it."""
+    """Raised at the chosen operation; the test that runs the scenario catches it."""
 
 
 @dataclass(eq=False)
@@ -35,7 +35,7 @@ class Inode:
 
 
 def mutating(method: F) -> F:
-    """An operation that a power cut may come before or after, and that may fail."""
+    """Mark an operation: a power cut may come before or after it, and it may fail."""
 
     @functools.wraps(method)
     def wrapper(self: "SimulatedDisk", *arguments: object) -> object:
@@ -217,7 +217,7 @@ class SimulatedDisk:
         self.failures[operation] = OSError(number, os.strerror(number))
 
     def fail_fsync_of(self, path: str) -> None:
-        """The device loses the dirty pages of a file: they count as clean from now on."""
+        """Lose the dirty pages of a file at its fsync: the kernel then counts them as clean."""
         inode = self._inode(path)
         dirty = [
             at
@@ -233,7 +233,7 @@ class SimulatedDisk:
             raise OSError(error.errno, error.strerror)
 
     def after_kill(self) -> "SimulatedDisk":
-        """The process is gone, the page cache is not."""
+        """Return the disk after the process was killed: the page cache remains."""
         disk = SimulatedDisk()
         disk.directories = set(self.directories)
         disk.names = self.names
@@ -244,7 +244,7 @@ class SimulatedDisk:
         return disk
 
     def after_power_cut(self, random: Random, granule: int = 4096) -> "SimulatedDisk":
-        """One of the states that the device may be in."""
+        """Return the disk in one of the states that are possible after a power cut."""
         names = dict(self._durable_names)
         mood = random.choice(("none", "all", "some"))
         for changes in self._name_changes.values():
@@ -267,12 +267,12 @@ class SimulatedDisk:
         return disk
 
     def _undo_rename(self, source: str, target: str) -> None:
-        # Where another one has its name by now: the device keeps changes of a directory in order.
+        # Not if another one has the name by now: the device keeps changes of a directory in order.
         if source not in self.directories and target in self.directories:
             self._rename_directory(target, source)
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """Names in it that are not durable yet are not so under the new name either."""
+        """Rename a directory; names in it that are not durable yet remain so."""
         self.directories.remove(source)
         self.directories.add(target)
         for names in (self.names, self._durable_names):
@@ -310,7 +310,7 @@ def _write_back(inode: Inode) -> None:
 
 
 def _apply(names: dict[str, Inode], change: tuple[str, str, Inode | None]) -> None:
-    """One change of a name; a rename of something that was never made durable is lost too."""
+    """Apply a change of a name; a rename of a file whose creation was lost is lost, too."""
     kind, path, inode = change
     if kind == "create" and inode is not None:
         names[path] = inode

@@ -1,4 +1,4 @@
-"""A log in a directory on a simulated disk, as a broker starts it."""
+"""A log in a directory on a simulated disk, opened as at a broker's start."""
 
 from log_batches import TOPIC_ID
 from simulated_disk import SimulatedDisk

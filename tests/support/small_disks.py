@@ -23,7 +23,7 @@ class SmallDisk:
         return room.f_bavail * room.f_frsize
 
     def fill(self) -> None:
-        """Take all the room there is, also what others give back meanwhile."""
+        """Use all free space, also space that others free meanwhile."""
         with (self.path / BALLAST).open("ab") as ballast:
             while self.free_bytes:
                 with suppress(OSError):
@@ -31,13 +31,13 @@ class SmallDisk:
                 ballast.seek(0, os.SEEK_END)
 
     def empty(self) -> None:
-        """Give the room back."""
+        """Free the space again."""
         (self.path / BALLAST).unlink()
 
 
 @contextmanager
 def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Mount a tmpfs at a path; skipped where that is not allowed and CI is not set."""
+    """Mount a tmpfs at a path; skip the test if that is not allowed, except in CI."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "fairlead-test", str(path)]
     with _mounted(path, command) as disk:
         yield disk
@@ -45,7 +45,7 @@ def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk]:
 
 @contextmanager
 def small_device(path: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """Mount an ext4 at a path: it lies in a file beside it, and is a device of its own."""
+    """Mount an ext4 at a path: a separate device, in a file beside the path."""
     path.mkdir(parents=True, exist_ok=True)
     image = path.with_name(path.name + ".img")
     with image.open("wb") as file:

@@ -1,4 +1,4 @@
-"""A Spark driver in a session of processes of its own, which dies or is paused as a whole."""
+"""A Spark driver in its own session of processes, which is killed or paused as a whole."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SparkDriver:
         return self._process.pid
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Python, the JVM, and the Python processes that it started."""
+        """Send a signal to Python, the JVM, and the Python processes of the JVM."""
         signal_session(self._process.pid, number)
 
     def wait(self, timeout_s: float = DEADLINE_S) -> int:
@@ -50,7 +50,7 @@ class SparkDriver:
 
 
 def signal_session(session: int, number: signal.Signals) -> None:
-    """All processes of a session, the caller's own last."""
+    """Send a signal to all processes of a session, to the caller's own last."""
     processes = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
     processes.sort(key=lambda process: process == os.getpid())
     for process in processes:

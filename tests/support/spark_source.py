@@ -1,4 +1,4 @@
-"""Topics to read from and write to, and a format to do it with, for tests of Spark."""
+"""Topics for tests of Spark, and a source that reads and writes them in one format."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEADLINE_S = 120
 
 
 class Topics:
-    """Makes topics on a cluster, and fills them."""
+    """Creates topics on a cluster, and writes records to them."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
     def create(self, name: str, partitions: int = 2, *, copies: int = 1, **config: str) -> str:
-        # Records are as old as their test says, and stay all the same.
+        # Records may have old timestamps, and must not expire.
         settings = {"retention.ms": "-1"}
         settings |= {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, partitions, copies, config=settings)
@@ -38,7 +38,7 @@ class Topics:
             future.result(DEADLINE_S)
 
     def create_when_gone(self, name: str, partitions: int = 2) -> None:
-        """Makes a topic again; its name is free a moment after the deletion was answered."""
+        """Create a topic again; brokers hear of its deletion a moment after the answer."""
         wait_until(
             lambda: name not in self.admin.list_topics(timeout=10).topics, f"{name} is still there"
         )
@@ -58,7 +58,7 @@ class Topics:
         timestamp_ms: int | None = None,
         **settings: Any,
     ) -> None:
-        """Records `first`, `first + 1`, … round-robin over the partitions, all acknowledged."""
+        """Write records `first`, `first + 1`, … to the partitions in turn, all acknowledged."""
         failed: list[Any] = []
         named = {key.replace("_", "."): value for key, value in settings.items()}
         producer = Producer(
@@ -103,14 +103,14 @@ class Source:
         writer.mode("append").save()
 
     def run(self, rows: DataFrame, checkpoint: Path, **options: Any) -> StreamingQuery:
-        """Writes all there is now to a topic, and ends."""
+        """Write all rows of a stream that are there now to a topic, and end."""
         chosen = self.options(options | {"checkpointLocation": checkpoint})
         query = rows.writeStream.format(self.format).options(**chosen)
         return finish(query.trigger(availableNow=True).start())
 
 
 def finish(query: StreamingQuery) -> StreamingQuery:
-    """Waits for a query that ends by itself; raises what it failed with."""
+    """Wait for a query that ends by itself; raise its error if it failed."""
     try:
         assert query.awaitTermination(DEADLINE_S), "the query does not end"
     finally:
@@ -119,6 +119,6 @@ def finish(query: StreamingQuery) -> StreamingQuery:
 
 
 def numbers(rows: DataFrame) -> list[int]:
-    """The numbers in the values, sorted."""
+    """Return the numbers in the values, sorted."""
     cells = rows.selectExpr("CAST(substring(CAST(value AS STRING), 7) AS INT) AS n").collect()
     return sorted(row.n for row in cells)

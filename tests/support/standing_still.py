@@ -1,4 +1,4 @@
-"""Processes that stand still for a while."""
+"""Stops processes with SIGSTOP."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ STOPPED_S = 20
 
 
 def stand_still(pid: int) -> None:
-    """SIGSTOP, and until it stands.
+    """Send SIGSTOP to a process; return when all its threads have stopped.
 
-    Each of its threads stops when it would run next. On a busy machine that is later, and until
-    then the others answer whoever asks.
+    Each thread stops only when it would run next. On a busy machine that takes a while, and until
+    then other threads may still answer.
     """
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: all(state == "T" for state in _thread_states(pid)), deadline_s=STOPPED_S)

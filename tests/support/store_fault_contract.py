@@ -1,7 +1,7 @@
 """What a metadata store in an API server promises when requests fail, as tests.
 
-A test module subclasses the contract and gives the API server. All requests of the store go
-through a proxy with faults. Outcomes are settled by the controller's own `Committer`.
+A test module subclasses the contract, and provides the API server. All requests of the store go
+through a proxy with faults. The controller's `Committer` settles unknown outcomes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CLUSTER = "demo"
 
 
 class World(WatchedStore[KubernetesStore]):
-    """A store, the proxy before its API server, and the way around the proxy."""
+    """A store, the proxy before its API server, and a store that avoids the proxy."""
 
     def __init__(self, proxy: FaultProxy, store: KubernetesStore, witness: KubernetesStore) -> None:
         super().__init__(store, witness)
@@ -59,10 +59,10 @@ class World(WatchedStore[KubernetesStore]):
 
 
 class StoreFaultContract(ABC):
-    """`backend` gives credentials of an API server and a namespace."""
+    """`backend` provides credentials of an API server and a namespace."""
 
     request_timeout_s = 0.25
-    """Of stories in which requests get no answer, which end only then."""
+    """Time-out in stories in which some requests get no answer."""
 
     @abstractmethod
     def backend(self) -> AbstractAsyncContextManager[tuple[Credentials, str]]:
@@ -71,7 +71,7 @@ class StoreFaultContract(ABC):
     def run(
         self, story: Callable[[World], Awaitable[None]], *, are_all_answered: bool = False
     ) -> None:
-        """Play a story. Where all requests are answered, or broken off, none runs out of time."""
+        """Play a story. If all requests are answered or broken off, none reaches its time-out."""
         timeout_s = PATIENT_S if are_all_answered else self.request_timeout_s
 
         async def play() -> None:
@@ -190,7 +190,7 @@ class StoreFaultContract(ABC):
         self.run(story)
 
     def test_a_deletion_that_lands_late_takes_nothing_of_the_next_cluster(self) -> None:
-        """Somebody has made a LogCluster of that name again, and its controller its tables."""
+        """A new LogCluster of the same name exists, whose controller has created its tables."""
         names = (CLUSTER_TABLE, TABLE, security_table_name(0))
 
         async def story(world: World) -> None:

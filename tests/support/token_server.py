@@ -1,4 +1,4 @@
-"""An endpoint that gives tokens to a client that shows its secret, over TLS."""
+"""An endpoint over TLS that gives tokens to a client with the right secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = tuple[int, Any]
 
 
 class TokenServer:
-    """`answer` makes each answer of the requests with the right secret: a status and a body."""
+    """`answer` returns the status and body for each request with the right secret."""
 
     def __init__(self, certificates: Certificates, answer: Callable[[], Answer]) -> None:
         self.answer = answer

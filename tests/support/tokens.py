@@ -1,4 +1,4 @@
-"""Signed tokens for tests, and the keys that they are judged by."""
+"""Signed tokens for tests, and the keys that verify them."""
 
 import base64
 import hmac
@@ -15,7 +15,7 @@ AUDIENCE = "kafka"
 
 
 class TokenIssuer:
-    """Signs by RS256 with the key `k1`, and has others besides."""
+    """Signs with RS256 and the key `k1`; the key set has more keys."""
 
     def __init__(self) -> None:
         self.rsa = rsa.generate_private_key(65537, 2048)
@@ -35,7 +35,7 @@ class TokenIssuer:
         }
 
     def write(self, path: Path) -> str:
-        """Write the key set; give its URL."""
+        """Write the key set to a file; return its URL."""
         path.write_text(json.dumps(self.document()))
         return path.as_uri()
 
@@ -56,12 +56,12 @@ class TokenIssuer:
 
 
 def unsigned(claims: dict[str, Any]) -> str:
-    """A token that says of itself that nobody has signed it."""
+    """Return a token without signature, with the algorithm `none`."""
     return f"{_part({'alg': 'none', 'kid': 'k1'})}.{_part(claims)}."
 
 
 def signed_with_public_key(key: bytes, claims: dict[str, Any]) -> str:
-    """A token whose signature is made of a public key, as of a shared secret."""
+    """Return a token signed with HS256 and a public key as the shared secret."""
     signed = f"{_part({'alg': 'HS256', 'kid': 'k1'})}.{_part(claims)}"
     return f"{signed}.{_encode(hmac.digest(key, signed.encode(), 'sha256'))}"
 

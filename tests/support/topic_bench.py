@@ -1,6 +1,6 @@
 """A controller in this process with brokers that only register, and an operator of its topics.
 
-What lies between them is called directly, or through JSON to make sure that it could travel.
+The operator calls the controller directly; calls pass through JSON, to show that they can be sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class InProcessController:
-    """The controller's calls as the admin socket would give them, for the one cluster it serves."""
+    """The controller's calls as at the admin socket, for its only cluster."""
 
     def __init__(self, controller: Controller, namespace: str) -> None:
         self.controller = controller
@@ -92,7 +92,7 @@ class Bench:
         self.operators_kube = kube
         self.namespace = namespace
         self.watched: tuple[str, ...] = (namespace,)
-        """Namespaces that the operator sees: never all, as other tests have Topics beside it."""
+        """Namespaces that the operator sees: never all, because other tests have Topics, too."""
         self.remote = remote
         self.sync: TopicSync
         self._task: asyncio.Task[None] | None = None
@@ -130,7 +130,7 @@ class Bench:
         return None
 
     async def until(self, name: str, reason: str, **status: Any) -> dict[str, Any]:
-        """Wait until Ready has a reason for the present generation; the manifest."""
+        """Wait until Ready has a reason for the present generation; return the manifest."""
 
         async def matches() -> dict[str, Any] | None:
             item = await self.get(name)

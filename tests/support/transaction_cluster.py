@@ -1,4 +1,4 @@
-"""Transactional ids on brokers of a `ReplicaCluster`, whose markers are written when told."""
+"""Transactional ids on brokers of a `ReplicaCluster`; tests say when markers are written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HeldMarkers:
-    """Stands for who writes markers: `endings` wait until `finish`, or `is_prompt` ends them."""
+    """Replaces the writer of markers: `endings` wait until `finish`, unless `is_prompt` is set."""
 
     def __init__(self, progress: EndingProgress) -> None:
         self._progress = progress
@@ -48,14 +48,14 @@ class HeldMarkers:
         self.endings = [each for each in self.endings if each.shard_index != shard_index]
 
     def finish(self) -> None:
-        """Every partition has its marker."""
+        """Report that every partition has its marker."""
         endings, self.endings = self.endings, []
         for ending in endings:
             self._progress.partitions_ended(ending, ending.partitions)
 
 
 class ProducerIdsAtHand:
-    """Producer ids 1000, 1001, …; none while `is_empty`."""
+    """Gives producer ids 1000, 1001, …; none while `is_empty`."""
 
     def __init__(self) -> None:
         self.is_empty = False
@@ -86,7 +86,7 @@ class TransactionCluster:
         cluster.create("t", partitions=4)
 
     def equip(self, broker_id: int) -> None:
-        """Give a broker, also one that was started again, its part of the stand-ins."""
+        """Give the stand-ins to a broker, also to one that was restarted."""
         broker = self.cluster.members[broker_id].broker
         self.markers[broker_id] = HeldMarkers(broker.transaction_coordinator)
         broker.marker_writing = self.markers[broker_id]
@@ -96,7 +96,7 @@ class TransactionCluster:
         return self.cluster.members[broker_id].broker.transaction_coordinator
 
     async def ready(self, broker_id: int = 1) -> None:
-        """Until the ids are loaded."""
+        """Wait until the ids are loaded."""
         await self.cluster.until(lambda: self.is_served(broker_id))
 
     def is_served(self, broker_id: int = 1) -> bool:
@@ -120,7 +120,7 @@ class TransactionCluster:
     async def init(
         self, transactional_id: str = "x", *, version: int = 5, broker_id: int = 1, **fields: Any
     ) -> tuple[ErrorCode, int, int]:
-        """Error, producer id and epoch."""
+        """Send InitProducerId; return error, producer id and epoch."""
         request = InitProducerIdRequest(transactional_id, fields.pop("timeout_ms", 60_000))
         for name, value in fields.items():
             setattr(request, name, value)
@@ -135,7 +135,7 @@ class TransactionCluster:
         version: int = 3,
         broker_id: int = 1,
     ) -> ErrorCode:
-        """What a client's request says of the last partition of `t`."""
+        """Send a client's AddPartitionsToTxn; return the error of the last partition of `t`."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=transactional_id,
             v3_and_below_producer_id=pair[0],
@@ -161,7 +161,7 @@ class TransactionCluster:
         transactional_id: str = "x",
         broker_id: int = 1,
     ) -> tuple[ErrorCode, int, int]:
-        """Error, and the pair that goes on."""
+        """Send EndTxn; return error, and the producer id and epoch for the next transaction."""
         request = EndTxnRequest(transactional_id, *pair, commit)
         reply = await self.ask(request, version, broker_id=broker_id)
         return ErrorCode(reply.error_code), reply.producer_id, reply.producer_epoch
@@ -182,7 +182,7 @@ class TransactionCluster:
 def of_broker(
     transactional_id: str, pair: tuple[int, int], *indexes: int, verify_only: bool = False
 ) -> AddPartitionsToTxnTransaction:
-    """What a broker asks about one transaction."""
+    """Return one transaction in a broker's AddPartitionsToTxn request."""
     return AddPartitionsToTxnTransaction(
         transactional_id, *pair, verify_only, [AddPartitionsToTxnTopic("t", list(indexes))]
     )

@@ -1,4 +1,4 @@
-"""Drives one TransactionalId by hand: requests by name, a clock, records committed when told."""
+"""Drives one TransactionalId: named requests, a clock, records committed when told."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BEGINS = "begins"
 def metadata(
     state: TransactionState, epoch: int = 5, *partitions: int, **others: Any
 ) -> TransactionMetadata:
-    """What a record may say of an id; its partitions are of the topic `t`."""
+    """Return the content of an id's record; its partitions are of the topic `t`."""
     is_empty = state is TransactionState.EMPTY
     found = TransactionMetadata(
         state,
@@ -178,12 +178,12 @@ class TransactionDriver:
         )
 
     def time_out(self) -> None:
-        """What the coordinator does every few seconds."""
+        """Abort what has timed out, as the coordinator does every few seconds."""
         self.ensure_producer_id()
         self.take(self.machine.maybe_abort_timed_out(now_ms=self.wall_ms))
 
     def commit(self) -> None:
-        """Everything that was appended is committed; what follows waits for the next commit."""
+        """Commit all appended records; those that follow wait for the next commit."""
         self._settle(ErrorCode.NONE)
 
     def fail(self, code: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> None:
@@ -202,7 +202,7 @@ class TransactionDriver:
             )
 
     def mark(self) -> None:
-        """Every partition gets its marker; that the end is complete is in flight then."""
+        """Write all markers; the record of the completed end is then in flight."""
         endings, self.endings = self.endings, []
         for ending in endings:
             self.take(self.machine.partitions_ended(ending, ending.partitions, now_ms=self.wall_ms))
@@ -211,12 +211,12 @@ class TransactionDriver:
         self.take(self.machine.tick())
 
     def finish(self) -> None:
-        """Every partition gets its marker, and the end is complete."""
+        """Write all markers, and commit the record of the completed end."""
         self.mark()
         self.commit()
 
     def reload(self) -> None:
-        """Another coordinator, which has replayed what was committed."""
+        """Continue with another coordinator, which has replayed the committed records."""
         self.in_flight.clear()
         self.endings.clear()
         self.coordinator_epoch += 1

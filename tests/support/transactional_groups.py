@@ -63,7 +63,7 @@ class Verification:
 
 
 class Marker:
-    """A marker on its way: `code` is None until it is answered."""
+    """A marker that is being written: `code` is None until the answer."""
 
     def __init__(self) -> None:
         self.codes: list[ErrorCode] = []
@@ -83,7 +83,7 @@ class TransactionalGroups(GroupCluster):
         }
 
     def restarted(self, broker_id: int = 1) -> None:
-        """A broker has another process now."""
+        """Give the stand-in to a broker that was restarted."""
         broker = self.cluster.members[broker_id].broker
         self.verification[broker_id] = Verification(broker)
 
@@ -146,7 +146,7 @@ class TransactionalGroups(GroupCluster):
     def stable_offset(
         self, group: str, *, partition: int = 0, broker_id: int = 1, version: int = 8
     ) -> int | ErrorCode:
-        """What a consumer is told that asks for stable offsets: an offset, or why not."""
+        """Return the answer to a consumer that asks for stable offsets: an offset or an error."""
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[partition])]
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group, topics=topics)], require_stable=True

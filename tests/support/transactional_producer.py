@@ -1,6 +1,6 @@
 """A producer that writes in transactions to one partition, as its leader sees it.
 
-What its coordinator would say is taken for granted.
+There is no coordinator: each transaction counts as verified.
 """
 
 from fairlead_broker.log.producers.end_marker import EndMarker
@@ -10,7 +10,7 @@ from fairlead_wire.records import Record, encode_batch
 
 
 class TransactionalProducer:
-    """Keeps the sequence; `end` as of transaction version 1, in the same epoch."""
+    """Counts the sequence; `end` is that of transaction version 1, in the same epoch."""
 
     def __init__(self, producer_id: int, *, now_ms: int) -> None:
         self.producer_id = producer_id
@@ -18,7 +18,7 @@ class TransactionalProducer:
         self.sequence = 0
 
     def put(self, partition: Partition, *values: bytes) -> int:
-        """Append one batch; its first offset."""
+        """Append one batch; return its first offset."""
         guard = partition.begin_verification(
             self.producer_id, 0, self.sequence, supports_epoch_bump=False
         )
@@ -40,6 +40,6 @@ class TransactionalProducer:
         return result.first_offset
 
     def end(self, partition: Partition, *, commits: bool, coordinator_epoch: int = 0) -> int:
-        """Append the marker; its offset."""
+        """Append the marker; return its offset."""
         marker = EndMarker(self.producer_id, 0, coordinator_epoch, commits, 1)
         return partition.append_end_marker(marker, now_ms=self.now_ms).first_offset

@@ -1,6 +1,6 @@
 """A controller in this process, and an operator of its Users, on an API server.
 
-What lies between them is called directly, through JSON to make sure that it could travel.
+The operator calls the controller directly; calls pass through JSON, to show that they can be sent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LISTENERS = [
 
 
 class Sessions:
-    """Stands for brokers: those in `behind` never say that they go by anything."""
+    """Stands for brokers: those in `behind` never confirm a change."""
 
     def __init__(self) -> None:
         self.behind: set[int] = set()
@@ -59,7 +59,7 @@ class Sessions:
 
 
 class InProcessController:
-    """The controller's calls as the admin socket would give them."""
+    """The controller's calls as at the admin socket."""
 
     def __init__(self, controller: Controller, place: str) -> None:
         self.controller = controller
@@ -120,7 +120,7 @@ class Bench:
         return None
 
     async def until(self, name: str, reason: str) -> dict[str, Any]:
-        """Wait until Ready has a reason for the present generation; the manifest."""
+        """Wait until Ready has a reason for the present generation; return the manifest."""
         item: dict[str, Any] | None = None
 
         async def matches() -> dict[str, Any] | None:
@@ -148,7 +148,7 @@ class Bench:
             return None
 
     async def data(self, name: str) -> dict[str, str]:
-        """What a Secret holds."""
+        """Return the decoded data of a Secret."""
         held = await self.secret(name)
         assert held is not None
         return {
@@ -176,7 +176,7 @@ class Bench:
         return set(self.remote.controller.committed.image.acls)
 
     def operations(self, name: str) -> set[str]:
-        """What a user may do, and what is denied to him: -READ."""
+        """Return operations that a user may do; with `-` those denied, as in -READ."""
         return {
             ("" if rule.permission.name == "ALLOW" else "-") + rule.operation.name
             for rule in self.rules
@@ -184,7 +184,7 @@ class Bench:
         }
 
     def quotas(self, name: str) -> dict[str, float]:
-        """What a user's client quotas are."""
+        """Return a user's client quotas."""
         known = self.remote.controller.committed.image.client_quotas
         return dict(known.get(((USER_PART, name),), {}))
 

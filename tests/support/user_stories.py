@@ -1,4 +1,4 @@
-"""How User resources come, change and go: played on a real API server, and on one in memory."""
+"""User resources are created, changed and deleted, on a real API server and on one in memory."""
 
 from __future__ import annotations
 
@@ -114,10 +114,10 @@ async def what_others_change_in_the_secret_is_put_back(world: Bench) -> None:
     await world.until_so(is_back, "the Secret to be put back")
     await world.until_so(lambda: world.events("SecretPutBack"), "an Event about it")
     await world.until_so(lambda: knows_secret(world, "app"), "the controller to know it")
-    # No session was cut for it.
+    # The credential is the same, so no session was closed.
     assert world.credentials["app"] == credential
 
-    # A Secret that is deleted is another one: so a password is changed.
+    # A deleted Secret is made again with a new password: so users change passwords.
     await world.kube.delete(SECRET, world.namespace, "app")
 
     async def is_another() -> bool:
@@ -131,7 +131,7 @@ async def what_others_change_in_the_secret_is_put_back(world: Bench) -> None:
     )
     assert data["password"] != before["password"]
 
-    # What is in it while no operator runs counts, and sessions are not cut by a new start.
+    # A restarted operator keeps the password in the Secret, so no session is closed.
     credential = world.credentials["app"]
     await world.stop_operator()
     await world.start_operator()
@@ -191,7 +191,7 @@ async def a_secret_of_somebody_else_is_left_alone(world: Bench) -> None:
 
 
 async def a_secret_that_goes_while_it_is_looked_at_is_made(world: Bench) -> None:
-    """Nobody tells of somebody else's, so the operator has to try again by itself."""
+    """The operator does not watch foreign Secrets, so it has to try again by itself."""
     kube: Any = world.kube
     await kube.create(
         SECRET, world.namespace, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "app"}}
@@ -258,7 +258,7 @@ async def quotas_come_and_go_with_a_user(world: Bench) -> None:
     assert await alter(app, "producer_byte_rate", 5.0) == RefusalCode.POLICY_VIOLATION
     assert world.quotas("app") == wanted
 
-    # No more than the cluster has for everybody, unless who administers it says so.
+    # A User gets no more than the cluster's default, unless its userPolicy allows that.
     await world.patch("app", quotas={"producerByteRate": 9000, "requestPercentage": None})
     item = await world.until("app", "NotAllowed")
     assert "producerByteRate to 2000" in item["status"]["conditions"][0]["message"]
@@ -293,7 +293,7 @@ async def a_new_reign_is_told_which_users_there_are(world: Bench) -> None:
 
 
 async def a_user_that_is_made_anew_at_once_keeps_its_rights(world: Bench) -> None:
-    """The controller hears in one call that one is gone and that another of its name is there."""
+    """One call tells the controller that a User is gone and that there is a new one of its name."""
     remote, is_away = world.remote, True
     apply_users = remote.apply_users
 
@@ -318,7 +318,7 @@ async def a_user_that_is_made_anew_at_once_keeps_its_rights(world: Bench) -> Non
 
 
 async def a_user_that_is_replaced_without_its_cluster_keeps_its_rights(world: Bench) -> None:
-    """As by `kubectl replace` of the file that it was made from: the operator named the cluster."""
+    """As by `kubectl replace` with its first file: the operator had added the cluster's name."""
     await world.create("app")
     item = await world.until("app", "Ready")
     told = len(world.remote.requests)
@@ -345,7 +345,7 @@ async def hundreds_of_users_take_few_calls(world: Bench) -> None:
 
 
 async def set_authority(world: Bench, authority: KeyPair, *others: KeyPair) -> None:
-    """Make or change the Secrets of the cluster's authority, as the operator would."""
+    """Create or change the Secrets of the cluster's authority, as the operator would."""
     key = write_authorities(Authorities(current=authority))
     trusted = b"".join(each.certificate for each in (authority, *others)).decode()
     for name, data in (
@@ -388,7 +388,7 @@ async def a_certificate_is_of_the_clusters_authority(world: Bench) -> None:
     assert first.certificate.decode() in (await world.data("app"))["ca.crt"]
     assert not await world.events("SecretPutBack")
 
-    # With a password instead, nothing of the certificate is left.
+    # With a password instead, the Secret has no certificate any more.
     await world.patch("app", authentication={"type": "scram-sha-512"})
     await world.until_so(lambda: "app" in world.credentials, "a credential")
     await world.until("app", "Ready")
@@ -401,7 +401,7 @@ async def set_bytes(world: Bench, name: str, key: str, value: bytes) -> None:
 
 
 async def a_damaged_secret_holds_up_no_other_user(world: Bench) -> None:
-    """Whoever edits Secrets in one namespace could else end the operator for all of them."""
+    """Otherwise a person who edits Secrets of one namespace could stop the operator for all."""
     now = datetime.now(UTC)
     authority, another = make_authority("one", now), make_authority("two", now)
     await set_authority(world, authority)
@@ -422,7 +422,7 @@ async def a_damaged_secret_holds_up_no_other_user(world: Bench) -> None:
     await world.until("app", "NoAuthority")
     await set_authority(world, authority)
     await world.until("app", "Ready")
-    # What nobody has thought of concerns this one alone, too.
+    # An unexpected error of one User does not stop the others either.
     await set_authority(world, make_authority("over", now - timedelta(days=4000)))
     await world.create("other")
     await world.until("other", "Ready")
@@ -448,4 +448,4 @@ STORIES: Final[Mapping[Callable[[Bench], Awaitable[None]], Mapping[str, Any]]] =
     a_certificate_is_of_the_clusters_authority: {},
     a_damaged_secret_holds_up_no_other_user: {},
 }
-"""Each with what its LogCluster says besides listeners."""
+"""Each with the fields of its LogCluster besides listeners."""

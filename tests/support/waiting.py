@@ -22,7 +22,7 @@ What = str | Callable[[], str]
 def wait_until(
     condition: Callable[[], T | None], what: What = NEVER, *, deadline_s: float = DEADLINE_S
 ) -> T:
-    """What the condition gives, once that is true; an AssertionError says what never was."""
+    """Return the condition's result when it is true; AssertionError with `what` if it never is."""
     deadline = time.monotonic() + deadline_s
     while not (found := condition()):
         assert time.monotonic() < deadline, _told(what)
@@ -36,7 +36,7 @@ async def until(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Any:
-    """The same on a loop; the condition may be a coroutine function."""
+    """Do the same on an event loop; the condition may be a coroutine function."""
     deadline = time.monotonic() + deadline_s
     while not (found := await _answer(condition)):
         assert time.monotonic() < deadline, _told(what)

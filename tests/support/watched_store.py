@@ -1,4 +1,4 @@
-"""A metadata store whose requests meet faults, beside another way to the same tables."""
+"""A metadata store whose requests have faults, and a second store without faults."""
 
 from typing import Generic, TypeVar
 
@@ -27,7 +27,7 @@ class WatchedStore(Generic[S]):
         return table
 
     async def put(self, **lines: str) -> StoredTable:
-        """Make or change the table without faults."""
+        """Create or change the table without faults."""
         present = await self.witness.read(TABLE)
         version = None if present is None else present.version
         (result,) = await self.witness.write([TableWrite(TABLE, version, 1, lines)])
@@ -35,7 +35,7 @@ class WatchedStore(Generic[S]):
         return await self.table()
 
     async def write(self, version: str | None, **lines: str) -> WriteOutcome:
-        """Write the table by the way that meets the faults."""
+        """Write the table with the store that has faults."""
         (result,) = await self.store.write([TableWrite(TABLE, version, 1, lines)])
         return result.outcome
 

@@ -19,7 +19,7 @@ T, OFFSETS = TopicId(b"t" * 16), TopicId(b"o" * 16)
 
 
 def make_state(*assignments: tuple[int, ...], minimum: int = 1) -> Any:
-    """Brokers 0 and 1; the last partition is that of the group's coordinator."""
+    """Return a state of brokers 0 and 1; the last partition is that of the coordinator."""
     image = empty_image("c").apply(
         [
             *(BrokerChanged(BrokerRegistration(each, 1, fenced=False)) for each in range(2)),

@@ -1,4 +1,4 @@
-"""Trees of znodes, given as bytes by path: in memory, and on a server."""
+"""Trees of znodes, in memory and on a server; tests give the data of each path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def as_tree(data: Mapping[str, bytes]) -> dict[str, Znode]:
-    """Znodes with their parents, as a session reads them."""
+    """Return znodes with their parents, as a session reads them."""
     children: dict[str, set[str]] = {}
     for path in data:
         parts = path.split("/")

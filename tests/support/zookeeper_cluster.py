@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zookeeper_ensemble import ZooKeeperEnsemble
 
 PARTITION_UA = -1
-"""Any partition, by librdkafka's name."""
+"""Any partition; the name is librdkafka's."""
 SECRET_TEXT = "a secret of tests only, long enough"
 SCRIPT = Path(__file__).with_name("zookeeper_candidate.py")
 SESSION_TIMEOUT_MS = 2000
@@ -69,7 +69,7 @@ class Candidate:
         self._child.send(number)
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         self.send(signal.SIGTERM)
         assert self._child is not None
         code = self._child.process.wait(20)
@@ -81,7 +81,7 @@ class Candidate:
             self._child.end()
 
     def page(self, path: str) -> dict[str, Any]:
-        """A page as JSON; empty if nobody answers."""
+        """Return a page as JSON; empty if the process does not answer."""
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.http_port}{path}", timeout=2
@@ -166,7 +166,7 @@ class ZooKeeperCluster:
         return ",".join(f"127.0.0.1:{ports[0]}" for ports in self._clients)
 
     def active(self, *, other_than: Candidate | None = None) -> Candidate:
-        """The candidate that reigns; waits for one."""
+        """Wait for a candidate that reigns, and return it."""
 
         def find() -> Candidate | None:
             others = (each for each in self.candidates if each is not other_than)
@@ -175,7 +175,7 @@ class ZooKeeperCluster:
         return wait_until(find, self.last_words)
 
     def wait_heard(self, holder: Candidate) -> None:
-        """Wait until all others hear its beats: until then only ZooKeeper tells of its death."""
+        """Wait until all others receive its beats: before that only ZooKeeper reports its death."""
         for each in self.candidates:
             if each is not holder:
                 wait_until(lambda each=each: each.page("/healthz").get("hearsController"))  # type: ignore[misc]
@@ -204,7 +204,7 @@ class ZooKeeperCluster:
         )
 
     def restart_broker(self, number: int) -> None:
-        """Kill a broker and start it on what it has left, as whoever watches over it does."""
+        """Kill a broker and restart it with its data, as its supervisor would."""
         self.brokers[number].end()
         self.brokers[number] = self._begin_broker(number)
 
@@ -256,7 +256,7 @@ class Reader:
 
 
 def produce(producer: Producer, text: str, *, partition: int = PARTITION_UA) -> bool:
-    """Write one record; whether it was acknowledged within its time."""
+    """Write one record; tell whether it was acknowledged in time."""
     done: list[bool] = []
     producer.produce(
         TOPIC, text, partition=partition, on_delivery=lambda error, _: done.append(error is None)
@@ -268,7 +268,7 @@ def produce(producer: Producer, text: str, *, partition: int = PARTITION_UA) -> 
 
 
 def read_json(client: KazooClient, path: str) -> dict[str, Any]:
-    """The JSON object in a znode."""
+    """Return the JSON object in a znode."""
     found: dict[str, Any] = json.loads(client.get(path)[0])
     return found
 
@@ -278,7 +278,7 @@ def is_there(client: KazooClient, path: str) -> bool:
 
 
 def eventually(condition: Callable[[], Any], what: str = "it never came true") -> Any:
-    """Wait for what may fail to be read meanwhile."""
+    """Wait for a condition that may raise errors at first."""
 
     def ask() -> Any:
         with suppress(Exception):

@@ -6,10 +6,10 @@ chroot of its own for each test) are in `tests/conftest.py`.
     ensemble.connect_string("/a")     all three servers, for kazoo or a setting
     ensemble.leader.pause()           SIGSTOP of ZooKeeper's leader; `resume`
     ensemble.servers[0].kill()        SIGKILL; `start` brings it back with its data
-    ensemble.stop() ; ensemble.start()   all of it away, and back
+    ensemble.stop() ; ensemble.start()   end all servers, and start them again
 
-A tick has 500 ms: sessions of 1 s or more are granted, and an ephemeral znode is deleted some 2 s
-after the death of its owner.
+A tick is 500 ms: sessions may have 1 s or more, and an ephemeral znode is deleted some 2 s after
+the death of its owner.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ZooKeeperServer:
 
     @property
     def data(self) -> Path:
-        """Where it keeps its log and snapshots."""
+        """Return the folder of its log and snapshots."""
         return self.directory / "data"
 
     @property
@@ -75,7 +75,7 @@ class ZooKeeperServer:
         return self._process is not None and self._process.poll() is None and not self._is_paused
 
     def lay_out(self, peers: Sequence[ZooKeeperServer], settings: Mapping[str, str]) -> None:
-        """Write its files; properties of the JVM stand in `settings` under `java.…`."""
+        """Write its files; in `settings` properties of the JVM are named `java.…`."""
         self.data.mkdir(parents=True, exist_ok=True)
         (self.data / "myid").write_text(f"{self.number}\n")
         lines = {
@@ -128,7 +128,7 @@ class ZooKeeperServer:
         self._is_paused = False
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stand, and nothing comes over them."""
+        """Send SIGSTOP: its connections stay open, without any answer."""
         assert self._process is not None, "not started"
         stand_still(self._process.pid)
         self._is_paused = True
@@ -140,7 +140,7 @@ class ZooKeeperServer:
             self._is_paused = False
 
     def ask(self, word: str) -> str:
-        """The answer to one of the four-letter words; empty if there is none."""
+        """Return the answer to a four-letter word; empty if there is none."""
         with suppress(OSError), socket.create_connection((HOST, self.client_port), 1) as asking:
             asking.settimeout(1)
             asking.sendall(word.encode())
@@ -152,7 +152,7 @@ class ZooKeeperServer:
 
     @property
     def mode(self) -> str:
-        """leader, follower, read-only, or empty while it does not serve."""
+        """Return leader, follower, standalone, read-only, or empty while it does not serve."""
         if not self.is_running:
             return ""
         for line in self.ask("srvr").splitlines():
@@ -171,9 +171,9 @@ class ZooKeeperServer:
 
 
 class CurrentClient(KazooClient):
-    """Asks its server to catch up before it reads, for another session's write was acknowledged.
+    """Asks its server to catch up before each read, so that it sees writes of other sessions.
 
-    A server may answer from before a write that the majority has taken through other servers.
+    Otherwise a server may answer without the last writes that other servers have acknowledged.
     """
 
     def get(self, path: str, watch: Any = None) -> Any:
@@ -212,12 +212,12 @@ class ZooKeeperEnsemble:
             server.lay_out(self.servers, settings or {})
 
     def start(self) -> None:
-        """Start what does not run, and wait until all serve."""
+        """Start servers that do not run, and wait until all serve."""
         self.begin()
         self.wait_whole()
 
     def begin(self) -> None:
-        """Start what does not run."""
+        """Start servers that do not run."""
         for server in self.servers:
             server.start()
 
@@ -248,7 +248,7 @@ class ZooKeeperEnsemble:
 
     @property
     def leader(self) -> ZooKeeperServer:
-        """The server that leads; waits for one."""
+        """Wait for a server that leads, and return it."""
         return wait_until(
             lambda: next((each for each in self.servers if each.mode == "leader"), None),
             self._told,
@@ -257,7 +257,7 @@ class ZooKeeperEnsemble:
 
     @property
     def followers(self) -> list[ZooKeeperServer]:
-        """The servers that follow; waits until all but the leader do."""
+        """Wait until all servers but the leader follow, and return them."""
         return wait_until(self._find_followers, self._told, deadline_s=READY_S)
 
     def _find_followers(self) -> list[ZooKeeperServer]:
@@ -265,11 +265,11 @@ class ZooKeeperEnsemble:
         return found if len(found) == len(self.servers) - 1 else []
 
     def connect_string(self, chroot: str = "") -> str:
-        """What a client connects to."""
+        """Return the addresses that a client connects to."""
         return ",".join(server.address for server in self.servers) + chroot
 
     def make_chroot(self) -> str:
-        """A path of its own that exists and is empty."""
+        """Create an empty znode with a new path, and return the path."""
         chroot = f"/test-{uuid.uuid4().hex}"
         with self.client() as client:
             client.create(chroot)
@@ -277,7 +277,7 @@ class ZooKeeperEnsemble:
 
     @contextmanager
     def client(self, chroot: str = "") -> Iterator[KazooClient]:
-        """A client of kazoo's own kind, connected, whose reads see every write before them."""
+        """Connect a kazoo client whose reads see all earlier writes."""
         client = CurrentClient(self.connect_string(chroot), timeout=10.0)
         client.start(timeout=30)
         try:
@@ -296,7 +296,7 @@ class ZooKeeperEnsemble:
 def running_ensemble(
     directory: Path, *, servers: int = SERVERS, settings: Mapping[str, str] | None = None
 ) -> Iterator[ZooKeeperEnsemble]:
-    """An ensemble that serves; skips the test where it cannot be had."""
+    """Run an ensemble that serves; skip the test if that is impossible here."""
     need("java")
     try:
         ensemble = ZooKeeperEnsemble(directory, servers=servers, settings=settings)

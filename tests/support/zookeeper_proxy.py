@@ -1,7 +1,7 @@
 """A proxy between a client and a ZooKeeper server that loses or delays their messages.
 
-It serves one or several connections, with two threads for each. What is held is passed on later, in
-order, even after the client has given up on the connection: a request that lands late.
+It serves one or several connections, with two threads for each. It passes on held requests later,
+in order, even after the client has closed the connection: such a request lands late.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class ZooKeeperProxy:
         self._threads[0].start()
 
     def hold_requests(self) -> None:
-        """Keep what clients send from now on."""
+        """Hold what clients send from now on."""
         self._requests_pass.clear()
 
     def pass_requests(self) -> None:
-        """Pass on what was kept, and all that follows."""
+        """Pass on what was held, and all that follows."""
         self._requests_pass.set()
 
     def drop_replies(self) -> None:
-        """Lose what the server says from now on, on the connections that there are."""
+        """Lose what the server sends from now on, on the present connections."""
         self._drops_replies = True
 
     def cut(self) -> None:
-        """End the clients' connections; new ones are whole. What is held is passed on later."""
+        """End the clients' connections; new ones have no faults. Held requests land later."""
         with self._lock:
             pairs, self._pairs = self._pairs, []
         self._drops_replies = False
@@ -51,7 +51,7 @@ class ZooKeeperProxy:
                 client.shutdown(socket.SHUT_RDWR)
 
     def refuse(self) -> None:
-        """Cut, and let nobody connect."""
+        """End all connections, and refuse new ones."""
         self._refuses = True
         self.cut()
 
@@ -107,8 +107,8 @@ class ZooKeeperProxy:
                 if not self._drops_replies:
                     with suppress(OSError):
                         client.sendall(chunk)
-        # While the other thread waits for the client, closing alone would end nothing: the client
-        # would hear of it when its own time is up.
+        # While the other thread reads from the client, closing alone would not end the connection:
+        # the client would notice only at its own time-out.
         for each in (client, server):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connected(access: ZooKeeperAccess) -> AsyncIterator[ZooKeeperClient]:
-    """A client of its own session."""
+    """Connect a client with its own session."""
     client = ZooKeeperClient(access)
     client.start()
     try:
@@ -29,7 +29,7 @@ async def connected(access: ZooKeeperAccess) -> AsyncIterator[ZooKeeperClient]:
 
 
 async def elected_store(client: ZooKeeperClient) -> ZooKeeperStore:
-    """A store of a controller that has just been elected, in a tree with what every tree has."""
+    """Return the store of a controller that was just elected, in a tree with all containers."""
     for path in CONTAINERS:
         await client.ensure_path(path)
     known = await read_epoch(client)
