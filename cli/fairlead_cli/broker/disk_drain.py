@@ -140,8 +140,8 @@ def drain(disks: Disks, folder: str, *, is_waiting: bool, timeout_s: float) -> s
             if not is_waiting or time.monotonic() > deadline_s:
                 raise CliError(
                     f"{', '.join(missing)} should be on broker {disks.broker_id}, and is in none "
-                    f"of its folders: {folder} may have what cannot be opened",
-                    hint="Leave the folder where it is. The broker's log says why.",
+                    f"of its folders: {folder} may hold files that the broker cannot open",
+                    hint="Keep the folder. The broker's log says what is wrong.",
                 )
         refused = ask_to_move(disks, found, attempts)
         if not is_waiting:
@@ -242,7 +242,9 @@ def plan(found: Contents) -> dict[Replica, str]:
         if size > rooms[target]:
             raise CliError(
                 f"{format_bytes(sum(found.unasked.values()))} are to move, and the other folders "
-                f"have no room for {replica[0]}:{replica[1]} of {format_bytes(size)}"
+                f"have no room for {replica[0]}:{replica[1]} of {format_bytes(size)}",
+                hint="Make room in them, or move all that the broker holds to others:  "
+                "fairlead broker drain --help",
             )
         rooms[target] -= size
         targets[replica] = target
@@ -301,7 +303,7 @@ def cordon(disks: Disks, reply: DescribeLogDirsResponse, folder: str, *, is_cord
     # Without its own value, the broker uses its static setting, which may cordon other folders.
     if (not text and give(None)) or give(text):
         return
-    raise CliError(f"broker {disks.broker_id} does not go by the {CORDONED_LOG_DIRS} that was set")
+    raise CliError(f"broker {disks.broker_id} does not use the {CORDONED_LOG_DIRS} that was set")
 
 
 def cordoned_by_config(at: Address, broker_id: int) -> tuple[str, ...]:

@@ -98,9 +98,9 @@ def command(
     from fairlead_cli.output import note_if_interrupted, print_json
 
     if bool(moved) != (target is not None):
-        raise InputError("--move and --to go together")
+        raise InputError("--move needs --to, and --to needs --move: give both")
     if sum(each is not None for each in (target, drained, undrained)) > 1:
-        raise InputError("--move, --drain and --undrain are done one after the other")
+        raise InputError("--move, --drain and --undrain cannot be combined: give one at a time")
     replicas = [parse_replica(text) for text in moved]
     addresses, said = resolve_bootstrap(bootstrap, data), None
     if drained is not None or undrained is not None:

@@ -77,8 +77,8 @@ def note_local_cluster(data: Path) -> None:
     except PermissionError as error:
         raise CliError(
             f"cannot read {path}: {error.strerror}",
-            hint="Only who started this secure cluster logs in as its super user. Everybody else "
-            "names settings of his own:  --client-config FILE",
+            hint="Only the user who started this secure cluster can log in as its super user. Name "
+            "your own settings:  --client-config FILE",
         ) from error
     note_client_file(path)
 

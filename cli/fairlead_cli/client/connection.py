@@ -51,7 +51,7 @@ HINTS = {
     "BAD_MSG": "A batch is damaged. Look for it where the brokers' files are:\n"
     "  fairlead log dump {data} --verify",
     "UNKNOWN_TOPIC_OR_PART": "See what there is:  fairlead topic list{cluster}",
-    "INCONSISTENT_GROUP_PROTOCOL": "Its members divide partitions in another way. Try "
+    "INCONSISTENT_GROUP_PROTOCOL": "Its members use another assignor or protocol. Try "
     "--assignor range, or see:  fairlead group describe {name}{cluster}",
     "FENCED_INSTANCE_ID": "Another process has joined under this --instance-id: use another.",
     "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe {name} --members{cluster}",
@@ -130,7 +130,7 @@ def refused_settings() -> Iterator[None]:
             raise
         raise InputError(
             f"{file}: librdkafka refuses its settings: {exception.args[0].str()}",
-            hint="Which there are:  "
+            hint="See what there is:  "
             "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
         ) from exception
 

@@ -175,7 +175,9 @@ def command(
     )
     is_all = any(target.kind is TargetKind.ALL for target in plan.targets)
     if is_all != (plan.kind is FaultKind.ROLL) or (is_all and len(plan.targets) > 1):
-        raise click.UsageError("the target all and the fault roll go together, and alone")
+        raise click.UsageError(
+            "--target all takes --fault roll only, and --fault roll takes --target all only"
+        )
     if plan.kind in (FaultKind.SLOW, FaultKind.DISK_FULL) and plan.is_controller:
         raise click.UsageError("only brokers can be slow, or have a full disk")
     return run_plan(plan, limit_ms, data, output, report)
@@ -189,7 +191,8 @@ def refuse_flags_beside_file(ctx: click.Context) -> None:
         name = parameter.name or ""
         is_ours = name not in {"file", "data", "output", "report"}
         if is_ours and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{parameter.opts[-1]} cannot be used with -f: the file says it")
+            option = parameter.opts[-1]
+            raise click.UsageError(f"{option} cannot be used with -f: set it in the file")
 
 
 def run_plan(

@@ -92,7 +92,7 @@ def read_choices(
 ) -> MoveChoices:
     """Return the choices of the options; UsageError if they contradict each other."""
     if dry_run and execute:
-        raise click.UsageError("--dry-run and --execute contradict each other")
+        raise click.UsageError("--dry-run and --execute contradict each other: give one of them")
     return MoveChoices(dry_run, OutOfRange(out_of_range), allow_running)
 
 

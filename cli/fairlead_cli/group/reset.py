@@ -116,7 +116,7 @@ def command(
     from fairlead_cli.group.selection import parse_selections
 
     if dry_run and execute:
-        raise click.UsageError("--dry-run and --execute contradict each other")
+        raise click.UsageError("--dry-run and --execute contradict each other: give one of them")
     if all_topics == bool(topics):
         raise click.UsageError("name topics with --topic T, or give --all-topics")
     target = choose_target(target_values, now_ms=time.time_ns() // 1_000_000)

@@ -157,7 +157,7 @@ def build_from_file(file: Path, flags: dict[str, Any]) -> dict[str, Any]:
     for flag in (*TARGET_FLAGS, "target", "fault", "duration_s", "cut", "allow_unsafe", "runs"):
         if flags[flag] not in (None, False):
             option = flag.replace("_", "-")
-            raise click.UsageError(f"--{option} cannot be used with -f: the file says it")
+            raise click.UsageError(f"--{option} cannot be used with -f: set it in the file")
     manifest = read_drill_document(file)
     if not isinstance(manifest.get("metadata"), dict) or not isinstance(manifest.get("spec"), dict):
         raise InputError(f"{file} has no metadata or no spec")

@@ -90,8 +90,8 @@ def ensure_admin(
             reason = str(error)
         time.sleep(_PAUSE_S)
     raise CliError(
-        f"the brokers did not take the credential of {access.user}: {reason or 'no reason told'}",
-        hint="Look at the controller's words in logs/controller.log of the data directory.",
+        f"the brokers did not take the credential of {access.user}: {reason or 'no reason given'}",
+        hint="See the controller's log: logs/controller.log of the data directory.",
     )
 
 

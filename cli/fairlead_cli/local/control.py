@@ -87,8 +87,8 @@ def pause_process(entry: ProcessEntry) -> ProcessId:
             raise CliError(f"{entry.name} has just ended")
         if time.monotonic() > deadline_s:
             raise CliError(
-                f"{entry.name} does not stand still {PAUSE_TIMEOUT_S:.0f} s after SIGSTOP",
-                hint="Somebody lets it go on again, or the machine is too busy to stop it.",
+                f"{entry.name} is not stopped {PAUSE_TIMEOUT_S:.0f} s after SIGSTOP",
+                hint="Another process continues it (SIGCONT), or the machine is too busy.",
             )
         time.sleep(POLL_S)
     return process

@@ -118,7 +118,7 @@ def start_detached(plan: LaunchPlan, *, data_option: str, say: Callable[[str], N
     process.wait()
     raise CliError(
         f"the supervisor ended with exit code {process.returncode} before the cluster was ready",
-        hint=f"Its own words are in {log_file}",
+        hint=f"Its log says why: {log_file}",
     )
 
 

@@ -83,7 +83,7 @@ def command(
 
     chosen = [each for each in (execute, status, cancel) if each is not None]
     if len(chosen) > 1:
-        raise click.UsageError("one of --execute, --status and --cancel")
+        raise click.UsageError("give only one of --execute, --status and --cancel")
     if is_waiting and not chosen:
         raise click.UsageError("--wait is for --execute, --status or --cancel")
     document = find_plan(chosen[0]) if chosen else None

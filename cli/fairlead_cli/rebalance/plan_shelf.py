@@ -55,8 +55,8 @@ def find_plan(name: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(
             f"there is no plan '{name}' here",
-            hint="A plan is known where it was made; elsewhere name a file with it (-o json). "
-            f"Make one:  fairlead rebalance{cluster_arguments()}",
+            hint="A plan is kept for the user and machine that made it; elsewhere name a file with "
+            f"it (-o json). Make one:  fairlead rebalance{cluster_arguments()}",
         ) from error
     except ValueError as error:
         raise InputError(f"{path} is no plan: {error}") from error

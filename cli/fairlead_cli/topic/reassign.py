@@ -90,7 +90,7 @@ def command(
     from fairlead_cli.output import format_count, note, note_if_interrupted, print_json
 
     if brokers and is_cancelling:
-        raise click.UsageError("either --to or --cancel")
+        raise click.UsageError("give either --to or --cancel, not both")
     addresses = resolve_bootstrap(bootstrap, data)
     admin = build_admin(addresses)
     known = require_topic(admin, name).partitions

@@ -75,7 +75,7 @@ def abort_by_id(admin: AdminClient, ids: tuple[str, ...]) -> int:
     def abort(transactional_id: str) -> None:
         before = describe_transaction(admin, transactional_id)
         fence(admin, transactional_id)
-        done = "Aborted the transaction of" if before.places else "Nothing was open; shut out"
+        done = "Aborted the transaction of" if before.places else "Nothing was open; fenced"
         click.echo(f"{done} {transactional_id}.")
 
     _, errors = find_each(ids, abort)

@@ -95,7 +95,7 @@ def test_how_often_a_drill_of_a_file_runs_the_file_says(
 ) -> None:
     line = ["drill", "-f", written(tmp_path), "--runs", "3", "--no-wait", "--name", "often"]
     assert run([*line, "--kubeconfig", str(kubeconfig)]) == 2
-    assert "--runs cannot be used with -f: the file says it" in capsys.readouterr().err
+    assert "--runs cannot be used with -f: set it in the file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("limits", [None, {}, {"recoveryMs": 9, "lost": 5}])

@@ -46,7 +46,7 @@ def test_a_process_that_does_not_stand_still_is_said(
 ) -> None:
     monkeypatch.setattr(control, "PAUSE_TIMEOUT_S", 0.05)
     monkeypatch.setattr(ProcessId, "is_paused", property(lambda _: False))
-    with pytest.raises(CliError, match="does not stand still"):
+    with pytest.raises(CliError, match="is not stopped"):
         pause_process(entry)
 
 
