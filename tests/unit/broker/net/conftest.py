@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from live_broker import FrameClient, LiveBroker
@@ -21,7 +22,7 @@ def make_live(tmp_path: Path) -> Iterator[Callable[..., LiveBroker]]:
     """Brokers with limits of their own."""
     started: list[LiveBroker] = []
 
-    def make(**limits: int | None) -> LiveBroker:
+    def make(**limits: Any) -> LiveBroker:
         broker = LiveBroker(tmp_path, replace(ServerLimits(), **limits))
         started.append(broker)
         return broker.__enter__()
