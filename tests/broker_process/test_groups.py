@@ -157,6 +157,23 @@ def test_ten_thousand_groups_are_served_soon_after_their_coordinator_is_killed(
     story.check(third, groups[1000:2000], 100)
 
 
+def test_a_client_that_does_not_wait_for_its_commit_reads_it(story: Story) -> None:
+    story.commit(["g"], 0)
+    coordinator = story.coordinator()
+    partitions = [OffsetCommitRequestPartition(index, 7 + index) for index in range(4)]
+    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
+    asked = [OffsetFetchRequestGroup("g", topics=None)]
+    with FrameClient(story.port(coordinator)) as client:
+        client.send(OffsetCommitRequest(group_id="g", topics=topics), 8)
+        client.send(OffsetFetchRequest(groups=asked), 8)
+        _, committed = client.receive(OffsetCommitRequest.API_KEY, 8)
+        assert {slot.error_code for slot in committed.topics[0].partitions} == {0}
+        _, answer = client.receive(OffsetFetchRequest.API_KEY, 8)
+    (topic,) = answer.groups[0].topics
+    found = {slot.partition_index: slot.committed_offset for slot in topic.partitions}
+    assert found == {index: 7 + index for index in range(4)}
+
+
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_members_go_on_where_they_were_when_their_coordinator_ends(story: Story, end: str) -> None:
     producer = Producer({"bootstrap.servers": story.cluster.bootstrap})

@@ -3,6 +3,7 @@
 A raw non-blocking socket on `loop.add_reader` and `add_writer`; no transport, no task, no future.
 One read brings many frames, which are handled in the callback; their replies leave in one write.
 A request that must wait keeps its slot in a deque, so replies leave in the order of requests.
+A request that reads offsets is handled once all before it are answered: see `_READS_IN_TURN`.
 How frames arrive and replies leave is its listener's choice: see `transport`.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fairlead_broker.authorization import ANONYMOUS, BROKER
 from fairlead_broker.limits import (
+    CARRY_BYTES_MAX,
     KIB,
     REQUESTS_IN_FLIGHT_MAX,
     UNPROVED_FRAME_BYTES_MAX,
@@ -26,6 +28,7 @@ from fairlead_broker.net.dispatch import dispatch, encode_reply, name_api
 from fairlead_broker.net.read_ahead import SliceLostError
 from fairlead_broker.net.sender import SendState
 from fairlead_broker.peer_check import BROKER_IDS, NO_BROKER_IDS, PeerCheck
+from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -41,6 +44,16 @@ if TYPE_CHECKING:
     from fairlead_wire.segments import Segment
 
 _FLUSH_BYTES: Final = 64 * KIB
+_READS_IN_TURN: Final = frozenset(
+    (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_FOR_LEADER_EPOCH)
+)
+"""APIs that are handled when their turn to be answered has come, as by Apache Kafka.
+
+A client takes what it hears last for the newest. An offset that was looked up while a Fetch before
+it was parked would arrive after records beyond it: Kafka Streams then waits for ever, because its
+high watermark is below its position. These requests change nothing, and waiting costs no time.
+"""
+_API_KEY: Final = struct.Struct(">h")
 
 
 class Connection:
@@ -48,7 +61,8 @@ class Connection:
 
     `_slots` holds the requests whose replies can't leave yet: the first of them is parked, or is
     answered and leaves at the end of this turn. `close_reason` is set while frames are handled
-    and carried out after the replies of the earlier ones. For metrics, of the frames of one read:
+    and carried out after the replies of the earlier ones. `_waiting_frame` is a request that waits
+    for its turn; none behind it is handled. For metrics, of the frames of one read:
     `arrived_ns` is when they came, `answered_count` how many of the API `run_api_key` have their
     answer, `handled_ns` when those of other APIs before them were done with.
     """
@@ -71,6 +85,7 @@ class Connection:
         "_slots",
         "_socket",
         "_unsent_bytes_max",
+        "_waiting_frame",
         "answered_count",
         "arrived_ns",
         "authorizer",
@@ -136,6 +151,7 @@ class Connection:
         self._is_handling = False
         self._is_writing = False
         self._slots: deque[RequestContext] = deque()
+        self._waiting_frame: bytes | None = None
         self._out: list[Segment] = []
         self._out_size = 0
         self._progress_seen = 0
@@ -151,6 +167,8 @@ class Connection:
 
     def handle_frame(self, frame: memoryview) -> None:
         """Handle one request; an error in it ends this connection and nothing else."""
+        if self._slots and self._must_wait(frame):
+            return
         try:
             context = dispatch(self, frame)
         except RemoteProtocolError as error:
@@ -177,6 +195,32 @@ class Connection:
             self._out_size += len(segment)
         if self._out_size >= _FLUSH_BYTES:
             self._send()
+
+    def _must_wait(self, frame: memoryview) -> bool:
+        """Keep a request whose turn has not come; tell whether it is one."""
+        if len(frame) < _API_KEY.size or _API_KEY.unpack_from(frame)[0] not in _READS_IN_TURN:
+            return False
+        if self._server.memory.reserve(_counted_bytes(frame)):
+            self._waiting_frame = bytes(frame)
+        else:
+            self.close("pipelines requests while request memory is used up")
+        return True
+
+    def _go_on(self) -> None:
+        """Handle the request that waited for its turn, if that has come, and those behind it."""
+        frame = self._waiting_frame
+        if frame is not None and not self._slots and not self.is_muted:
+            self._drop_waiting()
+            self.begin_frames()
+            self.handle_frame(memoryview(frame))
+            self.end_frames()
+        if not self.is_closed:
+            self._reader.maybe_resume()
+
+    def _drop_waiting(self) -> None:
+        if self._waiting_frame is not None:
+            self._server.memory.unreserve(_counted_bytes(self._waiting_frame))
+            self._waiting_frame = None
 
     def end_frames(self) -> None:
         """Send what was answered, then close if that was asked for."""
@@ -225,7 +269,8 @@ class Connection:
     def is_over_limits(self) -> bool:
         """Tell whether this peer must wait before any more of its requests are handled."""
         return (
-            len(self._slots) >= self._in_flight_max
+            self._waiting_frame is not None
+            or len(self._slots) >= self._in_flight_max
             or self.sender.unsent_bytes > self._unsent_bytes_max
         )
 
@@ -259,7 +304,7 @@ class Connection:
         self._in_flight_max = REQUESTS_IN_FLIGHT_MAX
         # It was not the peer that was silent.
         self._reader.read_tick = self._server.tick
-        self._reader.maybe_resume()
+        self._go_on()
 
     @property
     def is_muted(self) -> bool:
@@ -329,7 +374,7 @@ class Connection:
         if self._out:
             self._send()
         if not self.is_closed:
-            self._reader.maybe_resume()
+            self._go_on()
 
     def _send(self) -> None:
         out, self._out = self._out, []
@@ -448,9 +493,16 @@ class Connection:
             if context.parked is not None:
                 context.parked.cancel()
         self._slots.clear()
+        self._drop_waiting()
         self._reader.close()
         self._socket.close()
         self._server.forget(self)
+
+
+def _counted_bytes(frame: bytes | memoryview) -> int:
+    """Return what a request that waits counts as; small ones wait while memory is short, too."""
+    size = len(frame)
+    return size if size > CARRY_BYTES_MAX else 0
 
 
 def _name_frame(frame: memoryview) -> str:

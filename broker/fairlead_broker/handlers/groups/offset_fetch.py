@@ -4,7 +4,8 @@ Behaviour: the committed offsets of a group; offset -1 without an error if there
 list of topics means all offsets. While the group is being loaded, or is elsewhere, the answer is an
 error, never an invented offset. With require_stable the answer is UNSTABLE_OFFSET_COMMIT for a
 partition for which an open transaction has an offset; the client retries until the transaction ends
-(KIP-447).
+(KIP-447). Nothing is looked up before the requests in front of this one on its connection have
+their answers: a client that does not wait for its commit reads it.
 Versions:  2 all topics, error of the group · 5 leader epoch · 6 flexible · 7 require_stable · 8
            many groups · 9 member and epoch of KIP-848: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH
            unless they are the group's · 10 topic ids instead of names: UNKNOWN_TOPIC_ID; offsets of

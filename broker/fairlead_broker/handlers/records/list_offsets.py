@@ -4,10 +4,12 @@ Behaviour: earliest (-2) is the log's start, latest (-1) the high watermark, or 
 the last stable offset; a timestamp finds the first record at or after it, -1 as offset if there is
 none; -3 finds the record with the largest timestamp. There is no tiered storage, so the earliest
 local offset (-4) is the log's start, and the latest tiered offset (-5) and the earliest pending
-upload (-6) are -1, as with Kafka. Answers at once. After an election, until the high watermark is
-known, everything but earliest answers OFFSET_NOT_AVAILABLE, never an invented offset. A lookup by
-time that would block the broker for long is answered with an earlier record, of the same batch or
-of one not far before it; the connection then waits as long as its lookups took.
+upload (-6) are -1, as with Kafka. Answers at once, but looks nothing up before the requests in
+front of it on its connection have their answers: what a client hears last is the newest. After an
+election, until the high watermark is known, everything but earliest answers OFFSET_NOT_AVAILABLE,
+never an invented offset. A lookup by time that would block the broker for long is answered with an
+earlier record, of the same batch or of one not far before it; the connection then waits as long as
+its lookups took.
 Versions:  2 isolation level · 4 leader epochs · 5 OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE
            before) · 6 flexible · 7 timestamp -3 · 8 timestamp -4 · 9 timestamp -5 · 10 a time-out,
            which is not needed here · 11 timestamp -6. Others below: UNSUPPORTED_VERSION.

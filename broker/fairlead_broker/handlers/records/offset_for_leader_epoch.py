@@ -2,7 +2,8 @@
 
 Behaviour: where the asked epoch ended in this leader's log, with the largest epoch not above it.
 Consumers use it to find out whether they read records that a failover took back. An epoch that
-cannot be placed answers -1 and -1 without an error.
+cannot be placed answers -1 and -1 without an error. Nothing is looked up before the requests in
+front of this one on its connection have their answers.
 Versions:  3 replica_id (-2 for consumers) · 4 flexible.
 Missing:   nothing.
 """
