@@ -70,6 +70,38 @@ def test_confluent_kafka_administers_topics(bootstrap: str) -> None:
     wait_until_gone(bootstrap, name)
 
 
+def test_a_topic_may_have_no_cleanup_policy(bootstrap: str, make_topic: Callable[..., str]) -> None:
+    """Records stay until DeleteRecords (KIP-1161)."""
+    from confluent_kafka.admin import (
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    topic = make_topic("no-policy", cleanup_policy="")
+
+    def policy() -> tuple[str, bool]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (future,) = admin.describe_configs([resource]).values()
+        entry = future.result(20)["cleanup.policy"]
+        return entry.value, entry.is_default
+
+    def change(operation: AlterConfigOpType) -> None:
+        entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        (future,) = admin.incremental_alter_configs([resource]).values()
+        future.result(20)
+
+    assert policy() == ("", False)
+    change(AlterConfigOpType.APPEND)
+    wait_until(lambda: policy() == ("delete", False), "the policy is not delete")
+    change(AlterConfigOpType.SUBTRACT)
+    wait_until(lambda: policy() == ("", False), "the policy is not empty")
+
+
 def test_mistakes_in_admin_requests_get_kafkas_errors(bootstrap: str) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic

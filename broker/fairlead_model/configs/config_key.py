@@ -78,6 +78,8 @@ class ConfigKey:
     minimum: int | None = None
     maximum: int | None = None
     choices: tuple[str, ...] = ()
+    may_be_empty: bool = False
+    """Lists of choices only: no choice at all is a value, too."""
     synonyms: tuple[Synonym, ...] = ()
     """Topic configs only: sources of the default. The first source that is set is used."""
     is_dynamic: bool = False
@@ -98,7 +100,7 @@ class ConfigKey:
             )
         value = self._typed(text.strip())
         self._check_range(value)
-        self._check_choices(value)
+        self._check_choices(value, text.strip())
         problem = self.check(text.strip()) if self.check is not None else None
         if problem is not None:
             raise ConfigError(self.name, f"{self.name}={shown(text)}: {problem}")
@@ -137,14 +139,14 @@ class ConfigKey:
         if value > highest:
             raise ConfigError(self.name, f"{self.name}: {value} is above the maximum {highest}")
 
-    def _check_choices(self, value: ConfigValue) -> None:
+    def _check_choices(self, value: ConfigValue, text: str) -> None:
         if not self.choices:
             return
         for part in value if isinstance(value, tuple) else (str(value),):
             if part not in self.choices:
                 allowed = ", ".join(self.choices)
                 raise ConfigError(self.name, f"{self.name}: {shown(part)!r} is none of {allowed}")
-        if value == ():
+        if value == () and (text or not self.may_be_empty):
             raise ConfigError(self.name, f"{self.name}: the value is empty")
 
 

@@ -48,8 +48,10 @@ TOPIC_CONFIGS: Final = key_table(
             "cleanup.policy",
             _LIST,
             "delete",
-            "What the broker does with old segments: delete them, or compact the log by key.",
+            "What the broker does with old segments: delete them, or compact the log by key; an "
+            "empty list: neither, records stay.",
             choices=("delete", "compact"),
+            may_be_empty=True,
             synonyms=(Synonym("log.cleanup.policy"),),
         ),
         ConfigKey(

@@ -163,6 +163,7 @@ def _find(broker: Broker, topic: str, index: int) -> Partition:
     if is_internal_topic(topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} belongs to the cluster")
     partition = broker.leading((topic, index))
-    if not partition.log.config.deletes_by_retention:
+    config = partition.log.config
+    if config.is_compacted and not config.deletes_by_retention:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, not deleted from")
     return partition

@@ -252,6 +252,13 @@ def test_an_offset_that_is_not_in_the_log_is_refused(stage: Any, offset: int) ->
     assert delete_before(stage, offset).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_records_of_a_topic_without_cleanup_policy_are_deleted(stage: Any) -> None:
+    stage.topic("t", configs={"cleanup.policy": ""})
+    stage.append("t", b"a", b"b", b"c")
+    result = delete_before(stage, 2)
+    assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
+
+
 def test_records_that_must_not_be_deleted(stage: Any) -> None:
     stage.topic("__consumer_offsets")
     stage.topic("compacted", configs={"cleanup.policy": "compact"})

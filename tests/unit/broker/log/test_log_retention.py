@@ -104,6 +104,13 @@ def test_compacted_topics_keep_old_segments_but_obey_deleted_records(bench: LogB
     assert log.delete_expired_segments(DAY_MS, 3) == 2
 
 
+def test_without_cleanup_policy_only_deleted_records_go(bench: LogBench) -> None:
+    log = fill(bench, [10] * 3, cleanup_policy=frozenset(), retention_ms=1, retention_bytes=1)
+    assert log.delete_expired_segments(DAY_MS, 3) == 0
+    log.advance_log_start_offset(2)
+    assert log.delete_expired_segments(DAY_MS, 3) == 2
+
+
 def _sent(offset: int) -> memoryview:
     from log_batches import as_leader_sent
 

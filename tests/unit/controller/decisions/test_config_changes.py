@@ -65,6 +65,11 @@ def test_lists_can_be_appended_to_and_subtracted_from(configured: World) -> None
     assert configs(configured)["cleanup.policy"] == "delete"
     configured.do(alter(resource(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))))
     assert configs(configured)["cleanup.policy"] == "delete,compact"
+    # Without any policy nothing is deleted and nothing compacted.
+    configured.do(alter(resource(TOPIC, "t", ("cleanup.policy", SUBTRACT, "compact,delete"))))
+    assert configs(configured)["cleanup.policy"] == ""
+    configured.do(alter(resource(TOPIC, "t", ("cleanup.policy", APPEND, "compact"))))
+    assert configs(configured)["cleanup.policy"] == "compact"
 
 
 REFUSED = [
