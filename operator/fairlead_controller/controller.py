@@ -21,11 +21,14 @@ from fairlead_controller.decisions.events import (
     Decision,
     Event,
     FenceBroker,
+    LeavePartitions,
     PartitionMove,
+    RegisterBroker,
     SpreadMinimum,
 )
 from fairlead_controller.decisions.placement import RandomSource
 from fairlead_controller.decisions.record_rules import BrokenDecisionError, next_state
+from fairlead_controller.decisions.registration import fencing_to_divide, parts_max
 from fairlead_controller.decisions.security.mutation_quota import MutationQuotas
 from fairlead_controller.decisions.state import (
     FIRST_BROKER_EPOCH,
@@ -153,6 +156,8 @@ class Controller:
         self._subscribers: list[Subscriber] = []
         self._waiting = 0
         self._spreading: asyncio.Task[None] | None = None
+        self._fencings: set[asyncio.Task[Reply]] = set()
+        """Fencings in parts; a task that nothing refers to may be collected."""
         self.journal = DecisionJournal()
         self.metrics = metrics
         self._loaded: ControllerState | None = state
@@ -215,10 +220,45 @@ class Controller:
 
         BrokenDecisionError, at once, if the decision would break a rule of the records.
         """
+        self._check_room(event)
+        if isinstance(event, FenceBroker) and fencing_to_divide(self._pending, event) is not None:
+            return await self._fence_in_parts(event)
+        return await self._submit(event)
+
+    async def make_way(self, event: RegisterBroker) -> None:
+        """Fence the start of a broker before this one in parts if it has very many partitions.
+
+        Else the registration fences it in one decision. The caller looks again who is there.
+        """
+        fencing = fencing_to_divide(self._pending, event)
+        if fencing is not None:
+            # What has begun ends with the fencing, though the caller may give up.
+            task = asyncio.create_task(self.submit(fencing))
+            self._fencings.add(task)
+            task.add_done_callback(self._fencings.discard)
+            await asyncio.shield(task)
+
+    async def _fence_in_parts(self, fencing: FenceBroker) -> Reply:
+        """Fence a broker that has very many partitions; between two parts the loop runs."""
+        part = LeavePartitions(fencing.broker_id, fencing.broker_epoch, fencing.reason)
+        # So many parts at most: a broker that is not dead may come in sync anew in between.
+        for _ in range(parts_max(self._pending, fencing.broker_id)):
+            reply = await self._submit(part)
+            if reply["rest_fits"]:
+                break
+        return await self._submit(fencing)
+
+    def _check_room(self, event: Event) -> None:
+        """Raise RefusedError if an event cannot be decided now."""
         if self._end is not None:
             raise RefusedError(RefusalCode.NOT_CONTROLLER, "the controller is stopping")
-        if self._waiting >= EVENTS_WAITING_MAX and not isinstance(event, FenceBroker):
+        is_death = isinstance(event, FenceBroker | LeavePartitions)
+        if self._waiting >= EVENTS_WAITING_MAX and not is_death:
             raise RefusedError(RefusalCode.REQUEST_TIMED_OUT, "the controller is overloaded")
+
+    async def _submit(self, event: Event) -> Reply:
+        """Decide an event whole, before anything else runs."""
+        self._check_room(event)
         began_s = time.monotonic()
         decision, pending = self._decide(event)
         self._plan(decision)
@@ -237,6 +277,9 @@ class Controller:
         finally:
             if self._spreading is not None:
                 self._spreading.cancel()
+            # Also where it is cancelled before it has looked at what waits.
+            self._end = self._end or StoreError("the controller is stopping")
+            self._refuse()
 
     async def _commit_groups(self) -> None:
         while True:

@@ -41,6 +41,7 @@ from fairlead_controller.decisions.events import (
     ElectOnRequest,
     Event,
     FenceBroker,
+    LeavePartitions,
     LimitCluster,
     ListReassignments,
     RecordIntent,
@@ -69,6 +70,7 @@ from fairlead_controller.decisions.registration import (
     decide_cordon,
     decide_elections,
     decide_fencing,
+    decide_leaving,
     decide_registration,
     decide_shutdown,
     decide_unfencing,
@@ -111,7 +113,9 @@ def decide(  # noqa: PLR0911, PLR0912
     match event:
         case RegisterBroker():
             return decide_registration(state, event, room)
-        case UnfenceBroker() | FenceBroker() | CordonBroker() | ShutDownBroker():
+        case (
+            UnfenceBroker() | FenceBroker() | LeavePartitions() | CordonBroker() | ShutDownBroker()
+        ):
             return _decide_service(state, event)
         case DrainBrokers():
             return decide_drain(state, event)
@@ -185,13 +189,16 @@ def _decide_moves(
 
 
 def _decide_service(
-    state: ControllerState, event: UnfenceBroker | FenceBroker | CordonBroker | ShutDownBroker
+    state: ControllerState,
+    event: UnfenceBroker | FenceBroker | LeavePartitions | CordonBroker | ShutDownBroker,
 ) -> Decision:
     match event:
         case UnfenceBroker():
             return decide_unfencing(state, event)
         case FenceBroker():
             return decide_fencing(state, event)
+        case LeavePartitions():
+            return decide_leaving(state, event)
         case CordonBroker():
             return decide_cordon(state, event)
         case ShutDownBroker():

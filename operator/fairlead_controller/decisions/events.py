@@ -42,6 +42,7 @@ class FenceReason(StrEnum):
     CONNECTION_REFUSED = "its port refused a connection after the session closed"
     CONNECTION_LOST = "its session closed and did not come back in time"
     STOPPED = "it said that it stops"
+    STARTED_ANEW = "it started anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,15 @@ class CordonBroker:
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
     """A broker is dead, or says that it stops."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    reason: FenceReason
+
+
+@dataclass(frozen=True, slots=True)
+class LeavePartitions:
+    """A broker that is about to be fenced has very many partitions: some of them go first."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -372,6 +382,7 @@ Event: TypeAlias = (
     | CordonBroker
     | UnfenceBroker
     | FenceBroker
+    | LeavePartitions
     | ShutDownBroker
     | DrainBrokers
     | LimitCluster

@@ -2,8 +2,9 @@
 
 A registration gives the process a broker epoch that is never given twice. It is idempotent by the
 start id: a process that lost the answer, or that meets a new controller, asks again and keeps its
-epoch. Another start id is another incarnation: the old one is fenced in the same decision, so it
-leads nothing by the time the new one hears its epoch; and if the new one is not known to hold all
+epoch. Another start id is another incarnation: the old one is fenced in the same decision, or
+before it if it has very many partitions (`fencing_to_divide`), so it leads nothing by the time the
+new one hears its epoch; and if the new one is not known to hold all
 that the old one acknowledged (`clean_return`), its replicas stop counting as in sync or eligible
 in that decision too. These changes are durable before the registration is (`table_plan`), so no
 later start can pass for a clean one.
@@ -23,7 +24,10 @@ from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import (
     CordonBroker,
     Decision,
+    Event,
     FenceBroker,
+    FenceReason,
+    LeavePartitions,
     PartitionMove,
     RegisterBroker,
     ShutDownBroker,
@@ -43,7 +47,7 @@ from fairlead_controller.decisions.restored_holders import (
     awaits_testimony,
     holders_found,
 )
-from fairlead_controller.decisions.state import BrokerConfirmed, ControllerState
+from fairlead_controller.decisions.state import BrokerConfirmed, BrokerLeaving, ControllerState
 from fairlead_controller.decisions.tables.table_bytes import (
     DIRECTORY_ID_BYTES_MAX,
     REGISTRATION_BYTES_MAX,
@@ -58,9 +62,9 @@ from fairlead_model.host_address import join_address
 from fairlead_model.ids import BrokerEpoch, BrokerId
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
-STOPPED_PER_DECISION_MAX: Final = 5_000
-"""Partitions that one decision takes from a stopping broker: a quarter of a second or so, in which
-the controller hears nobody and renews no Lease."""
+LEFT_PER_DECISION_MAX: Final = 5_000
+"""Partitions that one decision takes from a broker that stops or is dead: a quarter of a second or
+so, in which the controller hears nobody and renews no Lease."""
 
 
 def decide_registration(
@@ -272,11 +276,91 @@ def decide_cordon(state: ControllerState, event: CordonBroker) -> Decision:
     return draft.decision({})
 
 
+def fencing_to_divide(state: ControllerState, event: Event) -> FenceBroker | None:
+    """Return the fencing that an event asks for or brings about, if one decision is not enough."""
+    if isinstance(event, FenceBroker):
+        fencing = event
+    elif isinstance(event, RegisterBroker):
+        asking = event.registration
+        known = state.image.brokers.get(asking.broker_id)
+        if known is None or is_same_start(known, asking):
+            return None
+        if registration_problem(state, event) is not None:
+            return None
+        fencing = FenceBroker(known.broker_id, known.broker_epoch, FenceReason.STARTED_ANEW)
+    else:
+        return None
+    if not _may_be_fenced(state, fencing) or parts_max(state, fencing.broker_id) == 0:
+        return None
+    return fencing
+
+
+def parts_max(state: ControllerState, broker_id: BrokerId) -> int:
+    """Return how many parts may go before the decision that fences a broker; 0 for most."""
+    load = state.loads.get(broker_id)
+    return 0 if load is None else (load.replicas - 1) // LEFT_PER_DECISION_MAX
+
+
+def decide_leaving(state: ControllerState, event: LeavePartitions) -> Decision:
+    """Take some of its partitions from a broker that is about to be fenced.
+
+    In the store nothing but the records of these partitions changes, as where a broker in service
+    leaves in-sync sets and leaderships: so it is in service until the decision that fences it,
+    which takes whatever is left, or came back meanwhile. A controller that ends before that leaves
+    nothing unfinished: the next one hears from the broker, or fences it. The reply tells whether
+    one decision can take the rest.
+    """
+    if not _may_be_fenced(state, event):
+        return Decision(reply={"rest_fits": True})
+    draft = Draft(state)
+    if event.broker_id not in state.leaving:
+        # Others that die at the same time leave nothing to it.
+        draft.add(BrokerLeaving(event.broker_id))
+    held = _partitions_to_take(state, event.broker_id)
+    now, later = held[:LEFT_PER_DECISION_MAX], held[LEFT_PER_DECISION_MAX:]
+    cause = f"broker {event.broker_id} is fenced"
+    lost = remove_from_partitions(draft, event.broker_id, cause, partitions=now)
+    draft.explain(
+        f"broker {event.broker_id} is about to be fenced: {event.reason}; "
+        f"{lost} partitions change leader, {len(later)} come later"
+    )
+    return draft.decision({"rest_fits": len(later) <= LEFT_PER_DECISION_MAX})
+
+
+def _may_be_fenced(state: ControllerState, event: FenceBroker | LeavePartitions) -> bool:
+    """Tell whether this start of a broker is the present one, and in service."""
+    known = state.image.brokers.get(event.broker_id)
+    return known is not None and known.broker_epoch == event.broker_epoch and not known.fenced
+
+
+def _partitions_to_take(
+    state: ControllerState, broker_id: BrokerId
+) -> list[tuple[TopicImage, int]]:
+    """Return the partitions where a dead broker is in sync, those first that others wait for.
+
+    First those that another replica in sync can lead; then those whose leader waits for it with
+    what is to be acknowledged; last those that nobody else can lead. Where nobody leads, mostly
+    nothing changes.
+    """
+    led, followed, alone = [], [], []
+    for topic, index in state.image.replicas_of(broker_id):
+        partition = topic.partitions[index]
+        if broker_id not in partition.isr or not partition.has_leader:
+            continue
+        if partition.leader != broker_id:
+            followed.append((topic, index))
+        elif len(partition.isr) > 1:
+            led.append((topic, index))
+        else:
+            alone.append((topic, index))
+    return led + followed + alone
+
+
 def decide_fencing(state: ControllerState, event: FenceBroker) -> Decision:
     """Take a dead broker out of service; nothing happens to a later incarnation."""
-    known = state.image.brokers.get(event.broker_id)
-    if known is None or known.broker_epoch != event.broker_epoch or known.fenced:
+    if not _may_be_fenced(state, event):
         return Decision(reply={})
+    known = state.image.brokers[event.broker_id]
     draft = Draft(state)
     draft.add(BrokerChanged(replace(known, fenced=True)))
     lost = remove_from_partitions(draft, event.broker_id, f"broker {event.broker_id} is fenced")
@@ -294,7 +378,7 @@ def decide_shutdown(state: ControllerState, event: ShutDownBroker) -> Decision:
 
     Where no other replica is in sync but a live one may soon be, the broker keeps leading and
     waits. Where no other replica can lead at all, waiting would not help, and its stop ends the
-    leadership. One decision changes at most `STOPPED_PER_DECISION_MAX` partitions, those first that
+    leadership. One decision changes at most `LEFT_PER_DECISION_MAX` partitions, those first that
     the broker leads; the broker also asks again while it is in sync in others.
     """
     known = state.image.brokers.get(event.broker_id)
@@ -304,7 +388,7 @@ def decide_shutdown(state: ControllerState, event: ShutDownBroker) -> Decision:
     if not known.in_controlled_shutdown:
         draft.add(BrokerChanged(replace(known, in_controlled_shutdown=True)))
     leaving = _partitions_to_leave(draft.state, event.broker_id)
-    now, later = leaving[:STOPPED_PER_DECISION_MAX], leaving[STOPPED_PER_DECISION_MAX:]
+    now, later = leaving[:LEFT_PER_DECISION_MAX], leaving[LEFT_PER_DECISION_MAX:]
     cause = f"broker {event.broker_id} is stopping"
     lost = remove_from_partitions(draft, event.broker_id, cause, partitions=now)
     led = sum(

@@ -68,6 +68,16 @@ class BrokerDraining:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerLeaving:
+    """A broker is about to be fenced, and leaves its partitions in parts until then.
+
+    Not durable: the next controller hears from the broker, or fences it.
+    """
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
 class MinimumSpread:
     """Whether every partition has the effective `min.insync.replicas`.
 
@@ -119,7 +129,13 @@ class UserDeclared:
 
 
 Observation: TypeAlias = (
-    BrokerConfirmed | BrokerDraining | ReplicasOffline | ReplicasFull | LogsReported | MinimumSpread
+    BrokerConfirmed
+    | BrokerDraining
+    | BrokerLeaving
+    | ReplicasOffline
+    | ReplicasFull
+    | LogsReported
+    | MinimumSpread
 )
 """What brokers report to the controller; not durable: they report it to the next one again."""
 
@@ -133,6 +149,7 @@ NOT_PUBLISHED: Final = (
     UserDeclared,
     BrokerConfirmed,
     BrokerDraining,
+    BrokerLeaving,
     ReplicasOffline,
     ReplicasFull,
     LogsReported,
@@ -169,6 +186,8 @@ class ControllerState:
     """What brokers have reported of their replicas."""
     draining: frozenset[BrokerId] = frozenset()
     """Brokers that are about to stop: they lead only what no other broker can lead."""
+    leaving: frozenset[BrokerId] = frozenset()
+    """Brokers in service that are about to be fenced; nobody elects them any more."""
     cordoned: frozenset[BrokerId] = frozenset()
     """Brokers that get no new replicas, and whose replicas move away (`BROKER_DRAIN`)."""
     ordered_out: frozenset[BrokerId] = frozenset()
@@ -196,7 +215,9 @@ class ControllerState:
 
     def is_electable(self, broker_id: BrokerId) -> bool:
         """Tell whether a leader may be elected on this broker now."""
-        return broker_id not in self.unconfirmed and self.image.is_live(broker_id)
+        if broker_id in self.unconfirmed or broker_id in self.leaving:
+            return False
+        return self.image.is_live(broker_id)
 
     @property
     def spared(self) -> frozenset[BrokerId]:
@@ -264,7 +285,7 @@ class ControllerState:
                 is_minimum_spread = change.is_complete
             elif isinstance(change, ReplicasOffline | ReplicasFull | LogsReported):
                 observed.append(change)
-            elif not isinstance(change, UserDeclared):
+            elif not isinstance(change, UserDeclared | BrokerLeaving):
                 cluster_changes.append(change)
                 observed.append(change)
                 if isinstance(change, BrokerRemoved):
@@ -280,6 +301,7 @@ class ControllerState:
             unconfirmed=unconfirmed,
             departed=departed,
             draining=draining,
+            leaving=self._apply_to_leaving(changes),
             cordoned=cordoned,
             ordered_out=ordered_out,
             shut=shut,
@@ -295,6 +317,17 @@ class ControllerState:
             principals=principals,
             observations=self.observations.updated(image, observed),
         )
+
+    def _apply_to_leaving(self, changes: Iterable[ControllerChange]) -> frozenset[BrokerId]:
+        leaving = self.leaving
+        for change in changes:
+            if isinstance(change, BrokerLeaving):
+                leaving |= {change.broker_id}
+            elif isinstance(change, BrokerRemoved):
+                leaving -= {change.broker_id}
+            elif isinstance(change, BrokerChanged) and change.registration.fenced:
+                leaving -= {change.registration.broker_id}
+        return leaving
 
     def _apply_to_closed(
         self, changes: list[Change]

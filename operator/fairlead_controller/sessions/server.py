@@ -244,6 +244,8 @@ class SessionServer:
         if registration_problem(self._controller.committed, event) is None:
             # What a broker of another cluster has seen does not contradict these tables.
             await self._hearing.hear(asking, testimony)
+            self._refuse_older(asking.broker_id, arrival)
+            await self._make_way(event)
         if _is_closed(socket, request):
             # The broker's process is gone, and another one may have been admitted meanwhile.
             raise SessionProtocolError("the connection closed before the registration")
@@ -255,19 +257,26 @@ class SessionServer:
             raise SessionProtocolError("it was unregistered while it registered; it asks again")
         return self._admit(socket, request, asking.broker_id, answer["broker_epoch"], position)
 
+    async def _make_way(self, event: RegisterBroker) -> None:
+        """Have the start before this one fenced first if that takes several decisions."""
+        broker_id = event.registration.broker_id
+        before = self._controller.committed.image.brokers.get(broker_id)
+        is_alive = self._liveness.is_alive(broker_id)
+        await self._controller.make_way(replace(event, is_predecessor_alive=is_alive))
+        after = self._controller.committed.image.brokers.get(broker_id)
+        if before is not None and after is not None and after.broker_epoch != before.broker_epoch:
+            # This process may be gone, though its connection is not closed yet.
+            raise SessionProtocolError("another start was registered meanwhile; it asks again")
+
     async def _submit_registration(self, event: RegisterBroker, arrival: int) -> Mapping[str, Any]:
         """Have a registration decided; RefusedError if the controller refuses it.
 
         All brokers register at the same moment after the hearing: another process of this id may
         have registered just before, and have no session yet.
-
-        SessionProtocolError if the broker has come anew since and registered: the end of a
-        connection can get lost, and what its process had asked for must not end the next start.
         """
         broker_id, start_id = event.registration.broker_id, event.registration.start_id
+        self._refuse_older(broker_id, arrival)
         before = self._newest.get(broker_id)
-        if before is not None and arrival < before:
-            raise SessionProtocolError("this broker has registered by a newer connection since")
         self._newest[broker_id] = arrival
         first = self._registering.setdefault(broker_id, start_id)
         is_alive = first != start_id or self._liveness.is_alive(broker_id)
@@ -281,6 +290,14 @@ class SessionServer:
         finally:
             if first == start_id:
                 self._registering.pop(broker_id, None)
+
+    def _refuse_older(self, broker_id: BrokerId, arrival: int) -> None:
+        """SessionProtocolError if a broker has registered by a newer connection since.
+
+        The end of a connection can get lost; what its process asked for must not end the next one.
+        """
+        if arrival < self._newest.get(broker_id, arrival):
+            raise SessionProtocolError("this broker has registered by a newer connection since")
 
     def _forget_arrival(self, broker_id: BrokerId, before: int | None) -> None:
         """Let the arrival before a refused one count again, if there was any."""

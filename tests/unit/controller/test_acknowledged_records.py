@@ -18,6 +18,8 @@ from fairlead_controller.decisions.events import (
     AlterPartition,
     BalanceLeaders,
     ElectLeaders,
+    FenceReason,
+    LeavePartitions,
     RegisterBroker,
     ReportLogs,
     ReportOffline,
@@ -152,8 +154,16 @@ class Life:
     def die(self) -> None:
         broker = self.random.choice(self.replicas)
         self.stopped.add(broker)
-        if self.random.random() < 0.7:
+        chance = self.random.random()
+        if 0.5 < chance < 0.8:
+            # The controller may end before the decision that fences it.
+            epoch, reason = self.world.epoch(broker), FenceReason.SESSION_EXPIRED
+            self.world.do(LeavePartitions(broker, epoch, reason))
+            self.check()
+        if chance < 0.7:
             self.world.fence(broker)
+        elif chance < 0.8:
+            self.restart_controller()
 
     def stop(self) -> None:
         broker = self.random.choice(self.replicas)
@@ -233,7 +243,7 @@ def test_every_clean_leader_holds_what_was_acknowledged(
 ) -> None:
     if seed % 2:
         # As where a stopping broker has so many partitions that this one's turn comes too late.
-        monkeypatch.setattr(registration, "STOPPED_PER_DECISION_MAX", 0)
+        monkeypatch.setattr(registration, "LEFT_PER_DECISION_MAX", 0)
     life = Life(make_world(4), seed)
     for _ in range(STEPS):
         life.step()

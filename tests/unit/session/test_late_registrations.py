@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fairlead_controller.controller import Controller
+from fairlead_controller.decisions import registration
 from fairlead_controller.decisions.events import RegisterBroker
 from fairlead_controller.decisions.tables.regressions import BrokerTestimony
 from fairlead_controller.sessions import hearing, server
@@ -90,10 +92,12 @@ def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
     play(story)
 
 
+@pytest.mark.parametrize("left_max", [5_000, 1], ids=["fenced at once", "fenced in parts"])
 def test_nor_does_one_whose_connection_seems_to_be_open(
-    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, left_max: int
 ) -> None:
     """The end of a connection gets lost, where a machine dies or the network drops it."""
+    monkeypatch.setattr(registration, "LEFT_PER_DECISION_MAX", left_max)
     held, is_let_on = asyncio.Event(), asyncio.Event()
     hear = hearing.Hearing.hear
 
@@ -118,14 +122,54 @@ def test_nor_does_one_whose_connection_seems_to_be_open(
         await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
         second = await stage.start_node(0, start_id="second")
         epoch = second.session.broker_epoch
+        await watcher.create("held", partitions=4)
         is_let_on.set()
-        await watcher.create("t")
+        for number in range(10):
+            await watcher.create(f"t{number}")
         assert watcher.image.brokers[0].broker_epoch == epoch
         assert watcher.is_live(0)
         # The next start is not refused.
         await second.session.stop()
         third = await stage.start_node(0, start_id="third")
         assert third.session.broker_epoch > epoch
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["closed", "not closed yet"])
+def test_a_process_that_was_killed_while_the_start_before_it_was_fenced_has_not_started(
+    play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """That takes several decisions if it has very many partitions."""
+    held, is_let_on = asyncio.Event(), asyncio.Event()
+    make_way = Controller.make_way
+
+    async def make_way_late(self: Controller, event: RegisterBroker) -> None:
+        await make_way(self, event)
+        if event.registration.start_id == "killed":
+            held.set()
+            await is_let_on.wait()
+
+    monkeypatch.setattr(Controller, "make_way", make_way_late)
+    if not is_known:
+        monkeypatch.setattr(server, "_is_closed", lambda *_: False)
+
+    async def story(stage: Any) -> None:
+        await stage.start_controller()
+        watcher, first = await stage.start_node(1), await stage.start_node(0)
+        await first.session.stop()
+        killed = stage.node(0, start_id="killed")
+        await killed.session.start()
+        await held.wait()
+        for task in killed.session._tasks():
+            task.cancel()
+        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
+        second = await stage.start_node(0, start_id="second")
+        epoch = second.session.broker_epoch
+        is_let_on.set()
+        await watcher.create("t")
+        assert watcher.image.brokers[0].broker_epoch == epoch
+        assert watcher.is_live(0)
 
     play(story)
 

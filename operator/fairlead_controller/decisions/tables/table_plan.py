@@ -24,6 +24,7 @@ from fairlead_controller.decisions.observations import LogsReported, ReplicasFul
 from fairlead_controller.decisions.state import (
     BrokerConfirmed,
     BrokerDraining,
+    BrokerLeaving,
     ControllerChange,
     CountersChanged,
     IntentChanged,
@@ -286,6 +287,7 @@ class WritePlan:
                 case (
                     BrokerConfirmed()
                     | BrokerDraining()
+                    | BrokerLeaving()
                     | ReplicasOffline()
                     | ReplicasFull()
                     | LogsReported()

@@ -211,7 +211,7 @@ def test_a_broker_of_very_many_partitions_leaves_them_in_parts_its_leaders_first
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One decision about all of them would keep the controller from renewing its Lease."""
-    monkeypatch.setattr(registration, "STOPPED_PER_DECISION_MAX", 2)
+    monkeypatch.setattr(registration, "LEFT_PER_DECISION_MAX", 2)
     world.create("t", partitions=9, replication_factor=3)
     world.create("alone", partitions=6)
     stop = ShutDownBroker(1, world.epoch(1))
