@@ -133,8 +133,10 @@ def test_a_host_loses_its_power(
 ) -> None:
     host = cluster.hosts[round_number % 3]
     host.power_off()
-    took_s = application.wait_answered()
-    host.power_on()
+    try:
+        took_s = application.wait_answered()
+    finally:
+        host.power_on()
     assert took_s <= RECOVERY_S_MAX
     cluster.wait_whole()
     application.judge()
