@@ -15,6 +15,44 @@ from fairlead_controller.sessions import hearing, server
 from fairlead_model.broker import BrokerRegistration
 
 
+class HeldRegistration:
+    """The registration of the start `killed` of broker 0, which waits until it is let on."""
+
+    def __init__(self) -> None:
+        self.is_let_on = asyncio.Event()
+        self._has_come = asyncio.Event()
+
+    async def reached_by(self, start_id: str) -> None:
+        if start_id == "killed":
+            self._has_come.set()
+            await self.is_let_on.wait()
+
+    async def start_two(self, stage: Any) -> Any:
+        """Have the process of `killed` end while its registration waits; return the next start."""
+        killed = stage.node(0, start_id="killed")
+        await killed.session.start()
+        await self._has_come.wait()
+        for task in killed.session._tasks():
+            task.cancel()
+        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
+        return await stage.start_node(0, start_id="second")
+
+
+def held_after_the_hearing(patch: pytest.MonkeyPatch) -> HeldRegistration:
+    """Hold the registration when the controller has heard the brokers, and decides next."""
+    held = HeldRegistration()
+    hear = hearing.Hearing.hear
+
+    async def hear_late(
+        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
+    ) -> None:
+        await hear(self, asking, testimony)
+        await held.reached_by(asking.start_id)
+
+    patch.setattr(hearing.Hearing, "hear", hear_late)
+    return held
+
+
 def test_a_process_that_was_killed_while_its_controller_heard_others_has_not_started(
     play: Callable[..., Any],
     wait_until: Callable[..., Awaitable[None]],
@@ -61,30 +99,14 @@ def test_a_registration_that_comes_late_does_not_end_the_start_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its process has been killed, and another one is in service, on the same disk."""
-    held, is_let_on = asyncio.Event(), asyncio.Event()
-    hear = hearing.Hearing.hear
-
-    async def hear_late(
-        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
-    ) -> None:
-        await hear(self, asking, testimony)
-        if asking.start_id == "killed":
-            held.set()
-            await is_let_on.wait()
-
-    monkeypatch.setattr(hearing.Hearing, "hear", hear_late)
+    held = held_after_the_hearing(monkeypatch)
 
     async def story(stage: Any) -> None:
         await stage.start_controller()
-        watcher, killed = await stage.start_node(1), stage.node(0, start_id="killed")
-        await killed.session.start()
-        await held.wait()
-        for task in killed.session._tasks():
-            task.cancel()
-        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
-        second = await stage.start_node(0, start_id="second")
+        watcher = await stage.start_node(1)
+        second = await held.start_two(stage)
         epoch = second.session.broker_epoch
-        is_let_on.set()
+        held.is_let_on.set()
         await watcher.create("t")
         assert watcher.image.brokers[0].broker_epoch == epoch
         assert watcher.is_live(0)
@@ -98,32 +120,16 @@ def test_nor_does_one_whose_connection_seems_to_be_open(
 ) -> None:
     """The end of a connection gets lost, where a machine dies or the network drops it."""
     monkeypatch.setattr(registration, "LEFT_PER_DECISION_MAX", left_max)
-    held, is_let_on = asyncio.Event(), asyncio.Event()
-    hear = hearing.Hearing.hear
-
-    async def hear_late(
-        self: hearing.Hearing, asking: BrokerRegistration, testimony: BrokerTestimony
-    ) -> None:
-        await hear(self, asking, testimony)
-        if asking.start_id == "killed":
-            held.set()
-            await is_let_on.wait()
-
-    monkeypatch.setattr(hearing.Hearing, "hear", hear_late)
+    held = held_after_the_hearing(monkeypatch)
     monkeypatch.setattr(server, "_is_closed", lambda *_: False)
 
     async def story(stage: Any) -> None:
         await stage.start_controller()
-        watcher, killed = await stage.start_node(1), stage.node(0, start_id="killed")
-        await killed.session.start()
-        await held.wait()
-        for task in killed.session._tasks():
-            task.cancel()
-        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
-        second = await stage.start_node(0, start_id="second")
+        watcher = await stage.start_node(1)
+        second = await held.start_two(stage)
         epoch = second.session.broker_epoch
         await watcher.create("held", partitions=4)
-        is_let_on.set()
+        held.is_let_on.set()
         for number in range(10):
             await watcher.create(f"t{number}")
         assert watcher.image.brokers[0].broker_epoch == epoch
@@ -141,14 +147,12 @@ def test_a_process_that_was_killed_while_the_start_before_it_was_fenced_has_not_
     play: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
     """That takes several decisions if it has very many partitions."""
-    held, is_let_on = asyncio.Event(), asyncio.Event()
+    held = HeldRegistration()
     make_way = Controller.make_way
 
     async def make_way_late(self: Controller, event: RegisterBroker) -> None:
         await make_way(self, event)
-        if event.registration.start_id == "killed":
-            held.set()
-            await is_let_on.wait()
+        await held.reached_by(event.registration.start_id)
 
     monkeypatch.setattr(Controller, "make_way", make_way_late)
     if not is_known:
@@ -158,15 +162,9 @@ def test_a_process_that_was_killed_while_the_start_before_it_was_fenced_has_not_
         await stage.start_controller()
         watcher, first = await stage.start_node(1), await stage.start_node(0)
         await first.session.stop()
-        killed = stage.node(0, start_id="killed")
-        await killed.session.start()
-        await held.wait()
-        for task in killed.session._tasks():
-            task.cancel()
-        await asyncio.gather(*killed.session._tasks(), return_exceptions=True)
-        second = await stage.start_node(0, start_id="second")
+        second = await held.start_two(stage)
         epoch = second.session.broker_epoch
-        is_let_on.set()
+        held.is_let_on.set()
         await watcher.create("t")
         assert watcher.image.brokers[0].broker_epoch == epoch
         assert watcher.is_live(0)
