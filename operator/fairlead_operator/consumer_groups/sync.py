@@ -32,7 +32,7 @@ from fairlead_operator.consumer_groups.reset_record import read_reset_record
 from fairlead_operator.consumer_groups.status_writer import GroupStatusWriter
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.views import is_cluster_paused, is_going
-from fairlead_operator.topics.work_queue import UNEXPECTED_S_MAX, WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_DELAY_S, WorkQueue
 
 logger = logging.getLogger(__name__)
 STRAYS_AT_A_TIME: Final = 20
@@ -164,7 +164,7 @@ class GroupSync:
                 except Exception:
                     # The error concerns only this ConsumerGroup: the others go on.
                     logger.exception("ConsumerGroup %s/%s: an unexpected error", *key)
-                    self._strays.retry(key, backoff_s_max=UNEXPECTED_S_MAX)
+                    self._strays.retry(key, backoff_s_max=UNEXPECTED_DELAY_S)
                 finally:
                     self._strays.finish(key)
 

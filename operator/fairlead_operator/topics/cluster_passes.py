@@ -11,14 +11,13 @@ from typing import Final
 
 from fairlead_operator.controller_client import ControllerStandbyError
 from fairlead_operator.topics.topic_resource import ClusterKey, ResourceKey
-from fairlead_operator.topics.work_queue import WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_DELAY_S, WorkQueue
 
 logger = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 100
 GATHER_S: Final = 0.02
 """How long a batch collects keys that come together."""
-UNEXPECTED_DELAY_S: Final = 30.0
 
 
 class ClusterPasses:

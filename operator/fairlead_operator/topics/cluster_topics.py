@@ -12,13 +12,13 @@ from fairlead_operator.controller_client import (
     TopicChanges,
 )
 from fairlead_operator.topics.topic_resource import ClusterKey
+from fairlead_operator.topics.work_queue import UNEXPECTED_DELAY_S
 
 logger = logging.getLogger(__name__)
 
 WAIT_MS: Final = 20_000
 RETRY_S_MIN: Final = 0.2
 RETRY_S_MAX: Final = 3.0
-UNEXPECTED_DELAY_S: Final = 30.0
 
 
 class TopicController(Protocol):

@@ -11,7 +11,7 @@ from fairlead_operator.topics.kafka_origin import build_mirror, build_mirror_pat
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import TopicResource, mirror_name
 from fairlead_operator.topics.topic_scope import TopicScope
-from fairlead_operator.topics.work_queue import UNEXPECTED_S_MAX, WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_DELAY_S, WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class MirrorWriter:
                 except Exception:
                     # The error concerns only this topic: the others go on.
                     logger.exception("the Topic that shows %s: an unexpected error", place)
-                    self._queue.retry(place, backoff_s_max=UNEXPECTED_S_MAX)
+                    self._queue.retry(place, backoff_s_max=UNEXPECTED_DELAY_S)
                 finally:
                     self._queue.finish(place)
 

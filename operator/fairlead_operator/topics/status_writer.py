@@ -24,7 +24,7 @@ from fairlead_operator.topics.topic_status import (
     protection_message,
     turned_bad,
 )
-from fairlead_operator.topics.work_queue import UNEXPECTED_S_MAX, WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_DELAY_S, WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class TopicStatusWriter:
                 except Exception:
                     # The error concerns only this Topic: the others go on.
                     logger.exception("the status of Topic %s/%s: an unexpected error", *key)
-                    self._queue.retry(key, backoff_s_max=UNEXPECTED_S_MAX)
+                    self._queue.retry(key, backoff_s_max=UNEXPECTED_DELAY_S)
                 finally:
                     self._queue.finish(key)
 

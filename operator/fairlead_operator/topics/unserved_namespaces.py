@@ -10,7 +10,7 @@ from typing import Any
 from fairlead_operator.events import EventWriter
 from fairlead_operator.topics.namespace_rules import read_namespace_rules
 from fairlead_operator.topics.topic_resource import ClusterKey
-from fairlead_operator.topics.work_queue import UNEXPECTED_S_MAX, WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_DELAY_S, WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class UnservedNamespaces:
                 except Exception:
                     # The error concerns only this LogCluster: the others go on.
                     logger.exception("namespaces of %s/%s: an unexpected error", *cluster)
-                    self._queue.retry(cluster, backoff_s_max=UNEXPECTED_S_MAX)
+                    self._queue.retry(cluster, backoff_s_max=UNEXPECTED_DELAY_S)
                 finally:
                     self._queue.finish(cluster)
 

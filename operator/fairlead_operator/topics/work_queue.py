@@ -13,8 +13,8 @@ K = TypeVar("K")
 
 BACKOFF_S_MIN: Final = 0.25
 BACKOFF_S_MAX: Final = 5.0
-UNEXPECTED_S_MAX: Final = 30.0
-"""The longest back-off after an error that nobody foresaw."""
+UNEXPECTED_DELAY_S: Final = 30.0
+"""The longest pause after an error that nobody foresaw, before its object is tried again."""
 
 
 class WorkQueue(Generic[K]):

@@ -23,7 +23,7 @@ from fairlead_operator.specs.client_access import find_user_access
 from fairlead_operator.topics.cluster_passes import ClusterPasses
 from fairlead_operator.topics.topic_resource import FINALIZER, ClusterKey, ResourceKey
 from fairlead_operator.topics.topic_status import Verdict, build_status_patch
-from fairlead_operator.topics.work_queue import WorkQueue
+from fairlead_operator.topics.work_queue import UNEXPECTED_DELAY_S, WorkQueue
 from fairlead_operator.users.plan import Plan, plan_user
 from fairlead_operator.users.user_policy import refusal, split_rules
 from fairlead_operator.users.user_resource import UserResource
@@ -48,7 +48,6 @@ WORKERS: Final = 16
 """Users that are written to the API server at a time."""
 DEFAULTS_LOOK_S: Final = 60.0
 """How soon a User with lowered quotas is checked again: the defaults may have changed."""
-UNEXPECTED_DELAY_S: Final = 30.0
 MECHANISM: Final = ScramMechanism.SCRAM_SHA_512
 _SILENT: Final[Verdict] = (
     False,
