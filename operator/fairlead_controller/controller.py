@@ -220,7 +220,6 @@ class Controller:
 
         BrokenDecisionError, at once, if the decision would break a rule of the records.
         """
-        self._check_room(event)
         if isinstance(event, FenceBroker) and fencing_to_divide(self._pending, event) is not None:
             return await self._fence_in_parts(event)
         return await self._submit(event)
@@ -248,17 +247,13 @@ class Controller:
                 break
         return await self._submit(fencing)
 
-    def _check_room(self, event: Event) -> None:
-        """Raise RefusedError if an event cannot be decided now."""
+    async def _submit(self, event: Event) -> Reply:
+        """Decide an event whole, before anything else runs; RefusedError as for `submit`."""
         if self._end is not None:
             raise RefusedError(RefusalCode.NOT_CONTROLLER, "the controller is stopping")
         is_death = isinstance(event, FenceBroker | LeavePartitions)
         if self._waiting >= EVENTS_WAITING_MAX and not is_death:
             raise RefusedError(RefusalCode.REQUEST_TIMED_OUT, "the controller is overloaded")
-
-    async def _submit(self, event: Event) -> Reply:
-        """Decide an event whole, before anything else runs."""
-        self._check_room(event)
         began_s = time.monotonic()
         decision, pending = self._decide(event)
         self._plan(decision)
