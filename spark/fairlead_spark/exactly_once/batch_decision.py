@@ -40,9 +40,13 @@ number of batches it does no harm: with ten seconds each, that is longer than Sp
 executor to be alive (`spark.network.timeout`, 120 s).
 """
 DRAWS: Final = 9
-"""Ids of a partition in a turn. Spark counts attempts from 0 again if it runs a stage again: one of
-this number of pairs of such tasks has the same id. Brokers keep TURNS times DRAWS ids for each
-partition for `transactional.id.expiration.ms` (7 days), however many batches there are."""
+"""Ids of a partition in a turn.
+
+Spark counts attempts from 0 again if it runs a stage again. So it does if a program of
+`foreachBatch` writes a batch again, whose turn is the same if nobody could give the batch up. One
+of this number of pairs of such tasks has the same id. Brokers keep TURNS times DRAWS ids for each
+partition for `transactional.id.expiration.ms` (7 days), however many batches there are.
+"""
 _TASK_ID: Final = re.compile(rf"{re.escape(PREFIX)}\.(.+)\.(\d+)-([^.]+)\.\d+\.(?:r?\d+|\d+-\d+)")
 """Includes ids of first attempts in the format before there were turns: `0`."""
 REPLACED_MAX: Final = 100

@@ -50,6 +50,8 @@ FAULTY_STEPS = 500
 DRIVERS_MAX = 3
 STEPS_MAX = 20_000
 QUERY = "q"
+FIRST_ATTEMPTS = (0, 2)
+"""Numbers of the first attempts of a batch's first write, and of its second: their ids differ."""
 
 
 class SimulationFailed(AssertionError):  # noqa: N818  # The same name as in the other simulations.
@@ -130,16 +132,16 @@ class Driver:
                     raise DriverEnds
                 checkpoint.plans[batch] = self.world.rng.getrandbits(30)
             yield
-            for again in (False, True):
+            for number in FIRST_ATTEMPTS:
                 if self.is_stopped:
                     # A stopped driver may still commit its last batch, and begins no other.
                     raise DriverEnds
                 try:
-                    yield from self._write(batch)
+                    yield from self._write(batch, number)
                     break
                 except SinkError:
                     # A function of `foreachBatch` may catch the error of a write, and write again.
-                    if again or self.world.rng.random() < 0.5:
+                    if number == FIRST_ATTEMPTS[-1] or self.world.rng.random() < 0.5:
                         raise DriverEnds from None
             yield
             if self.is_stopped or batch in checkpoint.done:
@@ -147,12 +149,12 @@ class Driver:
             checkpoint.done.add(batch)
             batch, is_planned = batch + 1, False
 
-    def _write(self, batch: int) -> Generator[None, None, None]:
+    def _write(self, batch: int, number: int) -> Generator[None, None, None]:
         execution = self.world.count()
         write = f"write{execution}"
         writer = BatchWriter(QUERY, batch, self.run, self.since_ms, execution, write)
         try:
-            yield from self._run_tasks(writer)
+            yield from self._run_tasks(writer, number)
             own = [each for each in self.prepared.values() if each is not None]
             steps = batch_decision.commit_batch(writer, own, is_decided=len(own) < PARTITIONS)
             yield from self._carry_out(steps)
@@ -169,11 +171,11 @@ class Driver:
                 raise DriverEnds from None
             raise
 
-    def _run_tasks(self, writer: BatchWriter) -> Generator[None, None, None]:
+    def _run_tasks(self, writer: BatchWriter, number: int) -> Generator[None, None, None]:
         self.writer, self.prepared, self.failed_tasks = writer, {}, 0
         attempts = dict.fromkeys(range(PARTITIONS), 0)
         for partition in attempts:
-            self.world.start(Task(self, writer, partition))
+            self.world.start(Task(self, writer, partition, number))
         while len(self.prepared) < PARTITIONS:
             yield
             if self.failed_tasks >= ATTEMPTS_MAX:
@@ -183,7 +185,8 @@ class Driver:
                 is_slow = self.world.is_faulty and self.world.rng.random() < 0.01
                 if partition not in self.prepared and (is_lost or is_slow):
                     attempts[partition] += 1
-                    self.world.start(Task(self, writer, partition, self.world.count()))
+                    again = Task(self, writer, partition, self.world.count(), is_first=False)
+                    self.world.start(again)
 
     def _carry_out(self, steps: Steps) -> Generator[None, None, None]:
         answer: Any = None
@@ -253,15 +256,28 @@ class Driver:
 
 
 class Task:
-    """One attempt to write a partition of a batch; a first attempt has `attempt` 0."""
+    """One attempt to write a partition of a batch.
+
+    In Spark every attempt has its own number, and one of `DRAWS` pairs of first attempts has the
+    same id. Here the worst case is played: all first attempts have the same number. Only those of
+    a second write of the same batch have another one: if the first could not be given up, nothing
+    else tells their ids apart, and `DRAWS` says what that leaves.
+    """
 
     def __init__(
-        self, driver: Driver, writer: BatchWriter, partition: int, attempt: int = 0
+        self,
+        driver: Driver,
+        writer: BatchWriter,
+        partition: int,
+        attempt: int,
+        *,
+        is_first: bool = True,
     ) -> None:
         self.driver = driver
         self.writer = writer
         self.partition = partition
         self._attempt = attempt
+        self._is_first = is_first
         self.prepared: PreparedTransaction | None = None
         self._is_late = False
         self.pauses = self._live()
@@ -326,8 +342,7 @@ class Task:
         return batch_decision.must_write(self.writer, decision, given_up)
 
     def _begin(self, last: Decision | None) -> None:
-        # All first attempts have the same number.
-        attempt = batch_decision.name_attempt(last, self._attempt, is_first=not self._attempt)
+        attempt = batch_decision.name_attempt(last, self._attempt, is_first=self._is_first)
         name = self.writer.task_transactional_id(self.partition, attempt)
         self.prepared = self.driver.world.brokers.begin(name)
 
