@@ -67,28 +67,36 @@ class Beats:
         peer = peer_of(request)
         if peer is not None and peer.broker_id is not None:
             raise web.HTTPForbidden(text=f"only controllers listen here, not {peer}")
-        if not self._is_holder() or self._listeners >= LISTENERS_MAX:
+        if not self._is_holder():
             raise web.HTTPServiceUnavailable(text="this candidate stands by")
+        if self._listeners >= LISTENERS_MAX:
+            raise web.HTTPServiceUnavailable(text="too many candidates listen")
         socket = web.WebSocketResponse(max_msg_size=HANDSHAKE_SIZE_MAX, compress=False, timeout=1.0)
         try:
             await socket.prepare(request)
         except ConnectionError:
             return web.Response()
-        self._listeners += 1
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 await authenticate(socket, request, self._secret, STANDBY)
-            while self._is_holder() and not socket.closed:
-                await socket.send_bytes(pack_message(BEAT))
-                await asyncio.sleep(BEAT_INTERVAL_MS / 1000)
+            # A place is for who has proved itself: before that, the door's limits apply.
+            if self._listeners < LISTENERS_MAX:
+                await self._send_beats(socket)
             await socket.close()
         except (SessionProtocolError, CodecError, TimeoutError, RefusedError) as error:
             await turn_away(socket, request.remote, error)
         except ConnectionError as error:
             self._log.note("beats", "a candidate listens no more: %s", error)
+        return socket
+
+    async def _send_beats(self, socket: web.WebSocketResponse) -> None:
+        self._listeners += 1
+        try:
+            while self._is_holder() and not socket.closed:
+                await socket.send_bytes(pack_message(BEAT))
+                await asyncio.sleep(BEAT_INTERVAL_MS / 1000)
         finally:
             self._listeners -= 1
-        return socket
 
 
 class HolderWatch:
