@@ -42,7 +42,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.protocol.states import KazooState
-from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions, make_acl
 
 from fairlead_zookeeper.address import ZooKeeperAccess
 from fairlead_zookeeper.operations import (
@@ -205,6 +205,14 @@ class ZooKeeperClient:
         except _NoNodeError:
             return None
         return sorted(found)
+
+    async def is_public(self, path: str) -> bool:
+        """Tell whether everybody may read a znode; no if it does not exist."""
+        try:
+            acls, _ = await self._ask(path, self._kazoo.get_acls_async, self._full(path))
+        except _NoNodeError:
+            return False
+        return any(each.id.scheme == "world" and each.perms & Permissions.READ for each in acls)
 
     async def sync(self, path: str = "/") -> None:
         """Ensure that the next read sees everything that was committed before this call."""

@@ -148,6 +148,18 @@ class ZooKeeperStore(RemoteStore):
         known = await self._fetch_when_possible(table)
         return None if known is None else await self._in_thread(known.stored)
 
+    async def public_tables(self, prefix: str) -> list[str]:
+        """Return the tables with such names that everybody who reaches ZooKeeper may read.
+
+        ACLs are set when a znode is made, so a table can be older than `zookeeper.set.acl=true`.
+        """
+        names = sorted(name for name in self._known if name.startswith(prefix))
+        try:
+            found = await asyncio.gather(*(self._client.is_public(table_path(n)) for n in names))
+        except ZooKeeperError as error:
+            raise self._failed("the ACLs of tables cannot be read", error) from error
+        return [name for name, is_public in zip(names, found, strict=True) if is_public]
+
     async def write(self, writes: Sequence[TableWrite]) -> list[WriteResult]:
         """Write tables, several at a time, in the order given."""
         if self._fence is None:

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.decisions.cluster_limits import ClusterLimits
 from fairlead_controller.decisions.events import ElectLeaders, LimitCluster
+from fairlead_controller.decisions.tables.security_lines import SECURITY_TABLE_PREFIX
 from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.leader_balancer import LeaderBalancer
 from fairlead_controller.pages.controller_pages import Reigning
@@ -21,9 +23,13 @@ from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_multis import Fence
 from fairlead_controller.zookeeper.admin_requests import AdminRequests
 from fairlead_controller.zookeeper.settings import CandidateSettings
+from fairlead_zookeeper.access_settings import SET_ACL
 from fairlead_zookeeper.client import SessionLostError, ZooKeeperClient, ZooKeeperError
+from fairlead_zookeeper.znodes import table_path
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 UNAVAILABLE_RETRY_S: Final = 0.1
 SWEEP_INTERVAL_S: Final = 300.0
@@ -67,6 +73,7 @@ async def run_reign(
     try:
         try:
             controller = await take_over(client, store)
+            limits = await find_limits(client, store, settings)
             state = controller.committed
             await asyncio.to_thread(remember, state.image.cluster_id, state.controller_epoch)
         except StoreError as error:
@@ -74,7 +81,7 @@ async def run_reign(
         configs = settings.configs
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(controller.run())
-            await controller.submit(LimitCluster(settings.limits))
+            await controller.submit(LimitCluster(limits))
             await controller.submit(ElectLeaders())
             declarations = Declarations(
                 controller, settings.declared, expected_brokers=settings.expected_brokers
@@ -102,9 +109,37 @@ async def run_reign(
 
 async def take_over(client: ZooKeeperClient, store: ZooKeeperStore) -> Controller:
     """Seal and load; wait while ZooKeeper is not reachable. StoreError if that does not help."""
+    return await _when_reachable(
+        client, lambda: open_controller(store, now_ms=lambda: time.time_ns() // 1_000_000)
+    )
+
+
+async def find_limits(
+    client: ZooKeeperClient, store: ZooKeeperStore, settings: CandidateSettings
+) -> ClusterLimits:
+    """Return the limits of the cluster: no credentials go to a table that everybody may read.
+
+    Tables of this reign get ACLs, those that are there may have been made without. StoreError.
+    """
+    limits = settings.limits
+    if limits.why_no_credentials:
+        return limits
+    public = await _when_reachable(client, lambda: store.public_tables(SECURITY_TABLE_PREFIX))
+    if not public:
+        return limits
+    problem = (
+        f"everybody who reaches ZooKeeper can read {client.access.chroot}{table_path(public[0])}, "
+        f"which was made without {SET_ACL}=true: set its ACL, then restart the controller"
+    )
+    logger.error("users are refused: %s", problem)
+    return replace(limits, why_no_credentials=problem)
+
+
+async def _when_reachable(client: ZooKeeperClient, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return what an attempt returns, and try again while ZooKeeper is not reachable."""
     while True:
         try:
-            return await open_controller(store, now_ms=lambda: time.time_ns() // 1_000_000)
+            return await attempt()
         except StoreUnavailableError as error:
             logger.warning("the tables are not taken over yet: %s", error)
         with suppress(SessionLostError):  # The next attempt raises it.
