@@ -280,8 +280,11 @@ def test_a_cluster_that_was_secure_stays_so_with_the_same_password(tmp_path: Pat
         assert (cli.data / "tls/ca.crt").read_bytes() == authority
         assert TOPIC in cli.ok("topic", "list").out
         assert cli("down").code == 0
-        # Whoever has lost the files gets others.
+        # Whoever has lost the files gets others, also if a start fails before brokers know of it.
         shutil.rmtree(cli.data / "clients")
+        missing = tmp_path / "missing.pem"
+        failed = cli.up("--set", f"listener.name.client.ssl.keystore.location={missing}")
+        assert failed.code != 0 and str(missing) in failed.out + failed.err
         assert cli.up().code == 0
         assert file.read_text() != first
         assert TOPIC in cli.ok("topic", "list").out

@@ -38,7 +38,7 @@ from fairlead_cli.local.preflight import (
     refuse_taken_ports,
 )
 from fairlead_cli.local.process_table import identify
-from fairlead_cli.local.secure_files import admin_file, prepare_secure_files
+from fairlead_cli.local.secure_files import find_password, keep_access, prepare_secure_files
 from fairlead_cli.whole_file import OWNER_ONLY, write_whole
 from fairlead_model.configs.broker_configs import BROKER_CONFIGS
 from fairlead_model.configs.config_key import ConfigError
@@ -188,6 +188,11 @@ class ClusterSupervisor:
             context=build_peer_context(self.plan.layout),
             is_new=self.is_new_admin,
         )
+        if self.is_new_admin:
+            try:
+                keep_access(self.plan.layout, client)
+            except OSError as error:
+                raise build_unusable_error(self.plan.layout, error) from error
 
     async def start_first_time(self, child: LocalProcess) -> None:
         """Start a process; if it ends before it is ready, print the end of its output.
@@ -348,7 +353,7 @@ class ClusterSupervisor:
             write_whole(layout.secret_file, secrets.token_hex(32) + "\n", mode=OWNER_ONLY)
         layout.controller_directory.mkdir(exist_ok=True)
         if self.plan.ports.is_secure:
-            self.is_new_admin = not admin_file(layout).exists()
+            self.is_new_admin = find_password(layout) is None
             self.client = prepare_secure_files(
                 layout, self.plan.brokers, self.plan.bootstrap, host=self.plan.ports.host
             )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_cli.local.client_files import (
     ClientAccess,
+    ensure_directory,
     read_client_file,
     write_client_files,
 )
@@ -44,7 +45,12 @@ def choose_secure(layout: Layout, *, asked: bool) -> bool:
 def prepare_secure_files(
     layout: Layout, brokers: int, bootstrap: str, *, host: str = HOST
 ) -> ClientAccess:
-    """Create files that are missing or expire soon; return how the super user connects."""
+    """Create files that are missing or expire soon; return how the super user connects.
+
+    Without files of clients the password is a new one, and `keep_access` writes them. If they were
+    there before the brokers know the password, a start that ends in between would leave files that
+    log nobody in.
+    """
     layout.tls_directory.mkdir(mode=0o700, exist_ok=True)
     now = datetime.now(UTC)
     hosts = list(dict.fromkeys((HOST, "localhost", host)))
@@ -53,14 +59,22 @@ def prepare_secure_files(
         name = PeerName(CLUSTER, broker_id)
         _ensure_certificate(layout.broker_certificate(broker_id), name, authority, now, hosts)
     _ensure_certificate(layout.controller_certificate, PeerName(CLUSTER), authority, now, hosts)
+    ensure_directory(layout.clients_directory)
+    known = find_password(layout)
     access = ClientAccess(
         bootstrap=bootstrap,
         user=ADMIN,
-        password=_find_password(layout) or secrets.token_urlsafe(_PASSWORD_BYTES),
+        password=known or secrets.token_urlsafe(_PASSWORD_BYTES),
         ca=layout.ca_certificate,
     )
-    write_client_files(layout.clients_directory, access)
+    if known:
+        keep_access(layout, access)
     return access
+
+
+def keep_access(layout: Layout, access: ClientAccess) -> None:
+    """Write how the super user connects. CliError or OSError."""
+    write_client_files(layout.clients_directory, access)
 
 
 def admin_file(layout: Layout) -> Path:
@@ -68,9 +82,10 @@ def admin_file(layout: Layout) -> Path:
     return layout.clients_directory / f"{ADMIN}.librdkafka"
 
 
-def _find_password(layout: Layout) -> str | None:
+def find_password(layout: Layout) -> str | None:
+    """Return the super user's password, which only its files have; None if they are lost."""
     try:
-        return read_client_file(admin_file(layout)).get("sasl.password")
+        return read_client_file(admin_file(layout)).get("sasl.password") or None
     except FileNotFoundError:
         return None
 
