@@ -84,6 +84,11 @@ class FaultProxy:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether any process is cut off."""
+        return bool(self._cut)
+
     async def _pass(self, ends: frozenset[str]) -> None:
         """Return once bytes may pass between these two."""
         while ends & self._cut:
@@ -134,18 +139,26 @@ class FaultProxy:
     async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve `GET /healthz`, `POST /cut/NAME,NAME`, `POST /heal`."""
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            request = await reader.readuntil(b"\r\n\r\n")
-            path = request[:REQUEST_BYTES_MAX].split(b" ", 2)[1].decode(errors="replace")
-            status = "200 OK"
-            if path.startswith("/cut/"):
-                self.set_cut(frozenset(path.removeprefix("/cut/").split(",")))
-            elif path == "/heal":
-                self.set_cut(frozenset())
-            elif path != "/healthz":
-                status = "404 Not Found"
+            status = self._carry_out(await reader.readuntil(b"\r\n\r\n"))
             writer.write(f"HTTP/1.0 {status}\r\nContent-Length: 0\r\n\r\n".encode())
             await writer.drain()
         writer.close()
+
+    def _carry_out(self, head: bytes) -> str:
+        """Do what a request asks for; return the status of the answer."""
+        method, path, *_ = [*head[:REQUEST_BYTES_MAX].decode(errors="replace").split(" "), "", ""]
+        if path == "/healthz":
+            return "200 OK"
+        if path != "/heal" and not path.startswith("/cut/"):
+            return "404 Not Found"
+        if method != "POST":
+            return "405 Method Not Allowed"
+        if b"\r\norigin:" in head.lower():
+            # Browsers name the page that a POST comes from: no page may cut a cluster off.
+            return "403 Forbidden"
+        names = path.removeprefix("/cut/").split(",") if path != "/heal" else ()
+        self.set_cut(frozenset(names))
+        return "200 OK"
 
 
 def find_owner(peer_port: int, own_port: int, cluster_file: Path) -> str:

@@ -141,6 +141,37 @@ def test_it_knows_which_process_a_connection_comes_from(tmp_path: Path, free_por
     run(scenario, path, free_port)
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /cut/echo HTTP/1.1\r\nHost: 127.0.0.1\r\n", 405),
+        ("POST /cut/echo HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n", 403),
+        ("POST /cut/echo HTTP/1.1\r\norigin:null\r\n", 403),
+        ("POST /nothing HTTP/1.1\r\n", 404),
+        ("\r\n", 404),
+    ],
+)
+def test_no_page_in_a_browser_cuts_anything(
+    head: str, status: int, cluster_file: Path, free_port: int
+) -> None:
+    async def scenario(proxy: FaultProxy, port: int) -> None:
+        control = await asyncio.start_server(proxy._control, "127.0.0.1", 0)
+        control_port = control.sockets[0].getsockname()[1]
+        reader, writer = await connect(control_port)
+        writer.write(f"{head}\r\n".encode())
+        assert (await reader.readline()).split(b" ")[1] == str(status).encode()
+        writer.close()
+        assert not proxy.is_cut
+        tool = ProxyControl("127.0.0.1", control_port)
+        await asyncio.to_thread(tool.cut, ["echo"])
+        assert proxy.is_cut
+        await asyncio.to_thread(tool.heal)
+        assert not proxy.is_cut
+        control.close()
+
+    run(scenario, cluster_file, free_port)
+
+
 def test_routes_stand_in_front_of_every_listener() -> None:
     routes = build_routes(cluster())
     assert [str(route) for route in routes] == [
