@@ -3,7 +3,7 @@
 As in Kafka's `SslPrincipalMapper`, the first rule whose pattern matches the whole distinguished
 name gives the user. If no rule matches, the client is refused. Patterns are those of RE2, whose
 time is proportional to the name's length for every pattern. It has no look-ahead and no
-back-references.
+back-references. A replacement refers to groups as in Kafka: `$1`, or `${name}`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RULE: Final = re.compile(
 _EVERYBODY: Final = "*"
 """Means all users in access rules, so no user may have this name, as in logins."""
 _GAP: Final = re.compile(r"\s*(?:,\s*|$)")
-_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
+_REFERENCE: Final = re.compile(r"\\(.)|\$([0-9]+)|\$\{([A-Za-z][A-Za-z0-9]*)\}|\$", re.DOTALL)
 
 
 class NoRuleError(Exception):
@@ -45,16 +45,30 @@ class _Rule:
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
-        groups = (match.group(0), *match.groups())
 
         def replace(reference: re.Match[str]) -> str:
-            if reference[1] is not None:
-                return reference[1]
-            number = int(reference[2][:4])
-            return (groups[number] or "") if number < len(groups) else reference[0]
+            escaped, digits, group_name = reference.groups()
+            if digits is not None:
+                return _group(match, digits)
+            return str(escaped if group_name is None else match.group(group_name) or "")
 
         text = _REFERENCE.sub(replace, self.replacement)
         return {"L": text.lower(), "U": text.upper()}.get(self.case, text)
+
+
+def _group(match: Any, digits: str) -> str:
+    """Return what `$` and these digits mean, as Kafka and Java's `Matcher` read it.
+
+    As many digits as name a group; the others stay. Without such a group all of it stays.
+    """
+    count = len(match.groups())
+    number, used = int(digits[0]), 1
+    if number > count:
+        return f"${digits}"
+    while used < len(digits) and number * 10 + int(digits[used]) <= count:
+        number = number * 10 + int(digits[used])
+        used += 1
+    return (match.group(number) or "") + digits[used:]
 
 
 class PrincipalMapping:
@@ -94,7 +108,9 @@ def _parse(setting: str, text: str) -> Iterator[_Rule]:
         if found["default"] is not None:
             yield _Rule(None, "", "")
         else:
-            yield _Rule(_compile(setting, found["pattern"]), found["replacement"], found["case"])
+            pattern, replacement = _compile(setting, found["pattern"]), found["replacement"]
+            _check_references(setting, pattern, replacement)
+            yield _Rule(pattern, replacement, found["case"])
         position = gap.end()
 
 
@@ -109,3 +125,21 @@ def _compile(setting: str, pattern: str) -> Any:
         raise ConfigError(
             setting, f"{setting}: {pattern!r} is no expression of RE2: {error}"
         ) from None
+
+
+def _check_references(setting: str, pattern: Any, replacement: str) -> None:
+    """Refuse a replacement with which Kafka would refuse each client; ConfigError.
+
+    Taken as it stands, it would make one user of all of them.
+    """
+    for reference in _REFERENCE.finditer(replacement):
+        escaped, digits, group_name = reference.groups()
+        problem = ""
+        if digits is not None and not pattern.groups and digits[0] != "0":
+            problem = "the pattern has no groups"
+        elif group_name is not None and group_name not in pattern.groupindex:
+            problem = f"the pattern has no group {group_name}"
+        elif escaped is digits is group_name is None:
+            problem = "write $NUMBER or ${NAME} for a group, and \\$ for a dollar sign"
+        if problem:
+            raise ConfigError(setting, f"{setting}: {reference[0]} in {replacement!r}: {problem}")

@@ -66,6 +66,11 @@ def test_names_with_bent_bytes_are_read_or_refused(
         "RULE:^(?=x)$/x/",
         "RULE:(x)\\1/x/",
         "RULE:x/y/Q",
+        "RULE:^CN=(.*)$/$a/",
+        "RULE:^CN=(.*)$/a$/",
+        "RULE:^CN=(?<n>.*)$/${m}/",
+        "RULE:^CN=(?<n>.*)$/${n/",
+        "RULE:^CN=.*$/$1/",
         "default",
         "",
     ],
@@ -73,6 +78,26 @@ def test_names_with_bent_bytes_are_read_or_refused(
 def test_rules_that_cannot_be_read_stop_the_start(rules: str) -> None:
     with pytest.raises(ConfigError, match="rules"):
         PrincipalMapping.parse("rules", rules)
+
+
+@pytest.mark.parametrize(
+    ("rule", "user"),
+    [
+        ("RULE:^CN=(?<n>.*?),.*$/${n}/", "Alice"),
+        ("RULE:^CN=(?<n>[^,]*)(,L=x)?.*$/${n}-$2/L", "alice-"),
+        ("RULE:^CN=(.*?),.*$/$10/", "Alice0"),
+        ("RULE:^CN=(.*?),.*$/$100/", "Alice00"),
+        ("RULE:^CN=(.*?),.*$/$01/", "Alice"),
+        ("RULE:^CN=(.*?),.*$/$02/", "CN=Alice,OU=ops,O=Ex2"),
+        ("RULE:^CN=(.*?),.*$/$9/", "$9"),
+        ("RULE:^CN=(.*?),.*$/\\${n}/", "${n}"),
+        ("RULE:^CN=(.)(.)(.)(.)(.)(.*)$/$6$11/", ",OU=ops,O=ExA1"),
+        ("RULE:^CN=.*$/$0/", "CN=Alice,OU=ops,O=Ex"),
+    ],
+)
+def test_groups_are_those_that_kafka_takes(rule: str, user: str) -> None:
+    """The users are what `SslPrincipalMapper` of Kafka 4.3 gives."""
+    assert PrincipalMapping.parse("rules", rule).apply("CN=Alice,OU=ops,O=Ex") == user
 
 
 def test_patterns_take_time_in_proportion_to_names() -> None:
