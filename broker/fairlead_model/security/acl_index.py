@@ -1,4 +1,4 @@
-"""Access rules, indexed by resource, and the decision that follows from them. Pure.
+"""Access rules, indexed by resource and principal, and the decision that follows. Pure.
 
 The order of decisions is that of Kafka's `StandardAuthorizerData`:
 
@@ -8,12 +8,14 @@ The order of decisions is that of Kafka's `StandardAuthorizerData`:
 3. If any of these rules denies, the answer is no; else, if any allows, the answer is yes.
 4. If no rule for any principal applies to the resource, `allow.everyone.if.no.acl.found` decides.
 
-The caller handles super users before all of this.
+The caller handles super users before all of this. A decision looks only at rules of its principal
+and of `User:*`: one request asks thousands of questions, and a resource may have rules of thousands
+of users.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from fairlead_model.host_address import peer_address
 from fairlead_model.security.acl import (
@@ -41,6 +43,10 @@ _ANYBODYS_NAME: Final = "hardcode"
 """The resource name that `Authorizer.authorizeByResourceType` tries first."""
 
 
+_Held: TypeAlias = "dict[str, dict[AclBinding, str]]"
+"""Rules of one resource by principal, with their hosts in the form in which hosts are compared."""
+
+
 class AclDecision(NamedTuple):
     """The decision, and the rule that decided it."""
 
@@ -57,9 +63,8 @@ class AclIndex:
     def __init__(self, rules: Iterable[AclBinding] = (), *, allows_without_rules: bool) -> None:
         """`allows_without_rules` is the value of `allow.everyone.if.no.acl.found`."""
         self.allows_without_rules = allows_without_rules
-        self._literals: dict[tuple[ResourceType, str], dict[AclBinding, str]] = {}
-        """By type and name: rules with their hosts in the form in which hosts are compared."""
-        self._prefixes: dict[tuple[ResourceType, str], dict[AclBinding, str]] = {}
+        self._literals: dict[tuple[ResourceType, str], _Held] = {}
+        self._prefixes: dict[tuple[ResourceType, str], _Held] = {}
         self._lengths: dict[ResourceType, dict[int, int]] = {}
         """By type: the lengths of prefixes, with the number of prefixes of each length."""
         for rule in rules:
@@ -74,15 +79,18 @@ class AclIndex:
             if by_name is self._prefixes:
                 lengths = self._lengths.setdefault(rule.resource_type, {})
                 lengths[len(rule.name)] = lengths.get(len(rule.name), 0) + 1
-        held[rule] = comparable_host(rule.host)
+        held.setdefault(rule.principal, {})[rule] = comparable_host(rule.host)
 
     def remove(self, rule: AclBinding) -> None:
         """Remove a rule, if the index has it."""
         by_name = self._by_name(rule)
         held = by_name.get((rule.resource_type, rule.name))
-        if held is None or rule not in held:
+        rules = None if held is None else held.get(rule.principal)
+        if held is None or rules is None or rule not in rules:
             return
-        del held[rule]
+        del rules[rule]
+        if not rules:
+            del held[rule.principal]
         if held:
             return
         del by_name[rule.resource_type, rule.name]
@@ -92,7 +100,7 @@ class AclIndex:
             if not lengths[len(rule.name)]:
                 del lengths[len(rule.name)]
 
-    def _by_name(self, rule: AclBinding) -> dict[tuple[ResourceType, str], dict[AclBinding, str]]:
+    def _by_name(self, rule: AclBinding) -> dict[tuple[ResourceType, str], _Held]:
         return self._prefixes if rule.pattern_type is PatternType.PREFIXED else self._literals
 
     def decide(
@@ -108,11 +116,9 @@ class AclIndex:
         allowing: AclBinding | None = None
         compared: str | None = None
         implied_by = IMPLIED_BY.get(operation, _NOTHING)
-        for rules in self._applying(resource_type, name):
+        for held in self._applying(resource_type, name):
             has_rules = True
-            for rule, rule_host in rules.items():
-                if rule.principal not in (principal, ANY_USER):
-                    continue
+            for rule, rule_host in _rules_for(held, principal):
                 if rule_host != ANY_NAME:
                     compared = comparable_host(host) if compared is None else compared
                     if rule_host != compared:
@@ -129,9 +135,14 @@ class AclIndex:
 
     def applying_rules(self, resource_type: ResourceType, name: str) -> list[AclBinding]:
         """Return every rule that applies to a resource, for any principal."""
-        return [rule for rules in self._applying(resource_type, name) for rule in rules]
+        return [
+            rule
+            for held in self._applying(resource_type, name)
+            for rules in held.values()
+            for rule in rules
+        ]
 
-    def _applying(self, resource_type: ResourceType, name: str) -> Iterator[dict[AclBinding, str]]:
+    def _applying(self, resource_type: ResourceType, name: str) -> Iterator[_Held]:
         literals, prefixes = self._literals, self._prefixes
         rules = literals.get((resource_type, name))
         if rules is not None:
@@ -159,14 +170,13 @@ class AclIndex:
         allowed: list[AclBinding] = []
         denied: set[tuple[PatternType, str]] = set()
         for by_name in (self._literals, self._prefixes):
-            for (kind, _), rules in by_name.items():
+            for (kind, _), held in by_name.items():
                 if kind is not resource_type:
                     continue
-                for rule, rule_host in rules.items():
-                    if (
-                        rule.principal not in (principal, ANY_USER)
-                        or rule_host not in (compared, ANY_NAME)
-                        or rule.operation not in (operation, Operation.ALL)
+                for rule, rule_host in _rules_for(held, principal):
+                    if rule_host not in (compared, ANY_NAME) or rule.operation not in (
+                        operation,
+                        Operation.ALL,
                     ):
                         continue
                     if rule.permission is Permission.ALLOW:
@@ -176,6 +186,14 @@ class AclIndex:
         if (PatternType.LITERAL, ANY_NAME) in denied:
             return False
         return any(not _is_dominated(rule, denied) for rule in allowed)
+
+
+def _rules_for(held: _Held, principal: str) -> Iterator[tuple[AclBinding, str]]:
+    """Yield the rules of a principal and of everybody, with their hosts."""
+    for each in {principal: None, ANY_USER: None}:
+        rules = held.get(each)
+        if rules is not None:
+            yield from rules.items()
 
 
 def _is_dominated(rule: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
