@@ -40,6 +40,7 @@ class JwksReader:
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._expedited_s = float("-inf")
+        self._has_read = False
 
     def start(self) -> None:
         """Read the keys now, and from time to time."""
@@ -68,7 +69,7 @@ class JwksReader:
             self._wanted.clear()
             try:
                 document = await self._read(settings.jwks_url)
-                self.keys = MappingProxyType(read_keys(json.loads(document)))
+                self._take(read_keys(json.loads(document)))
             except (OSError, ValueError, RecursionError) as error:
                 self.failures_count += 1
                 logger.warning(
@@ -86,6 +87,15 @@ class JwksReader:
                     await self._wanted.wait()
             except TimeoutError:
                 continue
+
+    def _take(self, keys: Mapping[str, TokenKey]) -> None:
+        if not keys and (self.keys or not self._has_read):
+            logger.warning(
+                "sasl.oauthbearer.jwks.endpoint.url=%s: no key in it can be used, so no token can",
+                self._settings.jwks_url,
+            )
+        self._has_read = True
+        self.keys = MappingProxyType(dict(keys))
 
     async def _read(self, url: str) -> bytes:
         if url.startswith(_FILE):

@@ -39,7 +39,10 @@ class TokenKey:
 
 
 def read_keys(document: Any) -> dict[str, TokenKey]:
-    """Return the usable keys of a JWK set (RFC 7517) by id; ValueError if it has none."""
+    """Return the usable keys of a JWK set (RFC 7517) by id; ValueError if it is no set.
+
+    A set without usable keys is one: its issuer has taken back the keys that there were.
+    """
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ValueError("no set of keys")
@@ -49,8 +52,6 @@ def read_keys(document: Any) -> dict[str, TokenKey]:
         kid = entry.get("kid") if isinstance(entry, dict) else None
         if found is not None and isinstance(kid, str):
             keys[kid] = found
-    if not keys:
-        raise ValueError("no key in it can be used")
     return keys
 
 

@@ -1,5 +1,6 @@
 """Tokens over SASL: those that are refused count among the failed logins of an address."""
 
+import json
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 
+KEYS = "keys.json"
+
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> Certificates:
@@ -33,7 +36,8 @@ def live(tmp_path: Path, certificates: Certificates, issuer: TokenIssuer) -> Ite
     settings = tls_settings(certificates) | {
         "listener.security.protocol.map": "CLIENT:SASL_SSL",
         "sasl.enabled.mechanisms": "OAUTHBEARER",
-        "sasl.oauthbearer.jwks.endpoint.url": issuer.write(tmp_path / "keys.json"),
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.write(tmp_path / KEYS),
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms": "1000",
         "sasl.oauthbearer.expected.issuer": ISSUER,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
     }
@@ -54,6 +58,41 @@ def log_in(live: LiveBroker, certificates: Certificates, token: str) -> Any:
         assert client.call(SaslHandshakeRequest("OAUTHBEARER"), 1).error_code == 0
         message = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
         return client.call(SaslAuthenticateRequest(message), 2)
+
+
+def keys_of(live: LiveBroker) -> set[str]:
+    logins = live.server._logins
+    assert logins is not None
+    (reader,) = logins._readers.values()
+    return set(reader.keys)
+
+
+@pytest.mark.parametrize("left", [[], [{"kty": "AKP", "kid": "k3", "use": "sig"}]])
+def test_nobody_comes_in_once_the_last_known_key_has_left_the_set(
+    live: LiveBroker,
+    certificates: Certificates,
+    issuer: TokenIssuer,
+    tmp_path: Path,
+    left: list[dict[str, str]],
+) -> None:
+    """The set is emptied, or has only keys of a kind that is not known here."""
+    token = issuer.sign()
+    assert log_in(live, certificates, token).auth_bytes == b""
+    (tmp_path / KEYS).write_text("{}")  # This is no set: the keys of before stay.
+    live.eventually(lambda: failures_of(live) > 0)
+    assert keys_of(live) == {"k1", "k2"}
+    (tmp_path / KEYS).write_text(json.dumps({"keys": left}))
+    live.eventually(lambda: not keys_of(live))
+    assert log_in(live, certificates, token).auth_bytes == b'{"status":"invalid_token"}'
+    issuer.write(tmp_path / KEYS)
+    live.eventually(lambda: "k1" in keys_of(live))
+    assert log_in(live, certificates, token).auth_bytes == b""
+
+
+def failures_of(live: LiveBroker) -> int:
+    logins = live.server._logins
+    assert logins is not None
+    return sum(each.failures_count for each in logins._readers.values())
 
 
 def leave_failures(live: LiveBroker, count: int) -> None:
