@@ -120,6 +120,8 @@ class _Group:
     """
 
     plan: WritePlan
+    after: ControllerState
+    """The state with these decisions, and all before them."""
     changes: list[ControllerChange] = field(default_factory=list)
     replies: list[_Answer] = field(default_factory=list)
 
@@ -148,7 +150,7 @@ class Controller:
         self._now_ms = now_ms
         self._random = random_source
         self._mutations = MutationQuotas()
-        self._group = _Group(WritePlan(layout))
+        self._group = _Group(WritePlan(layout), state)
         self._full: deque[tuple[_Group, list[Stage]]] = deque()
         """Groups that are full, with the stages that write them; they are written before
         `_group`."""
@@ -257,7 +259,7 @@ class Controller:
         began_s = time.monotonic()
         decision, pending = self._decide(event)
         self._plan(decision)
-        self._pending = pending
+        self._pending = self._group.after = pending
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._group.changes.extend(decision.changes)
         self._group.replies.append(_Answer(future, decision, type(event).__name__, began_s))
@@ -326,7 +328,7 @@ class Controller:
                 room=TableRoom(self._layout),
                 allowance=self._mutations.allowance(self._pending.image, event, now_ms),
             )
-            pending = next_state(self._pending, decision.changes)
+            pending = decision.after or next_state(self._pending, decision.changes)
         except BrokenDecisionError as broken:
             self._note_broken(kind, broken.violation)
             raise
@@ -356,11 +358,11 @@ class Controller:
     def _close_group(self) -> None:
         """Begin the next group; fix what this one writes, so that the layout can change."""
         self._full.append((self._group, self._group.plan.stages()))
-        self._group = _Group(WritePlan(self._layout))
+        self._group = _Group(WritePlan(self._layout), self._pending)
 
     async def _commit(self, group: _Group, stages: list[Stage]) -> None:
         await self._committer.commit(stages)
-        self.committed = self.committed.apply(group.changes)
+        self.committed = group.after
         told = tuple(change for change in group.changes if not isinstance(change, NOT_PUBLISHED))
         if told:
             for subscriber in self._subscribers:

@@ -42,8 +42,10 @@ def update_loads(
             touched.update(_all_partitions(before, change.header.topic_id))
     moved: dict[BrokerId, list[int]] = {}
     for topic_id, index in touched:
-        _count(moved, _replicas(before, topic_id, index), -1)
-        _count(moved, _replicas(after, topic_id, index), 1)
+        held, holds = _replicas(before, topic_id, index), _replicas(after, topic_id, index)
+        if held != holds:
+            _count(moved, held, -1)
+            _count(moved, holds, 1)
     if not moved:
         return loads
     updated = dict(loads)

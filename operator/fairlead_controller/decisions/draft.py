@@ -94,6 +94,7 @@ class Draft:
             explanations=tuple(self._explanations),
             moves=tuple(self._moves),
             violations=tuple(self._violations),
+            after=self.state,
         )
 
 

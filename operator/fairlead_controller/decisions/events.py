@@ -4,12 +4,12 @@ Calls of brokers come as the dicts of `fairlead_model.session.calls`, their shap
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
-from fairlead_controller.decisions.state import ControllerChange
+from fairlead_controller.decisions.state import ControllerChange, ControllerState
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.ids import BrokerEpoch, BrokerId, TopicId
 from fairlead_model.partition import PartitionRegistration
@@ -468,3 +468,5 @@ class Decision:
     """Partitions whose leader or members change, each with the reason."""
     violations: tuple[str, ...] = ()
     """Parts that would have broken a rule of the records, and were left out."""
+    after: ControllerState | None = field(default=None, compare=False, repr=False)
+    """The state with these changes, if a draft has applied and checked them already."""

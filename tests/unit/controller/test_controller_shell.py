@@ -1,8 +1,9 @@
 """The shell around the decisions: order, durability, what is told when."""
 
 import asyncio
+import random
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from config_alterations import BROKER, SET, alter, resource
 from fairlead_controller import controller as controller_module
 from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions import minimum_in_sync
+from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.events import (
     AllocateProducerIds,
     CreateTopics,
@@ -21,6 +23,7 @@ from fairlead_controller.decisions.events import (
     RegisterBroker,
     UnfenceBroker,
 )
+from fairlead_controller.decisions.state import ControllerChange, ControllerState
 from fairlead_controller.decisions.tables.loading import Loaded, load_state
 from fairlead_controller.decisions.tables.stored_table import StoredTable
 from fairlead_controller.stores.file import open_file_store
@@ -81,6 +84,39 @@ async def start_brokers(
     for broker_id in range(count):
         reply = await controller.submit(RegisterBroker(make_registration(broker_id), ""))
         await controller.submit(UnfenceBroker(broker_id, reply["broker_epoch"]))
+
+
+def test_each_change_is_applied_to_the_state_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_registration: Callable[..., BrokerRegistration],
+    make_create: Callable[..., CreateTopics],
+    make_topic: Callable[..., CreatableTopic],
+) -> None:
+    """The death of a broker changes thousands of records, and others wait for it meanwhile."""
+
+    async def story(controller: Controller, store: GatedStore) -> None:
+        await start_brokers(controller, make_registration, 3)
+        await controller.submit(make_create(make_topic("t", partitions=7, replication_factor=3)))
+        epoch = controller.committed.image.brokers[1].broker_epoch
+        death = FenceBroker(1, epoch, FenceReason.SESSION_EXPIRED)
+        expected = decide(controller.committed, death, now_ms=0, random=random.Random(1))
+        applied: list[ControllerChange] = []
+        apply = ControllerState.apply
+
+        def note(state: ControllerState, changes: Iterable[ControllerChange]) -> ControllerState:
+            changes = tuple(changes)
+            applied.extend(changes)
+            return apply(state, changes)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ControllerState, "apply", note)
+            await controller.submit(death)
+        assert len(expected.changes) == 8
+        assert applied == list(expected.changes)
+        assert controller.committed.image.brokers[1].fenced
+
+    play(tmp_path, story)
 
 
 def test_epochs_ids_and_topics_outlive_a_restart(
