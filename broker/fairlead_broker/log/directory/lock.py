@@ -1,7 +1,8 @@
 """One process per data directory: a lock file that names the process that holds it.
 
 The lock is the kernel's (`flock`), so it ends with the process, however that ends. The text in the
-file is only for the error message of a second process.
+file is only for the error message of a second process. It is written in a step of its own: on a
+full disk the process that has the lock makes room first.
 """
 
 import fcntl
@@ -19,8 +20,8 @@ class DirectoryInUseError(Exception):
 class DirectoryLock:
     """Held from construction until `release`."""
 
-    def __init__(self, directory: str, holder: str) -> None:
-        """`holder` describes this process, e.g. `node.id=0 pid=4711`."""
+    def __init__(self, directory: str) -> None:
+        """Take the lock. DirectoryInUseError if another process holds it; OSError."""
         Path(directory).mkdir(parents=True, exist_ok=True)
         self._fd = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -31,6 +32,9 @@ class DirectoryLock:
             raise DirectoryInUseError(
                 f"{directory} is held by {other or 'another process'}"
             ) from error
+
+    def name_holder(self, holder: str) -> None:
+        """Describe this process to others, e.g. `node.id=0 pid=4711`. OSError."""
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{holder}\n".encode(), 0)
 

@@ -128,11 +128,13 @@ class LogDirectory:
 
         Several directories share `cache`, because it bounds the descriptors of the process.
         """
-        if ballast.remove(path):
-            logger.warning("%s: a drill had filled the disk, and has left its ballast", path)
-        is_full = reserve.give_up_if_full(path)
-        lock = DirectoryLock(path, f"node.id={node_id} pid={os.getpid()}")
+        # First of all: the files of a directory are those of the process that has its lock.
+        lock = DirectoryLock(path)
         try:
+            if ballast.remove(path):
+                logger.warning("%s: a drill had filled the disk, and has left its ballast", path)
+            is_full = reserve.give_up_if_full(path)
+            lock.name_holder(f"node.id={node_id} pid={os.getpid()}")
             directory = cls(path, node_id=node_id, cluster_id=cluster_id, lock=lock, cache=cache)
         except BaseException:
             lock.release()

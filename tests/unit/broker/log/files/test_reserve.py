@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from small_disks import SmallDisk, small_disk
 
+from fairlead_broker.ballast import BALLAST
+from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directory import LogDirectory
 from fairlead_broker.log.files import reserve
 from fairlead_broker.log.files.file_names import RESERVE
@@ -38,6 +40,18 @@ def test_a_start_on_a_full_disk_takes_what_is_kept_back_and_begins_nothing_new(
     assert not directory.is_full
     assert (disk.path / "data" / RESERVE).exists()
     directory.close(clean=False)
+
+
+def test_a_second_process_takes_nothing_from_the_directory_of_the_first(disk: SmallDisk) -> None:
+    path = str(disk.path / "data")
+    directory = LogDirectory.open(path, node_id=0)
+    (disk.path / "data" / BALLAST).write_bytes(b"a drill is under way")
+    disk.fill()
+    with pytest.raises(DirectoryInUseError, match="is held by"):
+        LogDirectory.open(path, node_id=0)
+    kept = [(disk.path / "data" / name).exists() for name in (BALLAST, RESERVE)]
+    directory.close(clean=False)
+    assert kept == [True, True]
 
 
 def test_nothing_is_kept_back_where_there_is_little_room(disk: SmallDisk) -> None:
