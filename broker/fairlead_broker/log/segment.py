@@ -329,7 +329,8 @@ class Segment:
         """Return the last known batch boundary in [start, limit], by the index or a short walk.
 
         `start` must be a boundary. If the index gives the answer, it may be an index interval short
-        of the best one; a walk to that one would cost more than it gains.
+        of the best one; a walk to that one would cost more than it gains. A walk ends before a
+        damaged batch: what lies before it is intact. CorruptSegmentError if the first one is.
         """
         self.ensure_index_is_sane()
         values = self.offset_index.values
@@ -337,10 +338,14 @@ class Segment:
         if at and values[at - 1] > start:
             return values[at - 1]
         boundary = start
-        for position, header in self.headers(start):
-            if position + header.size > limit:
-                break
-            boundary = position + header.size
+        try:
+            for position, header in self.headers(start):
+                if position + header.size > limit:
+                    break
+                boundary = position + header.size
+        except CorruptSegmentError:
+            if boundary == start:
+                raise
         return boundary
 
     def next_offset_after(self, position: int) -> int:

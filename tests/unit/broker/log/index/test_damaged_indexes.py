@@ -257,6 +257,31 @@ def test_a_segment_with_a_damaged_batch_is_read_as_a_whole_only_once(tmp_path: P
     log.close()
 
 
+@pytest.mark.parametrize("max_bytes", [1, 180, 400, 1_000, 10_000])
+def test_what_lies_before_a_damaged_batch_is_read_in_pieces_of_any_size(
+    tmp_path: Path, max_bytes: int
+) -> None:
+    """The rest of the segment has no index entry, so the end of the piece is walked to."""
+    bench = LogBench(str(tmp_path / "t-0"))
+    config = {**CONFIG, "index_interval_bytes": 100_000}
+    log = bench.create(**config)
+    append(log, *(batch(size=180) for _ in range(60)))
+    damaged = 10
+    with Path(log.segments[0].path).open("r+b") as file:
+        file.seek(damaged * 180 + 16)
+        file.write(b"\x09")
+    offset = 0
+    while offset < damaged:
+        read = log.read(offset, max_bytes, end_offset=60, minimum_one_batch=True)
+        offset += max(len(present(read.records)) // 180, 1)
+    if max_bytes < 10_000:
+        assert offset == damaged
+    with pytest.raises(KafkaError) as refused:
+        log.read(damaged, max_bytes, end_offset=60, minimum_one_batch=True)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    log.close()
+
+
 def produced(sequence: int) -> memoryview:
     return patched(batch(), producer_id=7, producer_epoch=0, base_sequence=sequence)
 
