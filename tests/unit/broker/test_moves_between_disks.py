@@ -18,7 +18,7 @@ from fairlead_broker.log.moving.replica_move import ReplicaMove
 from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
 from fairlead_broker.tasks import room_watch
 from fairlead_broker.tasks.replica_mover import ReplicaMover
-from fairlead_wire.errors import ErrorCode
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -259,6 +259,30 @@ def test_a_topic_may_be_deleted_and_made_again_meanwhile(
     found = [each for each in (tmp_path / "one/a-0", tmp_path / "two/a-0") if each.exists()]
     assert found == [Path(done[1].path)]
     assert not list((tmp_path / "two").glob("*-future"))
+
+
+def test_a_topic_made_again_while_its_new_disk_fails_has_a_storage_error(
+    stage: Any, tmp_path: Path
+) -> None:
+    """Its name is still that of the old log on the one disk, and the other disk is gone."""
+    fill(stage)
+    ask(stage, tmp_path / "two")
+    log, directories = stage.partition("a").log, stage.broker.log_directories
+    refusals: list[KafkaError] = []
+
+    def fail(move: ReplicaMove, step: Step) -> None:
+        if step is Step.NAME:
+            directories.fail(move.target, DISK_FULL)
+            stage.broker.partitions.pop(("a", 0)).retire()
+            directories.delete_log(log, 0)
+            with pytest.raises(KafkaError) as refused:
+                directories.create_log("a", 0, log.topic_id, log.config, 0)
+            refusals.append(refused.value)
+
+    carry_out(stage, fail)
+    assert [each.code for each in refusals] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    directories.create_log("a", 0, log.topic_id, log.config, 0)
+    assert folders(tmp_path / "one").count("a-0") == 2, "the new log, and the old one to remove"
 
 
 @pytest.mark.parametrize("when", [Step.COPY, Step.SYNC, Step.NOTE, Step.ANNOUNCE])

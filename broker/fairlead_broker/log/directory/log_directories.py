@@ -320,7 +320,7 @@ class LogDirectories:
         that yet, or assigns a replica that was here before.
 
         OSError if no directory takes it. KafkaError if files of that name in any directory cannot
-        be moved away.
+        be moved away, or are on their way to a directory that has failed.
         """
         key = (topic, partition)
         if key in self._unmoved:
@@ -339,7 +339,11 @@ class LogDirectories:
                 if not _is_undone(directory, key) or directory is candidates[-1]:
                     raise
                 logger.error("no log of %s-%d in %s: %s", *key, directory.path, error)
-        raise AssertionError("no log directory is left")
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"the log of {topic}-{partition} before it was about to move to a directory that has"
+            " failed",
+        )
 
     def delete_log(self, log: Log, now_ms: int) -> None:
         """Rename the log's directory, so that it is no log any more, and remove it later."""
