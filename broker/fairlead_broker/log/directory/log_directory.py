@@ -237,6 +237,7 @@ class LogDirectory:
             index_interval_bytes=config.index_interval_bytes,
             has_holes=key in self._checkpointed.first_dirty_offsets,
             has_page_cache=self.start.is_same_boot,
+            high_watermark=self._checkpointed.high_watermarks.get(key, 0),
         )
 
     def _recover_and_sync(

@@ -104,6 +104,8 @@ class LogRecovery:
         self._knows_epochs = False
         self._written: list[str] = []
         self._snapshots: set[int] = set()
+        self._at_high_watermark: tuple[int, bytes] | None = None
+        """The snapshot of the producers at the last batch boundary not above it, and its offset."""
         self._last_scanned_epoch = -1
         self._last_batch_end = 0
         self._remembered_epochs: list[tuple[int, int]] = []
@@ -279,6 +281,7 @@ class LogRecovery:
                     self._check_sequence(position, header, base if is_first else None)
                     # Before the batch changes any state: it may be truncated.
                     check_offset(position, header, base)
+                    self._maybe_pass_high_watermark(header, base)
                     aborted = self._replay(fd, position, header, now_ms)
                     if aborted is not None:
                         aborts.append(encode_aborted(aborted))
@@ -303,6 +306,20 @@ class LogRecovery:
         self._written.append(path)
         self._write_indexes(base, builder, b"".join(aborts))
         return is_whole
+
+    def _maybe_pass_high_watermark(self, header: BatchHeader, base: int) -> None:
+        """Take a snapshot of the producers before the first batch that ends above it.
+
+        If this replica has what the next leader lacks, the log is truncated to an offset above it,
+        on the event loop. What is open there is then read from here on, and not from the beginning
+        of the segment, which would block the loop for seconds.
+        """
+        high_watermark = self._order.high_watermark
+        if (
+            self._at_high_watermark is None
+            and base < self._end_offset <= high_watermark < header.next_offset
+        ):
+            self._at_high_watermark = self._end_offset, encode_snapshot(self._producers)
 
     def _check_sequence(self, position: int, header: BatchHeader, first_base: int | None) -> None:
         """Raise CorruptSegmentError if offsets are not consecutive (I8) or the epoch falls.
@@ -384,6 +401,10 @@ class LogRecovery:
             if start_offset == self._end_offset and epoch > self._epochs.last_epoch:
                 # Its leader had appended nothing yet; followers ask for the epoch anyway (R4).
                 self._epochs.assign(epoch, start_offset)
+        if self._at_high_watermark is not None and len(self._producers):
+            offset, content = self._at_high_watermark
+            self._replace(self._path(offset, SNAPSHOT_SUFFIX), content)
+            self._snapshots.add(offset)
         for offset in snapshot_offsets(self._disk, self._directory):
             if offset > scanned_from and offset not in self._snapshots:
                 unlink_if_present(self._disk, self._path(offset, SNAPSHOT_SUFFIX))

@@ -34,6 +34,8 @@ class RecoveryOrder:
     """True if the log may be compacted: offsets rise but may have gaps (see `holes`)."""
     has_page_cache: bool = False
     """True if the kernel has run since the log was last written, so no write was lost."""
+    high_watermark: int = 0
+    """Mostly nothing below it is truncated any more."""
 
 
 def first_open_seam(disk: Disk, order: RecoveryOrder, bases: list[int], first: int) -> int:

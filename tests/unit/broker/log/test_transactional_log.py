@@ -7,6 +7,7 @@ import pytest
 from log_batches import LogBench, append, as_leader_sent, batch, flush, patched, record_batch
 from present import present
 
+from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.producer_loading import snapshot_offsets
@@ -223,6 +224,66 @@ def test_recovery_leaves_a_snapshot_at_each_segment_it_reads(bench: LogBench) ->
     delete_before_last_segment(log)
     log = crash(bench, log)
     assert log.producers.get(1) is not None
+
+
+class CountingDisk(RealDisk):
+    """Counts the bytes that are read."""
+
+    read_bytes = 0
+
+    def pread(self, fd: int, size: int, position: int, /) -> bytes:
+        content = super().pread(fd, size, position)
+        self.read_bytes += len(content)
+        return content
+
+
+def recovered_at(bench: LogBench, high_watermark: int) -> Log:
+    order = RecoveryOrder(bench.directory, 0, 0, 4_000, high_watermark=high_watermark)
+    assert not recover_log(bench.disk, order, now_ms=1_000).reason
+    return bench.load(now_ms=1_000, index_interval_bytes=4_000)
+
+
+def test_after_a_kill_a_cut_above_the_high_watermark_reads_no_whole_segment(
+    tmp_path: Path,
+) -> None:
+    """A killed leader comes back with records that its successor lacks, in all of its logs."""
+    disk = CountingDisk()
+    bench = LogBench(str(tmp_path / "t-0"), disk)
+    log = bench.create(index_interval_bytes=4_000)
+    count, committed = 2_000, 1_900
+    put(log, 2)
+    append(log, *(batch(size=200, producer=(1, 0, at)) for at in range(count)))
+    end(log, 2)
+    log.close()
+    log = recovered_at(bench, committed)
+    disk.read_bytes = 0
+    log.recall_unreplicated(committed)
+    assert disk.read_bytes < 100_000, "the start has the loop wait, too"
+    assert stable(log, committed) == 0
+    disk.read_bytes = 0
+    log.truncate_to(committed + 7)
+    assert disk.read_bytes < 100_000
+    assert log.producers.transaction_of(2) == 0
+    newest = present(log.producers.get(1)).batches
+    assert [each.last_sequence for each in newest] == [committed + at for at in range(1, 6)]
+    log.close()
+
+
+@pytest.mark.parametrize("high_watermark", [0, 1, 5, 6, 10, 11, 100])
+def test_whatever_the_high_watermark_a_recovery_leaves_the_same_producers(
+    bench: LogBench, high_watermark: int
+) -> None:
+    log = bench.create()
+    append(log, *(batch(2, producer=(1, 0, 2 * at)) for at in range(5)))
+    log.close()
+    before = [each.last_sequence for each in present(log.producers.get(1)).batches]
+    for _ in range(2):
+        log = recovered_at(bench, high_watermark)
+        assert [each.last_sequence for each in present(log.producers.get(1)).batches] == before
+        found = snapshot_offsets(bench.disk, bench.directory)
+        within = high_watermark - high_watermark % 2
+        assert sorted(found) == ([within, 10] if 0 < within < 10 else [10])
+        log.close()
 
 
 def test_retention_takes_every_snapshot_below_what_it_leaves(bench: LogBench) -> None:

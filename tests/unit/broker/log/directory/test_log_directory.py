@@ -325,6 +325,21 @@ def test_damaged_small_files_cost_trust_not_data(tmp_path: Path) -> None:
     assert present(start(tmp_path)[0].log("t", 0)).topic_id == TOPIC_ID
 
 
+def test_a_recovery_notes_the_producers_at_the_checkpointed_high_watermark(tmp_path: Path) -> None:
+    directory, _ = start(tmp_path)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, 0)
+    append(log, *(batch(producer=(1, 0, at)) for at in range(8)))
+    directory.write_checkpoints({("t", 0): 5})
+    directory.close(clean=False)
+    directory, report = start(tmp_path)
+    assert ("t", 0) in report.recovered
+    assert sorted(path.stem for path in (tmp_path / "t-0").glob("*.snapshot")) == [
+        f"{5:020}",
+        f"{8:020}",
+    ]
+    directory.close(clean=False)
+
+
 def test_working_files_are_settled_at_start(tmp_path: Path) -> None:
     directory, _ = start(tmp_path)
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG, 0), *(batch() for _ in range(30)))
