@@ -75,7 +75,7 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
             return
         _end_at(log, end_offset)
         # Reading a segment header by header takes seconds and blocks the loop: only if needed.
-        if not log.producers.lies_below(end_offset):
+        if not log.producers.maybe_cut_to(end_offset):
             _take_back_producers(log, end_offset)
     except OSError as error:
         raise log.go_offline(error) from error

@@ -263,19 +263,25 @@ class ProducerState:
         entry = self._open.get(producer_id)
         return None if entry is None else entry.transaction_first_offset
 
-    def lies_below(self, offset: int) -> bool:
-        """Tell whether all of the state comes from below an offset, so it was the same there.
+    def maybe_cut_to(self, end_offset: int) -> bool:
+        """Forget all from an offset on, where the log ends now; False if what is left is unknown.
 
-        The offsets of markers are not known. So return False if there were any.
+        Nothing has changed then. It is unknown after markers, whose offsets are not kept, and if
+        the log has lost all batches of a producer that are remembered. The window of the others
+        gets shorter: a client has had answers to all older batches before it sent the newest one.
         """
         if self._open or self._unreplicated:
             return False
-        return all(
-            entry.coordinator_epoch == NO_COORDINATOR_EPOCH
-            and entry.batches
-            and entry.batches[-1].last_offset < offset
-            for entry in self._idle.values()
-        )
+        for entry in self._idle.values():
+            has_markers = entry.coordinator_epoch != NO_COORDINATOR_EPOCH
+            if has_markers or not entry.batches or entry.batches[0].last_offset >= end_offset:
+                return False
+        for entry in self._idle.values():
+            batches = entry.batches
+            while batches[-1].last_offset >= end_offset:
+                del batches[-1]
+                entry.last_timestamp = batches[-1].timestamp
+        return True
 
     def first_open_beside(self, producer_id: int) -> int | None:
         """Return the lowest first offset of open transactions of other producers."""

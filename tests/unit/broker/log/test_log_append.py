@@ -244,11 +244,12 @@ def test_who_leads_before_its_truncation_is_durable_asks_to_be_asked_again(bench
     [
         (None, None, False),
         ((7, 0, 0), None, False),
-        ((7, 0, 0), (7, 0, 1), True),
+        ((7, 0, 0), (7, 0, 1), False),
+        ((7, 0, 0), (7, 1, 0), True),
         ((7, 0, 0), (8, 0, 0), True),
     ],
 )
-def test_a_cut_that_took_nothing_of_producers_does_not_read_the_segment_for_them(
+def test_a_cut_that_leaves_some_batch_of_each_producer_does_not_read_the_segment_for_them(
     bench: LogBench,
     monkeypatch: pytest.MonkeyPatch,
     first: tuple[int, int, int] | None,

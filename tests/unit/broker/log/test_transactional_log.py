@@ -1,5 +1,6 @@
 """Transactions in the files of a log: what cutting, crashing and damage leave of them."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from present import present
 from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.log import Log
-from fairlead_broker.log.producer_loading import snapshot_offsets
+from fairlead_broker.log.producer_loading import load_producers, snapshot_offsets
 from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_broker.log.producers.producer_state import ProducerState
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -267,6 +269,46 @@ def test_after_a_kill_a_cut_above_the_high_watermark_reads_no_whole_segment(
     newest = present(log.producers.get(1)).batches
     assert [each.last_sequence for each in newest] == [committed + at for at in range(1, 6)]
     log.close()
+
+
+def test_a_cut_of_what_a_few_producers_wrote_last_reads_no_whole_segment(tmp_path: Path) -> None:
+    """With each failover it happens to followers that had fetched more than the next leader."""
+    disk = CountingDisk()
+    bench = LogBench(str(tmp_path / "t-0"), disk)
+    log = bench.create(index_interval_bytes=4_000)
+    for at in range(1_000):
+        append(log, batch(size=200, producer=(1, 0, at)), batch(size=200, producer=(2, 3, at)))
+    disk.read_bytes = 0
+    log.truncate_to(1_993)
+    assert disk.read_bytes < 100_000
+    windows = [[each.last_sequence for each in one.batches] for one in log.producers]
+    assert windows == [[995, 996], [995]]
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_producers_after_a_cut_are_those_that_the_log_tells_of(bench: LogBench, seed: int) -> None:
+    """The same next batch is taken, and the last one recognized, as after a start."""
+    chance = random.Random(seed)
+    log = bench.create(**CONFIG)
+    sequences: dict[int, tuple[int, int]] = {}
+    for _ in range(40):
+        producer = chance.randrange(4)
+        epoch, sequence = sequences.get(producer, (0, 0))
+        if sequence and chance.random() < 0.1:
+            epoch, sequence = epoch + 1, 0
+        records = chance.randrange(1, 4)
+        append(log, batch(records, producer=(producer, epoch, sequence)))
+        sequences[producer] = epoch, sequence + records
+    for at in sorted(chance.choices(range(log.log_end_offset), k=4), reverse=True):
+        log.truncate_to(at)
+        told = ProducerState()
+        load_producers(bench.disk, log.path, told, log.segments, log.log_end_offset, now_ms=1_000)
+        assert {each.producer_id for each in log.producers} == {each.producer_id for each in told}
+        for each in told:
+            known = present(log.producers.get(each.producer_id))
+            assert (known.epoch, known.last_timestamp) == (each.epoch, each.last_timestamp)
+            assert known.batches == each.batches[-len(known.batches) :] != []
 
 
 @pytest.mark.parametrize("high_watermark", [0, 1, 5, 6, 10, 11, 100])
