@@ -10,6 +10,7 @@ that Kafka has not trimmed fails the check of `index_sanity` and is rebuilt.
 """
 
 import struct
+import sys
 from array import array
 from typing import Final, Protocol
 
@@ -21,6 +22,7 @@ from fairlead_wire.segments import Buffer
 
 OFFSET_ENTRY: Final = struct.Struct(">II")
 TIME_ENTRY: Final = struct.Struct(">qI")
+_TIMESTAMP_BYTES: Final = 8
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """The largest distance of an offset from its segment's base: Kafka reads it as a signed number."""
 
@@ -172,20 +174,34 @@ def read_columns(
     disk: Disk, path: str, entry: struct.Struct, count: int
 ) -> tuple["array[int]", "array[int]"]:
     """Return the first `count` entries of an index file, or fewer, as two arrays."""
-    keys: array[int] = array("q")
-    values: array[int] = array("q")
-    if count == 0:
-        return keys, values
-    fd = disk.open_read(path)
-    try:
-        content = disk.pread(fd, count * entry.size, 0)
-    finally:
-        disk.close(fd)
-    whole = len(content) - len(content) % entry.size
-    for key, value in entry.iter_unpack(content[:whole]):
-        keys.append(key)
-        values.append(value)
-    return keys, values
+    content = b""
+    if count:
+        fd = disk.open_read(path)
+        try:
+            content = disk.pread(fd, count * entry.size, 0)
+        finally:
+            disk.close(fd)
+    return _columns(content[: len(content) - len(content) % entry.size], entry)
+
+
+def _columns(content: bytes, entry: struct.Struct) -> tuple["array[int]", "array[int]"]:
+    """Return the keys and values of whole entries.
+
+    This is done a column at a time: after a start each log reads its active index before its first
+    append, and one entry after the other takes ten times as long.
+    """
+    words = array("I", content)
+    if entry.size == OFFSET_ENTRY.size:
+        return _native(words[0::2]), _native(words[1::2])
+    keys = array("I", bytes(len(words) // 3 * _TIMESTAMP_BYTES))
+    keys[0::2], keys[1::2] = words[0::3], words[1::3]
+    return _native(array("q", keys.tobytes())), _native(words[2::3])
+
+
+def _native(column: "array[int]") -> "array[int]":
+    if sys.byteorder == "little":
+        column.byteswap()
+    return column
 
 
 def write_index(disk: Disk, path: str, content: Buffer) -> None:
