@@ -17,10 +17,12 @@ import logging
 from typing import Final
 
 from fairlead_broker.disk import Disk, replace_file
+from fairlead_broker.limits import RECENT_PRODUCERS_MAX
 from fairlead_broker.log import full_disk
 from fairlead_broker.log.files.deferred_files import SyncJob
 from fairlead_broker.log.files.file_names import FAILED_FLUSH
 from fairlead_broker.log.files.file_slice import OpenFile
+from fairlead_broker.log.producers.producer_snapshot import encode_snapshot
 from fairlead_broker.log.segmented_log import SegmentedLog
 from fairlead_model.configs.log_config import NEVER
 
@@ -174,4 +176,15 @@ def begin_write_out(log: SegmentedLog) -> WriteOutJob | None:
     if size < WRITE_OUT_BYTES:
         return None
     position, state.write_out_position = state.write_out_position, active.size
+    _note_producers(log)
     return WriteOutJob(log.disk, writers[0], position, size)
+
+
+def _note_producers(log: SegmentedLog) -> None:
+    """Keep the producers for a truncation: each few MiB, and so with the write-out.
+
+    Not those of logs without transactions, which a truncation can mostly cut in memory.
+    """
+    producers = log.producers
+    if len(producers) <= RECENT_PRODUCERS_MAX and producers.has_transactions:
+        log.recent_producers.note(log.log_end_offset, encode_snapshot(producers))

@@ -52,6 +52,7 @@ from fairlead_broker.log.producer_loading import find_unreplicated
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.log.producers.producer_snapshot import encode_snapshot
 from fairlead_broker.log.producers.producer_state import SEQUENCE_MASK, ProducedBatch, ProducerState
+from fairlead_broker.log.producers.recent_producers import RecentProducers
 from fairlead_broker.log.producers.verification import VerificationGuard
 from fairlead_broker.log.rolling import roll_jitter_ms, should_roll
 from fairlead_broker.log.segment import Segment
@@ -135,6 +136,7 @@ class Log:
         self.recovery_point = recovery_point
         self.epochs = epochs
         self.producers = producers
+        self.recent_producers = RecentProducers()
         self.deferred = deferred
         self.refusal: str | None = None
         self.is_offline = False

@@ -15,6 +15,7 @@ from fairlead_broker.log.files.small_files import read_small_file
 from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_broker.log.producers.producer_snapshot import decode_snapshot
 from fairlead_broker.log.producers.producer_state import ProducerState
+from fairlead_broker.log.producers.recent_producers import RecentSnapshot
 from fairlead_broker.log.producers.unreplicated_transactions import EndedTransaction
 from fairlead_broker.log.segment import Segment
 
@@ -30,15 +31,21 @@ def load_producers(
     *,
     now_ms: int,
     was_clean: bool = False,
+    recent: RecentSnapshot | None = None,
 ) -> None:
     """Fill `producers` with the state at `end_offset`, the end of the last segment.
 
     If `was_clean` and there is no snapshot, the log has no producers: a clean stop would have
-    written one. If a snapshot is damaged, the state comes from an older one or from the log alone.
-    CorruptSegmentError if a batch that has to be read is damaged.
+    written one. A `recent` snapshot, from memory, is used if none on disk is newer. If one on disk
+    is damaged, the state comes from an older one or from the log alone. CorruptSegmentError
+    if a batch that has to be read is damaged.
     """
     first_base = segments[0].base_offset
-    start = restore_snapshot(disk, directory, producers, first_base, end_offset, now_ms=now_ms)
+    oldest = first_base if recent is None else recent.offset + 1
+    start = restore_snapshot(disk, directory, producers, oldest, end_offset, now_ms=now_ms)
+    if start is None and recent is not None:
+        producers.restore(decode_snapshot(recent.content), now_ms)
+        start = recent.offset
     if start is None:
         producers.restore((), now_ms)
         has_none = was_clean and not snapshot_offsets(disk, directory)

@@ -80,6 +80,7 @@ class SegmentSwap:
             offset = parse_offset_name(entry.name, SNAPSHOT_SUFFIX)
             if offset is not None and offset <= last_removed:
                 unlink_if_present(log.disk, f"{log.path}/{entry.name}")
+        log.recent_producers.forget_up_to(last_removed)
         return SyncJob(log.disk, [], [log.path])
 
     def begin(self) -> SyncJob:

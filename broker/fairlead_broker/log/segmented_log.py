@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fairlead_broker.log.flush_state import FlushState
     from fairlead_broker.log.leader_epochs import LeaderEpochs
     from fairlead_broker.log.producers.producer_state import ProducerState
+    from fairlead_broker.log.producers.recent_producers import RecentProducers
     from fairlead_broker.log.segment import Segment
     from fairlead_model.configs.log_config import LogConfig
     from fairlead_wire.errors import KafkaError
@@ -48,6 +49,7 @@ class SegmentedLog(Protocol):
     recovery_point: int
     epochs: LeaderEpochs
     producers: ProducerState
+    recent_producers: RecentProducers
     deferred: DeferredFiles
     refusal: str | None
     is_offline: bool

@@ -163,6 +163,7 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
     log.flush_state.forget_flushes()
     log.recovery_point = min(log.recovery_point, end_offset)
     log.first_dirty_offset = min(log.first_dirty_offset, end_offset)
+    log.recent_producers.forget_above(end_offset)
     if log.refusal is None:
         log.refusal = AWAITS_CHECKPOINT
     log.epochs.truncate_from_end(end_offset)
@@ -174,12 +175,23 @@ def _end_at(log: SegmentedLog, end_offset: int) -> None:
 
 
 def _take_back_producers(log: SegmentedLog, end_offset: int) -> None:
-    """Restore the producers as of the new end; this may have to read a whole segment."""
+    """Restore the producers as of the new end; this may have to read a whole segment.
+
+    Mostly it need not: a log whose transactions write much has recent snapshots in memory.
+    """
     # Snapshots do not have these. A transaction whose marker was cut off is open again, and dropped
     # here.
     ended = [each for each in log.producers.unreplicated if each.marker_offset < end_offset]
     # There is no clock here: idle time counts from the latest activity of any producer. If it
     # counted from zero, the next roll would forget them all.
     active_ms = max((entry.last_active_ms for entry in log.producers), default=0)
-    load_producers(log.disk, log.path, log.producers, log.segments, end_offset, now_ms=active_ms)
+    load_producers(
+        log.disk,
+        log.path,
+        log.producers,
+        log.segments,
+        end_offset,
+        now_ms=active_ms,
+        recent=log.recent_producers.newest(log.bases[0], end_offset),
+    )
     log.producers.add_unreplicated(ended)

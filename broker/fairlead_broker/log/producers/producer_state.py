@@ -116,6 +116,11 @@ class ProducerState:
         return any(entry.coordinator_epoch != NO_COORDINATOR_EPOCH for entry in self)
 
     @property
+    def has_transactions(self) -> bool:
+        """True if a transaction is open, or one of a known producer has ended in this log."""
+        return bool(self._open or self._unreplicated) or self.has_seen_markers
+
+    @property
     def oldest_open(self) -> ProducerEntry | None:
         """The producer whose transaction has been open longest."""
         return next(iter(self._open.values()), None)

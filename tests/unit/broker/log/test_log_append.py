@@ -1,7 +1,7 @@
 """What an append leaves in the file and in the log."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from log_batches import (
@@ -268,11 +268,10 @@ def test_a_cut_that_leaves_some_batch_of_each_producer_does_not_read_the_segment
         producers: ProducerState,
         segments: list[Segment],
         end_offset: int,
-        *,
-        now_ms: int,
+        **options: Any,
     ) -> None:
         reads.append(end_offset)
-        load_producers(disk, directory, producers, segments, end_offset, now_ms=now_ms)
+        load_producers(disk, directory, producers, segments, end_offset, **options)
 
     monkeypatch.setattr("fairlead_broker.log.truncation.load_producers", noted)
     log.truncate_to(2)

@@ -286,6 +286,58 @@ def test_a_cut_of_what_a_few_producers_wrote_last_reads_no_whole_segment(tmp_pat
     log.close()
 
 
+def write_much(log: Log, rounds: int, *, then: int = 0) -> list[int]:
+    """Transactions of a producer among batches of others, and write-outs; offsets of markers."""
+    sequence, markers = 0, []
+    for at in range(rounds + then):
+        for _ in range(20):
+            put(log, 2, sequence)
+            sequence += 1
+            append(log, batch(size=2_000))
+        markers.append(end(log, 2, commits=at % 2 == 0))
+        if at < rounds:
+            log.begin_write_out()
+    return markers
+
+
+def test_a_cut_among_transactions_reads_a_few_mib(tmp_path: Path) -> None:
+    """A follower that is ahead of the next leader: its segments are mostly hundreds of MiB."""
+    disk = CountingDisk()
+    bench = LogBench(str(tmp_path / "t-0"), disk)
+    log = bench.create(index_interval_bytes=4_000)
+    markers = write_much(log, 300)
+    assert log.size > 12 << 20
+    for offset in (markers[-1] + 1, markers[-1], markers[-2] - 5, markers[-20]):
+        disk.read_bytes = 0
+        log.truncate_to(offset)
+        assert disk.read_bytes < 5 << 20
+        log.refusal = None
+        told = ProducerState()
+        load_producers(disk, log.path, told, log.segments, offset, now_ms=1_000)
+        ours, theirs = present(log.producers.get(2)), present(told.get(2))
+        assert ours.batches == theirs.batches
+        assert ours.transaction_first_offset == theirs.transaction_first_offset
+        assert ours.coordinator_epoch == theirs.coordinator_epoch
+    log.truncate_to(0)
+    assert len(log.producers) == 0
+    log.close()
+
+
+def test_a_newer_snapshot_on_disk_counts_before_one_in_memory(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    bench = LogBench(str(tmp_path / "t-0"), disk)
+    log = bench.create(index_interval_bytes=4_000)
+    write_much(log, 110, then=110)
+    log.roll(1_000)
+    put(log, 2, 4_400)
+    append(log, batch())
+    disk.read_bytes = 0
+    log.truncate_to(log.log_end_offset - 1)
+    assert disk.read_bytes < 1 << 20
+    assert log.producers.transaction_of(2) == log.bases[-1]
+    log.close()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_producers_after_a_cut_are_those_that_the_log_tells_of(bench: LogBench, seed: int) -> None:
     """The same next batch is taken, and the last one recognized, as after a start."""

@@ -13,6 +13,7 @@ from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
 from fairlead_broker.log.compaction.log_cleaning import CleanedGroup, CleaningReport, LogCleaning
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.producers.end_marker import EndMarker
+from fairlead_broker.log.producers.producer_snapshot import encode_snapshot
 from fairlead_broker.log.recovery.log_recovery import recover_log
 from fairlead_broker.log.recovery.start import RecoveryOrder
 from fairlead_broker.log.segment_swap import SegmentSwap
@@ -256,3 +257,22 @@ def test_no_snapshot_opens_a_transaction_whose_marker_is_gone(bench: LogBench) -
         segment.close()
     log = bench.load(**CONFIG)
     assert log.producers.first_unstable_offset is None
+
+
+def test_no_snapshot_in_memory_opens_a_transaction_whose_marker_is_gone(bench: LogBench) -> None:
+    """After an unclean election a log may be cut below what is left of its newest snapshots."""
+    log = bench.create(**CONFIG | {"delete_retention_ms": 0})
+    writer = Writer(log)
+    writer.put(1, b"a")
+    log.recent_producers.note(log.log_end_offset, encode_snapshot(log.producers))
+    log.roll(1_000)
+    marker = writer.end(1, commits=True)
+    writer.put(2, b"a")
+    writer.end(2, commits=True)
+    for now_ms in (1_000, 2_000):
+        compact_all(log, now_ms)
+    assert marker not in markers(log)
+    for path in log.directory.glob("*.snapshot"):
+        path.unlink()
+    log.truncate_to(log.log_end_offset - 1)
+    assert log.producers.transaction_of(1) is None
