@@ -2,7 +2,8 @@
 
 Behaviour: offsets of a group, which count once the producer's transaction is committed. Partitions
 that do not exist, or that the client may not read, keep their errors whatever the result of the
-others is; without others the coordinator is not asked and no transaction begins. The leader of the
+others is; without others the coordinator is not asked and no transaction begins. Metadata that is
+too large is refused only where nothing else refuses the commit. The leader of the
 group's partition asks the transaction's coordinator first whether the partition is in it (KIP-890),
 unless a batch of the transaction is there already. Then the group is asked, if member, generation
 or instance are given (KIP-447): a zombie whose generation is over is refused. Answered when the
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.group.group_types import NO_GENERATION
 from fairlead_broker.group.transactional_writes import StagingProducer
 from fairlead_broker.handlers.groups.commit_slots import CommitSlots
 from fairlead_broker.handlers.groups.group_requests import check_group_id
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 _LOADING_SINCE: Final = 2
 _ABORTABLE_SINCE: Final = 4
 _ADDS_PARTITION_SINCE: Final = 5
+_REFUSED_LAST: Final = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE})
+"""What a slot has whose outcome any refusal of the whole commit is."""
 _REFUSALS: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR}
 """The error of the partition's leader, as a coordinator sends it."""
 _VERDICTS: Final = {
@@ -72,7 +76,7 @@ def txn_offset_commit(
         context.require(Operation.READ, ResourceType.GROUP, request.group_id)
         check_group_id(request.group_id)
         offsets = commit.make_out()
-        if not offsets:
+        if not commit.is_for_group:
             commit.finish(ErrorCode.NONE)
             return commit.park()
         shard = broker.group_coordinator.runtime.shard_of(request.group_id)
@@ -122,6 +126,11 @@ class _TransactionalCommit:
         self._codes = slots.codes
         return slots.offsets
 
+    @property
+    def is_for_group(self) -> bool:
+        """Whether transaction and group are asked: metadata is looked at behind what they say."""
+        return not _REFUSED_LAST.isdisjoint(self._codes)
+
     def on_verdicts(
         self, shard: Shard[ShardGroups], guard: VerificationGuard, verdicts: Verdicts
     ) -> None:
@@ -142,11 +151,16 @@ class _TransactionalCommit:
         if self._is_over:
             return
         context, request = self._context, self._request
-        if not offsets:
+        coordinator = context.broker.group_coordinator
+        if not self.is_for_group:
             self.finish(ErrorCode.NONE)
             return
-        coordinator = context.broker.group_coordinator
         try:
+            is_standalone = request.generation_id <= NO_GENERATION
+            if not offsets and is_standalone and coordinator.find(request.group_id) is None:
+                # Nothing is written, and no group is made for that.
+                self.finish(ErrorCode.NONE)
+                return
             group = coordinator.check_commit_in_transaction(
                 request.group_id,
                 request.member_id,
@@ -159,6 +173,9 @@ class _TransactionalCommit:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
         except KafkaError as error:
             self.finish(error.code)
+            return
+        if not offsets:
+            self.finish(ErrorCode.NONE)
             return
         producer = StagingProducer(request.producer_id, request.producer_epoch, guard)
         coordinator.commit_in_transaction(group, producer, self, offsets)
@@ -179,6 +196,8 @@ class _TransactionalCommit:
         code = _as_known(code, context.version)
         if code is not ErrorCode.NONE:
             context.broker.metrics.errors[code.name] += 1
+            own = self._codes
+            self._codes = [ErrorCode.NONE if each in _REFUSED_LAST else each for each in own]
         self._reply = self._build_reply(code)
         if context.parked is self:
             context.respond(self._reply)

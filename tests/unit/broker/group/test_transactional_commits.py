@@ -182,6 +182,52 @@ def test_nobody_is_asked_where_nothing_is_left_to_commit(tmp_path: Path) -> None
     run(story())
 
 
+def test_metadata_is_too_large_only_where_nothing_else_refuses_the_commit(tmp_path: Path) -> None:
+    """A fenced producer must not take it for a fault that it may go on after."""
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1, **NO_DELAY) as cluster:
+            groups = TransactionalGroups(cluster)
+            await groups.ready()
+            verification = groups.verification[1]
+            end = groups.log_end()
+
+            async def told(*noted: str, generation: int = -1, group: str = "g") -> list[ErrorCode]:
+                slots = [
+                    TxnOffsetCommitRequestPartition(index, 5, 7, text)
+                    for index, text in enumerate(noted)
+                ]
+                request = TxnOffsetCommitRequest(
+                    "id-9",
+                    group,
+                    9,
+                    0,
+                    generation,
+                    topics=[TxnOffsetCommitRequestTopic("t", slots)],
+                )
+                call = groups.call(request, 5)
+                await cluster.until(lambda: call.reply is not None)
+                (topic,) = call.reply.topics
+                return [ErrorCode(each.error_code) for each in topic.partitions]
+
+            text = 4_097 * "m"
+            verification.code = ErrorCode.PRODUCER_FENCED
+            assert await told(text) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+            assert await told(text, "note") == [ErrorCode.INVALID_PRODUCER_EPOCH] * 2
+            verification.code = ErrorCode.NONE
+            assert await told(text, generation=3) == [ErrorCode.ILLEGAL_GENERATION]
+            assert await told(text) == [too_large]
+            # Nothing was written, and no group was made.
+            assert groups.log_end() == end
+            assert "g" not in groups.coordinator().groups
+            assert await told(text, "note") == [too_large, ErrorCode.NONE]
+            assert await groups.ended(is_commit=True) is ErrorCode.NONE
+            assert groups.offset("g", partition=1) == 5
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("said", "version", "told"),
     [
