@@ -148,6 +148,9 @@ class ConfigKey:
                 raise ConfigError(self.name, f"{self.name}: {shown(part)!r} is none of {allowed}")
         if value == () and (text or not self.may_be_empty):
             raise ConfigError(self.name, f"{self.name}: the value is empty")
+        if isinstance(value, tuple) and text and not all(map(str.strip, text.split(","))):
+            # As in Kafka (KIP-1161), which takes a name that is there twice.
+            raise ConfigError(self.name, f"{self.name}: {shown(text)!r} has an empty part")
 
 
 def _plain(text: str) -> str:
