@@ -3,7 +3,8 @@
 Pure. All patterns of a group are looked up together, off the loop, whenever a heartbeat comes and
 there is a reason: a pattern that was not looked up yet, topics created or deleted since, or the
 refresh interval. There is a pause between two lookups, so that a group whose members disagree does
-not do it all the time.
+not do it all the time. A group that knows the topics of none of its patterns does not pause, unless
+its last lookup came to nothing: its members would read nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class PatternWatch:
         patterns = state.patterns()
         if not patterns or self._is_running:
             return False
-        if self._began_ms is not None and now_ms - self._began_ms < PAUSE_MS:
+        # All members of a lookup may be gone since: who joins then waits for nobody's turn.
+        may_pause = bool(state.regular_expressions) or self._topics_number is None
+        if may_pause and self._began_ms is not None and now_ms - self._began_ms < PAUSE_MS:
             return False
         return (
             not patterns <= state.regular_expressions.keys()

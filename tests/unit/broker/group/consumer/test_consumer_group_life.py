@@ -314,6 +314,46 @@ def test_patterns_are_looked_up_again_when_topics_come_or_time_has_gone() -> Non
     assert driver.state.epoch == epoch + 1
 
 
+def test_who_subscribes_alone_by_a_pattern_does_not_wait_for_a_pause() -> None:
+    """A consumer that is restarted within the pause, or takes another pattern, would read nothing.
+
+    Kafka pauses after the last of the results that the group has, too.
+    """
+    driver = ConsumerGroupDriver(orders=1, ordinary=1)
+    driver.join("a", None, regex="ord.*")
+    driver.resolve({"ord.*": frozenset({"orders", "ordinary"})})
+    driver.leave(("a", None))
+    driver.resolution = None
+    driver.join("b", None, regex="ord.*")
+    assert driver.asks_for_topics()
+    driver.resolve({"ord.*": frozenset({"orders", "ordinary"})})
+    driver.resolution = None
+    driver.beat("b", driver.epoch("b"), regex="orders", owned={})
+    assert driver.asks_for_topics()
+    driver.resolve({"orders": frozenset({"orders"})})
+    driver.settle("b")
+    assert driver.held("b") == {"orders": [0]}
+    # One that joins others waits for its turn.
+    driver.resolution = None
+    driver.join("c", None, regex="ordinary")
+    assert driver.resolution is None
+    driver.pass_time(10_000)
+    driver.beat("c", driver.epoch("c"), owned={})
+    assert driver.asks_for_topics()
+
+
+def test_a_first_lookup_that_came_to_nothing_is_repeated_after_the_pause() -> None:
+    driver = ConsumerGroupDriver(orders=1)
+    driver.join("a", None, regex="ord.*")
+    driver.resolve(None)
+    driver.resolution = None
+    driver.beat("a", driver.epoch("a"), owned={})
+    assert driver.resolution is None
+    driver.pass_time(10_000)
+    driver.beat("a", driver.epoch("a"), owned={})
+    assert driver.asks_for_topics()
+
+
 @pytest.mark.parametrize("is_found", [True, False])
 def test_patterns_are_looked_up_again_soon_where_that_came_to_nothing(*, is_found: bool) -> None:
     """What was found could not be written, or nothing could be found."""
