@@ -62,7 +62,9 @@ class EventWriter:
         metadata = object["metadata"]
         note = shortened_note(message)
         key = EventKey(str(metadata.get("uid", "")), type, reason, note)
-        name = f"{metadata['name'][: _NAME_LENGTH_MAX - 33]}.{uuid.uuid4().hex}"
+        # A cut name may end with a character after which the API server accepts no dot.
+        prefix = metadata["name"][: _NAME_LENGTH_MAX - 33].rstrip("-.")
+        name = f"{prefix}.{uuid.uuid4().hex}"
         decision = self.ledger.decide(key, name, now_s)
         if decision is None:
             return

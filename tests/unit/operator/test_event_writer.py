@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -74,6 +75,20 @@ def test_an_event_says_what_about_which_object() -> None:
         },
     }
     assert events.counters.written == 1
+
+
+@pytest.mark.parametrize("end", ["x", "-", ".", "--"])
+def test_an_event_about_an_object_with_a_long_name_has_a_name_that_kubernetes_accepts(
+    end: str,
+) -> None:
+    api = FakeApi()
+    metadata = {**TOPIC["metadata"], "name": f"{'a' * (220 - len(end))}{end}{'b' * 33}"}
+    asyncio.run(writer(api, Clock()).emit({**TOPIC, "metadata": metadata}, "TopicPlaced", "3"))
+    ((_, event),) = api.created
+    name = event["metadata"]["name"]
+    assert len(name) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", name)
+    assert event["regarding"]["name"] == metadata["name"]
 
 
 def test_the_same_event_becomes_a_series() -> None:
