@@ -33,6 +33,8 @@ class Candidate:
         self.server = server
         self.client = client
         self.confirmations = 0
+        self.secret: bytes | None = SECRET
+        """The session Secret of each cluster."""
         self.reigns = Reigns(
             {
                 (NAMESPACE, name): {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": {}}
@@ -44,7 +46,7 @@ class Candidate:
                 gate=build_gate(lambda _: SECRET),
                 check_lease=lambda: None,
                 confirm_lease=self._confirm_lease,
-                find_secret=lambda _: SECRET,
+                find_secret=lambda _: self.secret,
                 locate=lambda asking: asking,
                 plan_drains=lambda _: lambda _: {},
                 expected_brokers=lambda _: frozenset(),

@@ -108,10 +108,12 @@ class Reign:
         """Apply the changed LogCluster."""
         is_other = spec != self.spec
         self.spec = spec
+        if is_other:
+            # A reign that is about to begin may have read the limits of the former spec already.
+            self._spec_changed.set()
         if is_other and self.parts is not None:
             self.parts.sessions.set_timing(spec.timing)
             self._balance(self.parts.controller)
-            self._spec_changed.set()
 
     async def run(self) -> None:
         """Reign; begin again after an interruption if another attempt may succeed."""

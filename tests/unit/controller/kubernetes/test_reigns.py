@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
-from reigning_candidate import NAMESPACE, Candidate, play
+from reigning_candidate import NAMESPACE, SECRET, Candidate, play
 
 from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.kubernetes.reign import Reign
@@ -81,5 +82,22 @@ def test_a_reign_that_is_ended_while_it_fails_ends() -> None:
         running.cancel()
         await asyncio.wait([running], timeout=5)
         assert running.cancelled()
+
+    play(story, "a")
+
+
+def test_what_a_log_cluster_says_while_its_tables_are_taken_over_holds() -> None:
+    async def story(candidate: Candidate) -> None:
+        candidate.secret = None
+        await candidate.until(lambda: KEY in candidate.reigns.by_key)
+        reign = candidate.reign("a")
+        await candidate.until(lambda: "session Secret" in reign.problem)
+        asleep = replace(reign.spec, limits=replace(reign.spec.limits, withholds_unclean=True))
+        reign.update(asleep)
+        candidate.secret = SECRET
+        await candidate.reigning("a")
+        parts = reign.parts
+        assert parts is not None
+        await candidate.until(lambda: parts.controller.committed.limits.withholds_unclean)
 
     play(story, "a")
