@@ -105,7 +105,7 @@ STREAM_JOB: Final = ResourceDefinition(
         AGE,
         Column("Cluster", ".spec.clusterName", is_wide=True),
         Column("Run", ".status.run", "integer", is_wide=True),
-        Column("Next Run", ".status.nextRunAt", "date", is_wide=True),
+        Column("Next Run", ".status.nextRunAt", is_wide=True),
         Column("Driver", ".status.driver", is_wide=True),
         Column("Last Error", ".status.lastError", is_wide=True),
     ),

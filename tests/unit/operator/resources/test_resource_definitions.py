@@ -97,6 +97,13 @@ def test_messages_of_rules_are_sentences_that_fit(definition: ResourceDefinition
         assert not rule.message.endswith(".")
 
 
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=by_kind)
+def test_only_times_that_have_passed_are_shown_as_ages(definition: ResourceDefinition) -> None:
+    # Of a time to come kubectl shows no age, but `<invalid>`.
+    dates = {column.path for column in definition.columns if column.type == "date"}
+    assert dates <= {".metadata.creationTimestamp", ".status.startedAt"}
+
+
 def test_short_names_clash_with_nothing_built_in() -> None:
     names = [name for definition in DEFINITIONS for name in definition.short_names]
     assert len(names) == len(set(names))
