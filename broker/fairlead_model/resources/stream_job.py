@@ -108,6 +108,15 @@ class JobApplication:
 class JobSource:
     """Topics that are read; their lag is shown."""
 
+    RULES: ClassVar = (
+        Rule(
+            cel="self.topics.size() > 0",
+            message="name at least one topic",
+            field="topics",
+            holds=lambda it: bool(it.topics),
+        ),
+    )
+
     topics: Annotated[
         tuple[Annotated[str, Text(TOPIC_NAME_LENGTH_MAX, 1)], ...], "Names of topics.", Bound(64)
     ]

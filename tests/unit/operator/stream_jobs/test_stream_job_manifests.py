@@ -52,6 +52,7 @@ def document(job: JobView) -> dict[str, Any]:
     [
         ({"sink": None}, "sql needs a sink"),
         ({"sources": []}, "sql needs sources"),
+        ({"sources": [{"topics": []}]}, "name at least one topic"),
         ({"application": {"sql": "SELECT 1", "file": "/x.py"}}, "one of file, configMap and sql"),
         ({"checkpoint": {}}, "one of claim, uri and ephemeral"),
         ({"checkpoint": {"claim": {"name": "a", "size": "1Gi"}}}, "set name for an existing claim"),
