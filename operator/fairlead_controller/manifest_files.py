@@ -16,16 +16,25 @@ def read_manifests(paths: Iterable[Path]) -> tuple[TopicSpec, ...]:
     """Read the Topics of manifest files, skip other kinds; ManifestError or OSError."""
     manifests: list[object] = []
     for path in paths:
+        manifests.extend(filter(is_topic_manifest, _read_documents(path)))
+    return tuple(parse_topic_manifests(manifests))
+
+
+def _read_documents(path: Path) -> list[object]:
+    """Read all documents of a file; ManifestError names the file if it has something else."""
+    try:
         content = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
             loaded = json.loads(content)
-            documents = loaded if isinstance(loaded, list) else [loaded]
-        else:
-            import yaml
+            return loaded if isinstance(loaded, list) else [loaded]
+        import yaml
 
-            try:
-                documents = list(yaml.safe_load_all(content))
-            except yaml.YAMLError as error:
-                raise ManifestError([f"{path}: {error}"]) from error
-        manifests.extend(document for document in documents if is_topic_manifest(document))
-    return tuple(parse_topic_manifests(manifests))
+        try:
+            return list(yaml.safe_load_all(content))
+        except yaml.YAMLError as error:
+            raise ManifestError([f"{path}: {error}"]) from error
+    except ManifestError:
+        raise
+    except ValueError as error:
+        # Not UTF-8, no JSON, or a date that does not exist.
+        raise ManifestError([f"{path}: {error}"]) from error
