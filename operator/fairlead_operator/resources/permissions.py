@@ -13,6 +13,7 @@ READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
 ALL_PLURALS: Final = (
     "brokerpools",
+    "brokerpools/scale",
     "clusterstates",
     "consumergroups",
     "failoverdrills",
