@@ -92,6 +92,11 @@ class Informer:
         return self._synced.is_set()
 
     @property
+    def is_refused(self) -> bool:
+        """Whether nothing was ever listed, for lack of permission."""
+        return all(part.is_hidden and not part.is_listed for part in self._parts)
+
+    @property
     def age_s(self) -> float:
         """Seconds since the last proof that nothing is missing; infinite before the first.
 

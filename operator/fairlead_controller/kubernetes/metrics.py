@@ -36,7 +36,7 @@ class CandidateMetrics(Collector):
         self,
         *,
         clients: Mapping[str, KubeClient],
-        informers: Mapping[str, Informer],
+        find_informers: Callable[[], Mapping[str, Informer]],
         reigns: Mapping[ClusterKey, Reign],
         gate: SessionGate[ClusterKey],
         find_certificate_end: Callable[[ClusterKey], float | None],
@@ -44,7 +44,7 @@ class CandidateMetrics(Collector):
     ) -> None:
         self.is_lease_held = False
         self.reigns = reigns
-        self._informers = informers
+        self._find_informers = find_informers
         self._gate = gate
         self._find_certificate_end = find_certificate_end
         self._certificate_ends: dict[ClusterKey, float] = {}
@@ -106,7 +106,7 @@ class CandidateMetrics(Collector):
         relists = CounterMetricFamily(
             "fairlead_informer_relists", "Lists of everything.", labels=["kind"]
         )
-        for kind, informer in self._informers.items():
+        for kind, informer in self._find_informers().items():
             ages.add_metric([kind], informer.age_s)
             relists.add_metric([kind], informer.relists)
         return ages, relists

@@ -93,7 +93,7 @@ class Candidate:
         self._lag = LoopLag()
         self._metrics = CandidateMetrics(
             clients={"lease": self._lease_client, "main": self._client},
-            informers=self._watches.by_kind,
+            find_informers=lambda: self._watches.expected,
             reigns=self._reigns.by_key,
             gate=self._gate,
             find_certificate_end=self._tls.find_end,

@@ -75,6 +75,11 @@ class Watches:
         """The informers that must work; a namespaced role may have no access to Nodes."""
         return {kind: each for kind, each in self.by_kind.items() if kind != "Node"}
 
+    @property
+    def expected(self) -> Mapping[str, Informer]:
+        """The informers that should be up to date: Nodes only where they may be read at all."""
+        return self.required if self.nodes.is_refused else self.by_kind
+
     def find_secret(self, key: ClusterKey) -> bytes | None:
         """Return the session secret of a cluster, if there is a usable one.
 

@@ -225,7 +225,7 @@ def test_a_candidate_tells_of_each_cluster_under_its_name(
         ends: dict[tuple[str, str], float] = {("logs", "a"): 1_800_000_000.0}
         metrics = CandidateMetrics(
             clients={},
-            informers={},
+            find_informers=dict,
             reigns=reigns,
             gate=gate,
             find_certificate_end=ends.get,

@@ -72,7 +72,7 @@ async def controller_types(directory: Path) -> Types:
     gate: Any = SimpleNamespace(waiting=0)
     candidate = CandidateMetrics(
         clients={},
-        informers={},
+        find_informers=dict,
         reigns={},
         gate=gate,
         find_certificate_end=lambda _: None,
