@@ -1,10 +1,13 @@
 """A client of a cluster's groups that is created again when brokers cannot be reached.
 
-By then the cluster may use another security protocol or authority than before.
+By then the cluster may use another security protocol or authority than before. The client is also
+created again once an hour: its certificate ends, and so does the trust in its authority. Brokers to
+which it is still connected do not notice that, so it would go on without those that have restarted.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.errors import ApiError, ApiUnavailableError
@@ -20,17 +23,28 @@ from fairlead_operator.own_access import AccessError, find_access
 from fairlead_operator.specs.listener_security import OPERATOR_USER
 
 Answer = TypeVar("Answer")
+LIFE_S: Final = 3600.0
+"""How long one client is used; its certificate is good for much longer."""
 
 
 class RenewedClient:
-    """A `GroupClient` that asks `connect` for another one after each failure."""
+    """A `GroupClient` that asks `connect` for another one after each failure, and each hour."""
 
-    def __init__(self, connect: Callable[[], Awaitable[GroupClient]]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[GroupClient]],
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._connect = connect
+        self._now = now
         self._client: GroupClient | None = None
+        self._ends_at = 0.0
 
     async def look(self, group_ids: Sequence[str]) -> Mapping[str, GroupSight | GroupProblem]:
-        """Read groups."""
+        """Read groups; nothing else may be asked meanwhile."""
+        if self._now() >= self._ends_at:
+            await self.close()
         return await self._ask(lambda client: client.look(group_ids))
 
     async def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
@@ -54,6 +68,7 @@ class RenewedClient:
     async def _ask(self, question: Callable[[GroupClient], Awaitable[Answer]]) -> Answer:
         if self._client is None:
             self._client = await self._connect()
+            self._ends_at = self._now() + LIFE_S
         try:
             return await question(self._client)
         except BrokersUnreachableError:
