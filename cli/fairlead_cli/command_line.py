@@ -20,7 +20,7 @@ from fairlead_cli.errors import (
     PipeBrokenError,
     ReaderGoneError,
 )
-from fairlead_cli.output import escape_controls, is_reader_gone
+from fairlead_cli.output import escape_controls, forget_output, is_reader_gone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,11 +115,6 @@ def escape_what_stdout_lacks() -> None:
     """Let stdout write `\\u2026` if the terminal's encoding has no `…`, as stderr does."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def forget_output() -> None:
-    """Send stdout's last flush at exit nowhere: it would fail, and Python would complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(error: CliError) -> None:

@@ -16,7 +16,7 @@ from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.log_directories import find_log_directories as broker_log_directories
 from fairlead_cli.options import output_option
-from fairlead_cli.output import encode_json, format_count
+from fairlead_cli.output import encode_json, format_count, tell
 from fairlead_cli.records.sink import json_bytes
 from fairlead_cli.verb_group import VerbGroup
 
@@ -225,10 +225,10 @@ def verify_path(path: Path, output: str) -> int:
             findings += verify_partition(partition)
     if output == "json":
         for finding in findings:
-            click.echo(encode_json({"file": str(finding.path), "problem": finding.problem}))
+            tell(encode_json({"file": str(finding.path), "problem": finding.problem}))
     else:
         for finding in findings:
-            click.echo(f"{finding.path}: {finding.problem}")
+            tell(f"{finding.path}: {finding.problem}")
         looked_at = format_count(segments, "segment")
         verdict = f"{format_count(len(findings), 'problem')} in" if findings else "Nothing wrong in"
         click.echo(f"{verdict} {looked_at}.", err=True)

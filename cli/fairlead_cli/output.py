@@ -6,6 +6,7 @@ Every verb that prints a table has `-o json`; the JSON is a stable interface, th
 from __future__ import annotations
 
 import json
+import os
 import re
 import select
 import sys
@@ -30,9 +31,33 @@ LINE_COLUMNS_MAX = 10_000
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
+def tell(text: str, *, nl: bool = True) -> None:
+    """Print a line on stdout; go on without it if the reader is gone (`| true`, `| head -1`).
+
+    What a verb still has to do must not depend on who reads what it has done, nor must its exit
+    code.
+    """
+    try:
+        click.echo(text, nl=nl)
+    except BrokenPipeError:
+        if not is_reader_gone(sys.stdout):
+            raise
+        forget_output()
+
+
+def forget_output() -> None:
+    """Send what is still written to stdout nowhere, its last flush at exit, too.
+
+    The flush would fail, and Python would complain.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def print_json(value: object) -> None:
     """Print one JSON document on stdout, indented, because people read it, too."""
-    click.echo(encode_json(value, indent=2))
+    tell(encode_json(value, indent=2))
 
 
 def encode_json(value: object, *, indent: int | None = None) -> str:
@@ -80,7 +105,7 @@ def print_table(
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+        tell(line.rstrip())
 
 
 def build_table(

@@ -14,7 +14,7 @@ from fairlead_cli.local.control import state_of_entry
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.up_command import up_command
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
-from fairlead_cli.output import escape_controls
+from fairlead_cli.output import escape_controls, tell
 from fairlead_model.host_address import join_address
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def print_status(document: dict[str, Any]) -> None:
         return "-" if entry["pid"] is None else str(entry["pid"])
 
     where = document["data"] or document["bootstrap"]
-    click.echo(f"Cluster {where}: {document['state']}")
+    tell(f"Cluster {where}: {document['state']}")
 
     def count(entry: dict[str, Any], name: str) -> str:
         return "-" if entry.get(name) is None else str(entry[name])
@@ -251,11 +251,11 @@ def print_status(document: dict[str, Any]) -> None:
     print_table(columns, rows, right=("pid", *columns[4:]))
     for broker in document["brokers"]:
         for order in list_orders(broker):
-            click.echo(f"broker {broker['id']}: {order}")
+            tell(f"broker {broker['id']}: {order}")
     if document["topics"]:
         print_topics(document["topics"])
     elif document["state"] == "running" and are_topics_known(document):
-        click.echo(f"No topics yet. Create one:  fairlead topic create hello{cluster_arguments()}")
+        tell(f"No topics yet. Create one:  fairlead topic create hello{cluster_arguments()}")
 
 
 def list_orders(broker: dict[str, Any]) -> Iterator[str]:

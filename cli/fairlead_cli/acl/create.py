@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.options import bootstrap_option, data_option, require_name
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,4 +62,4 @@ def command(  # noqa: PLR0917
     admin = build_admin(resolve_bootstrap(bootstrap, data))
     create_rules(admin, rules)
     for rule in rules:
-        click.echo(f"Added {rule}.")
+        tell(f"Added {rule}.")

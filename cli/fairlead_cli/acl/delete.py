@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.options import bootstrap_option, data_option, require_name
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def command(  # noqa: PLR0917
     admin = build_admin(resolve_bootstrap(bootstrap, data))
     removed = delete_rules(admin, rules)
     for rule in removed:
-        click.echo(f"Removed {rule}.")
+        tell(f"Removed {rule}.")
     missing = [rule for rule in rules if rule not in removed]
     for rule in missing:
         note(f"There is no rule: {rule}.")

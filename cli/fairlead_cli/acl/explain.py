@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.options import bootstrap_option, data_option, require_name, table_or_json
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,10 +82,10 @@ def command(  # noqa: PLR0917
     else:
         word = "allowed" if explanation.is_allowed else "denied"
         what = f"{wanted.name} {kind.name} {name}"
-        click.echo(f"{principal_of(user)} is {word} {what} from {host}:")
+        tell(f"{principal_of(user)} is {word} {what} from {host}:")
         for rule, verdict in explanation.rules:
-            click.echo(f"  {rule}  {verdict}")
-        click.echo(f"  {explanation.reason}")
+            tell(f"  {rule}  {verdict}")
+        tell(f"  {explanation.reason}")
     return 0 if explanation.is_allowed else 1
 
 

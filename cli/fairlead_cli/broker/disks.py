@@ -19,6 +19,7 @@ from fairlead_cli.options import (
     parse_number,
     table_or_json,
 )
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -222,4 +223,4 @@ def show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         for each in row["moving"]:
             name = f"{each['topic']}:{each['partition']}"
-            click.echo(f"{name} moves to {row['path']}: {each['offsetLag']} offsets are missing.")
+            tell(f"{name} moves to {row['path']}: {each['offsetLag']} offsets are missing.")

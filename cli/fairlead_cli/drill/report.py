@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.drill.timings import TIMINGS, summarize
-from fairlead_cli.output import print_table
+from fairlead_cli.output import print_table, tell
 
 if TYPE_CHECKING:
     from fairlead_cli.drill.run import DrillOutcome, DrillPlan
@@ -56,17 +56,17 @@ def print_report(document: dict[str, Any]) -> None:
         right=("runs", "p50", "p99", "max"),
     )
     check = document["check"]
-    click.echo(
+    tell(
         f"{check['sent']:,} records sent, {check['acknowledged']:,} acknowledged, "
         f"{check['found']:,} found: {check['lost']} lost, {check['duplicated']} duplicated, "
         f"{check['reordered']} reordered."
     )
     for example in check["examples"]:
-        click.echo(f"  {example}")
+        tell(f"  {example}")
     for failure in document["failures"]:
-        click.echo(f"{click.style('FAILED', fg='red', bold=True)}: {failure}")
+        tell(f"{click.style('FAILED', fg='red', bold=True)}: {failure}")
     if document["passed"]:
         limit = document["limit"]
         within = f"{TIMINGS[limit['timing']]} within {limit['p99Ms']} ms"
         verdict = "within its limits" if limit["p99Ms"] is None else within
-        click.echo(f"{click.style('Passed', fg='green', bold=True)}: {verdict}, nothing lost.")
+        tell(f"{click.style('Passed', fg='green', bold=True)}: {verdict}, nothing lost.")

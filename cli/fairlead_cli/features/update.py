@@ -15,6 +15,7 @@ from fairlead_cli.options import (
     parse_assignments,
     parse_number,
 )
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,7 @@ def upgrade(levels: tuple[str, ...], dry_run: bool, data: Path, bootstrap: str |
     if not levels:
         wanted = find_higher(admin)
         if not wanted:
-            click.echo("Every feature has the highest level that all brokers support.")
+            tell("Every feature has the highest level that all brokers support.")
             return
     update(admin, wanted, FeatureUpgradeType.UPGRADE, dry_run=dry_run)
 
@@ -120,4 +121,4 @@ def update(
             f"the levels stay as they are: {why_not}",
             hint=f"See who supports what:  fairlead features describe{cluster_arguments()}",
         )
-    click.echo(f"{'It would be' if dry_run else 'In force'}: {text}")
+    tell(f"{'It would be' if dry_run else 'In force'}: {text}")

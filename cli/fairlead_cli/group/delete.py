@@ -11,6 +11,7 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError
 from fairlead_cli.name_completion import complete_groups, complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, require_name
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +90,7 @@ def delete_whole(admin: AdminClient, groups: list[str], *, if_exists: bool) -> i
     errors: list[CliError] = []
     for group, error in delete_groups(admin, groups).items():
         if error is None:
-            click.echo(f"Deleted group {group}.")
+            tell(f"Deleted group {group}.")
         elif error.name() in MISSING_GROUP_NAMES:
             if not if_exists:
                 errors.append(build_unknown_group_error(admin, group))
@@ -135,4 +136,4 @@ def delete_offsets_of(
             f"{cluster_arguments()}",
         )
     delete_offsets(found, places)
-    click.echo(f"Deleted {format_count(len(places), 'offset')} of group {group}.")
+    tell(f"Deleted {format_count(len(places), 'offset')} of group {group}.")

@@ -9,6 +9,7 @@ import click
 
 from fairlead_cli.name_completion import complete_groups
 from fairlead_cli.options import bootstrap_option, data_option, require_name, table_or_json
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,22 +151,22 @@ def print_state(group: GroupDescription, lags: list[PartitionLag]) -> None:
     lag = total_lag(lags)
     behind = sum(1 for each in lags if each.lag)
     problems = sum(1 for each in lags if each.problem is not None)
-    click.echo(click.style(f"Group {group.group}", bold=True))
+    tell(click.style(f"Group {group.group}", bold=True))
     kind = "simple" if group.is_simple else group.kind
     how = escape_controls(", ".join(filter(None, (kind, group.assignor))))
-    click.echo(f"  state        {group.state} ({how})")
+    tell(f"  state        {group.state} ({how})")
     if group.progress is not None:
         made_for = group.progress.assignment_epoch
-        click.echo(f"  epoch        {group.progress.group_epoch}, assigned for {made_for}")
+        tell(f"  epoch        {group.progress.group_epoch}, assigned for {made_for}")
     place = "unknown" if node is None else f"broker {node[0]} at {node[1]}:{node[2]}"
-    click.echo(f"  coordinator  {place}")
-    click.echo(f"  members      {len(group.members)}")
+    tell(f"  coordinator  {place}")
+    tell(f"  members      {len(group.members)}")
     shown = "-" if lag is None else format_count(lag, "record")
     if behind:
         shown += f", {behind} of {format_count(len(lags), 'partition')} behind"
-    click.echo(f"  lag          {shown}")
+    tell(f"  lag          {shown}")
     if problems:
-        click.echo(f"  problems     {format_count(problems, 'partition')}, see below")
+        tell(f"  problems     {format_count(problems, 'partition')}, see below")
 
 
 def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
@@ -173,7 +174,7 @@ def print_offsets(group: GroupDescription, lags: list[PartitionLag]) -> None:
     from fairlead_cli.output import print_table
 
     if not lags:
-        click.echo("No committed offsets.")
+        tell("No committed offsets.")
         return
     has_metadata = any(lag.committed is not None and lag.committed.metadata for lag in lags)
     has_problems = any(lag.problem is not None for lag in lags)
@@ -207,7 +208,7 @@ def print_members(group: GroupDescription, *, is_full: bool) -> None:
 
     if not group.members:
         if is_full:
-            click.echo("No members.")
+            tell("No members.")
         return
     has_instances = any(member.instance_id is not None for member in group.members)
     columns = ["member", *(["instance"] if has_instances and is_full else [])]

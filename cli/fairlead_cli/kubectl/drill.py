@@ -14,6 +14,7 @@ from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.kubectl.access import Access, access_options
 from fairlead_cli.kubectl.snapshot import condition
 from fairlead_cli.options import table_or_json
+from fairlead_cli.output import tell
 from fairlead_model.resources.failover_drill import CutFrom, FaultType, TargetType
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def print_game_day(name: str, access: Access, output: str) -> int:
     if output == "json":
         print_json(build_document(found))
     else:
-        click.echo(render(of_resource(found)), nl=False)
+        tell(render(of_resource(found)), nl=False)
     return ExitCode.OK
 
 
@@ -323,7 +324,7 @@ def print_outcome(ended: dict[str, Any]) -> None:
     if rows:
         print_table(columns, rows, title="milliseconds after the fault", right=columns[1:])
     if status.get("acknowledged") is not None:
-        click.echo(
+        tell(
             f"{status['acknowledged']:,} records acknowledged: {status.get('lost')} lost, "
             f"{status.get('duplicates')} duplicated, {status.get('reordered')} reordered, "
             f"{status.get('clientErrors')} client errors."
@@ -334,4 +335,4 @@ def print_outcome(ended: dict[str, Any]) -> None:
     if not is_passed:
         refused = status.get("phase") == "Refused"
         word = click.style("REFUSED" if refused else "FAILED", fg="red", bold=True)
-    click.echo(f"{word}: {passed.get('message', '')}")
+    tell(f"{word}: {passed.get('message', '')}")

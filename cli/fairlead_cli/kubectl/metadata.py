@@ -11,7 +11,7 @@ from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.exports.files import describe, read_document, write_document
 from fairlead_cli.exports.folders import FolderType, open_folder
 from fairlead_cli.kubectl.access import Access, access_options
-from fairlead_cli.output import format_count
+from fairlead_cli.output import format_count, tell
 from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ def backup(*, directory: str, keep: int, cluster: str | None, access: Access) ->
 
     folder = open_folder(directory)
     name, document = read_metadata(access, cluster)
-    click.echo(f"Exported {describe(document)} to {save(folder, name, document)}.")
+    tell(f"Exported {describe(document)} to {save(folder, name, document)}.")
     removed = remove_oldest(folder, name, keep=keep)
-    click.echo(f"Removed {format_count(len(removed), 'old export')}.")
+    tell(f"Removed {format_count(len(removed), 'old export')}.")
 
 
 @metadata.command("import", epilog=IMPORT_EPILOG)
@@ -122,7 +122,7 @@ def import_metadata(*, file: str, cluster: str | None, access: Access) -> None:
 
     with store_errors("import the metadata"):
         restored = access.run(write)
-    click.echo(
+    tell(
         f"Imported {describe(document)}: controller epoch {restored.controller_epoch}, "
         f"cluster {restored.cluster_id}."
     )
@@ -146,8 +146,8 @@ def confirm(*, force: bool, cluster: str | None, access: Access) -> None:
     with store_errors("confirm the metadata"):
         confirmed = access.run(write)
     if confirmed.finding:
-        click.echo(f"It had been found that {confirmed.finding}.")
-    click.echo(
+        tell(f"It had been found that {confirmed.finding}.")
+    tell(
         f"Confirmed: controller epoch {confirmed.controller_epoch}, cluster {confirmed.cluster_id}."
     )
 

@@ -16,6 +16,7 @@ from fairlead_cli.kubectl.snapshot import (
     read_snapshots,
 )
 from fairlead_cli.options import table_or_json
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from fairlead_kube.client import KubeClient
@@ -105,12 +106,12 @@ def print_document(document: dict[str, Any]) -> None:
 
     controller = document["controller"]
     resources = document["topicResources"]
-    click.echo(click.style(f"{document['namespace']}/{document['cluster']}", bold=True))
-    click.echo(
+    tell(click.style(f"{document['namespace']}/{document['cluster']}", bold=True))
+    tell(
         f"  ready {document['ready']}, controller {controller.get('pod', 'unknown')} "
         f"(epoch {controller.get('epoch', 'unknown')}), bootstrap {document['bootstrap']}"
     )
-    click.echo(
+    tell(
         f"  {document['brokersReady']} of {document['brokers']} brokers ready, "
         f"{document['topics']} topics, {document['partitions']} partitions "
         f"({document['underReplicated']} under-replicated, {document['offline']} offline); "
@@ -132,10 +133,10 @@ def print_document(document: dict[str, Any]) -> None:
             right=("restarts",),
         )
     for name in document["drillsRunning"]:
-        click.echo(f"  drill {name} is going on: faults are on purpose")
+        tell(f"  drill {name} is going on: faults are on purpose")
     for complaint in document["complaints"]:
-        click.echo(f"{click.style('WRONG', fg='red', bold=True)} {complaint['what']}")
+        tell(f"{click.style('WRONG', fg='red', bold=True)} {complaint['what']}")
         if complaint["advice"]:
-            click.echo(f"      next: {complaint['advice']}")
+            tell(f"      next: {complaint['advice']}")
     if not document["complaints"]:
-        click.echo(click.style("Nothing is wrong.", fg="green"))
+        tell(click.style("Nothing is wrong.", fg="green"))

@@ -10,6 +10,7 @@ from fairlead_cli.errors import CliError
 from fairlead_cli.kubectl.access import Access, access_options
 from fairlead_cli.kubectl.snapshot import condition
 from fairlead_cli.options import table_or_json
+from fairlead_cli.output import tell
 from fairlead_cli.verb_group import VerbGroup
 
 if TYPE_CHECKING:
@@ -177,17 +178,17 @@ def print_topic(document: dict[str, Any]) -> None:
     """Print the topic for people."""
     from fairlead_cli.output import print_table
 
-    click.echo(click.style(f"topic {document['name']}", bold=True))
+    tell(click.style(f"topic {document['name']}", bold=True))
     ready = condition({"status": {"conditions": document["conditions"]}}, "Ready")
     origin = f"resource {document['resource']}" if document["resource"] else "without a resource"
-    click.echo(
+    tell(
         f"  {origin}, id {document['topicId']}, "
         f"ready {ready.get('status', 'Unknown')} {ready.get('reason', '')}".rstrip()
     )
     if ready.get("status") == "False":
-        click.echo(f"  {ready.get('message', '')}")
+        tell(f"  {ready.get('message', '')}")
     for key, value in sorted(document["config"].items()):
-        click.echo(f"  {key}={'(left alone)' if value is None else value}")
+        tell(f"  {key}={'(left alone)' if value is None else value}")
     print_table(
         ("partition", "leader", "epoch", "replicas", "in sync", "problem"),
         [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from fairlead_cli.advice import cluster_arguments
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +19,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
     from fairlead_cli.output import format_bytes, note
 
     if not document["moves"]:
-        click.echo("Nothing to move: the brokers are as even as they can be made.")
+        tell("Nothing to move: the brokers are as even as they can be made.")
     print_tables(document)
     for what in document["notes"]:
         note(what)
@@ -30,11 +29,11 @@ def print_plan(document: Mapping[str, Any]) -> None:
     for move in moves[:SHOWN]:
         before, after = (", ".join(map(str, move[when])) for when in ("before", "after"))
         size = format_bytes(move["bytes"])
-        click.echo(f"  {move['topic']}-{move['partition']}: {before} -> {after}, {size}")
+        tell(f"  {move['topic']}-{move['partition']}: {before} -> {after}, {size}")
     if len(moves) > SHOWN:
-        click.echo(f"  and {len(moves) - SHOWN} more (-o json has all)")
+        tell(f"  and {len(moves) - SHOWN} more (-o json has all)")
     print_amounts(document)
-    click.echo(
+    tell(
         f"Nothing has moved yet. Carry out plan {document['id']}:\n"
         f"  fairlead rebalance --execute {document['id']}{cluster_arguments()}"
     )
@@ -71,7 +70,7 @@ def print_amounts(document: Mapping[str, Any]) -> None:
     from fairlead_cli.output import format_bytes, format_count
 
     duration = "" if document["durationS"] is None else f", {duration_text(document['durationS'])}"
-    click.echo(
+    tell(
         f"{format_count(document['partitionsMoved'], 'partition')} would move, "
         f"{format_count(document['leadersOrdered'], 'preferred leader')} would change: "
         f"{format_bytes(document['bytes'])} to copy "
@@ -101,11 +100,11 @@ def print_progress(progress: Mapping[str, Any]) -> None:
     """Print the progress of a plan."""
     from fairlead_cli.output import format_bytes
 
-    click.echo(
+    tell(
         f"Plan {progress['id']}: {progress['done']} of {progress['partitions']} partitions done "
         f"({format_bytes(progress['bytesDone'])} of {format_bytes(progress['bytes'])}), "
         f"{progress['moving']} moving or waiting, {progress['notMoved']} not moved, "
         f"{progress['changedSince']} changed since."
     )
     for refusal in progress["refused"]:
-        click.echo(f"  {refusal['topic']}-{refusal['partition']}: {refusal['message']}")
+        tell(f"  {refusal['topic']}-{refusal['partition']}: {refusal['message']}")

@@ -16,6 +16,7 @@ from fairlead_cli.options import (
     data_option,
     parse_assignments,
 )
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,14 +93,14 @@ def command(
     if configs or removals:
         alter_configs(admin, name, configs, removals)
         count = format_count(len(configs) + len(removals), "setting")
-        click.echo(f"Changed {count} of topic {name}.")
+        tell(f"Changed {count} of topic {name}.")
     if partitions is not None:
         add_partitions(admin, name, partitions)
-        click.echo(f"Topic {name} has {partitions} partitions now.")
+        tell(f"Topic {name} has {partitions} partitions now.")
     if replication_factor is not None:
         changed = change_replication_factor(admin, addresses, name, replication_factor)
         replicas = format_count(replication_factor, "replica")
-        click.echo(
+        tell(
             f"{format_count(changed, 'partition')} of topic {name} will have {replicas}."
             if changed
             else f"Topic {name} has {replicas} already."

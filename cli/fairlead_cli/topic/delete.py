@@ -9,6 +9,7 @@ import click
 
 from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ def command(
     for name, future in futures.items():
         try:
             future.result()
-            click.echo(f"Deleted topic {name}.")
+            tell(f"Deleted topic {name}.")
         except KafkaException as exception:
             error = exception.args[0]
             if error.name() == "POLICY_VIOLATION":

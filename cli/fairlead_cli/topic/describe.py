@@ -8,6 +8,7 @@ import click
 
 from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, table_or_json
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,7 +136,7 @@ def print_topic(document: dict[str, Any]) -> None:
         )
     print_table(columns, rows, title=document["name"], right=(*columns[:2], *columns[5:]))
     if document["configs"] is None:
-        click.echo("Its settings are not shown: the user of this command may not read them.")
+        tell("Its settings are not shown: the user of this command may not read them.")
     elif document["configs"]:
         settings = [(name, shown(value)) for name, value in document["configs"].items()]
         print_table(("setting", "value"), settings)

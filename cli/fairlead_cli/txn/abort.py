@@ -10,6 +10,7 @@ from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.errors import CliError, ExitCode
 from fairlead_cli.name_completion import complete_topics
 from fairlead_cli.options import bootstrap_option, data_option, require_name
+from fairlead_cli.output import tell
 from fairlead_cli.txn.completion import complete_transactional_ids
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def abort_by_id(admin: AdminClient, ids: tuple[str, ...]) -> int:
         before = describe_transaction(admin, transactional_id)
         fence(admin, transactional_id)
         done = "Aborted the transaction of" if before.places else "Nothing was open; fenced"
-        click.echo(f"{done} {transactional_id}.")
+        tell(f"{done} {transactional_id}.")
 
     _, errors = find_each(ids, abort)
     return report_missing(errors)
@@ -94,7 +95,7 @@ def abort_by_place(admin: AdminClient, topic: str, start_offset: int) -> None:
     for each in opened:
         if each.start_offset == start_offset:
             abort_hanging(admin, each)
-            click.echo(f"Aborted the transaction at offset {start_offset} of {each.place}.")
+            tell(f"Aborted the transaction at offset {start_offset} of {each.place}.")
             return
     raise CliError(
         f"no open transaction began at offset {start_offset} of {places[0]}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead_cli.options import bootstrap_option, data_option, require_name, table_or_json
+from fairlead_cli.output import tell
 from fairlead_cli.txn.completion import complete_transactional_ids
 
 if TYPE_CHECKING:
@@ -80,11 +81,11 @@ def print_description(found: TransactionDescription, now_ms: int) -> None:
 
     age = age_ms(found, now_ms)
     open_for = "-" if age is None else format_duration(age)
-    click.echo(f"{found.transactional_id}: {found.state}, coordinated by broker", nl=False)
-    click.echo(f" {found.coordinator}")
-    click.echo(f"  producer    {found.producer_id}, epoch {found.producer_epoch}")
-    click.echo(f"  open for    {open_for} (at most {format_duration(found.timeout_ms)})")
-    click.echo(f"  partitions  {format_places(found.places) or '-'}")
+    tell(f"{found.transactional_id}: {found.state}, coordinated by broker", nl=False)
+    tell(f" {found.coordinator}")
+    tell(f"  producer    {found.producer_id}, epoch {found.producer_epoch}")
+    tell(f"  open for    {open_for} (at most {format_duration(found.timeout_ms)})")
+    tell(f"  partitions  {format_places(found.places) or '-'}")
 
 
 def age_ms(found: TransactionDescription, now_ms: int) -> int | None:

@@ -13,6 +13,7 @@ import click
 
 from fairlead_cli.advice import cluster_arguments
 from fairlead_cli.options import bootstrap_option, data_option
+from fairlead_cli.output import tell
 
 if TYPE_CHECKING:
     from fairlead_cli.local.client_files import ClientAccess
@@ -105,11 +106,11 @@ def command(
             f"{cluster_arguments()}",
         ) from error
     wait_until_known(admin, name)
-    click.echo(f"Created user {name}, who logs in with {paths.java} or {paths.librdkafka}.")
+    tell(f"Created user {name}, who logs in with {paths.java} or {paths.librdkafka}.")
     if paths.curl.exists():
-        click.echo(f"By HTTP:  curl -K {shlex.quote(str(paths.curl))} …")
+        tell(f"By HTTP:  curl -K {shlex.quote(str(paths.curl))} …")
     for rule in rules:
-        click.echo(f"Added {rule}.")
+        tell(f"Added {rule}.")
 
 
 def _access(addresses: str, name: str, password: str) -> ClientAccess:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlead_cli.output import tell
 from fairlead_model.ids import NO_LEADER
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ def print_document(document: dict[str, Any]) -> None:
     names = ", ".join(map(str, document["brokers"]))
     brokers = f"broker{'' if len(document['brokers']) == 1 else 's'} {names}"
     if document["safe"]:
-        click.echo(click.style(f"SAFE: {brokers} can be taken away now.", fg="green"))
+        tell(click.style(f"SAFE: {brokers} can be taken away now.", fg="green"))
     else:
-        click.echo(click.style(f"NOT SAFE: {brokers} should stay.", fg="red", bold=True))
+        tell(click.style(f"NOT SAFE: {brokers} should stay.", fg="red", bold=True))
     moved: dict[int, int] = {}
     for each in document["leadersMove"]:
         moved[each["to"]] = moved.get(each["to"], 0) + 1
     to = ", ".join(f"{count} to broker {broker}" for broker, count in sorted(moved.items()))
-    click.echo(
+    tell(
         f"{format_count(document['replicas'], 'replica')} there; "
         f"{format_count(len(document['leadersMove']), 'leader')} would move"
         + (f": {to}." if to else ".")
@@ -75,10 +76,10 @@ def print_document(document: dict[str, Any]) -> None:
         if document[key]:
             places = [f"{each['topic']}-{each['partition']}" for each in document[key]]
             count = format_count(len(places), "partition")
-            click.echo(f"{count} {what}: {listed(places)}")
+            tell(f"{count} {what}: {listed(places)}")
     already = document["already"]
     if already["withoutLeader"] or already["belowMinimum"]:
-        click.echo(
+        tell(
             f"Already now, and not counted: {already['withoutLeader']} without a leader, "
             f"{already['belowMinimum']} below min.insync.replicas."
         )
@@ -114,7 +115,7 @@ def print_document(document: dict[str, Any]) -> None:
             right=("partitions", "no leader"),
         )
     if document.get("recovery"):
-        click.echo(recovery_text(document["recovery"]))
+        tell(recovery_text(document["recovery"]))
 
 
 def print_growth(added: dict[str, Any]) -> None:
@@ -122,7 +123,7 @@ def print_growth(added: dict[str, Any]) -> None:
     from fairlead_cli.rebalance.report import print_amounts, print_tables
 
     names = ", ".join(map(str, added["brokers"]))
-    click.echo(f"With broker{'' if len(added['brokers']) == 1 else 's'} {names} besides:")
+    tell(f"With broker{'' if len(added['brokers']) == 1 else 's'} {names} besides:")
     print_tables(added)
     print_amounts(added)
 

@@ -9,7 +9,7 @@ COMMAND = """
 import socket, sys
 import click
 from fairlead_cli.command_line import run_command_line
-from fairlead_cli.output import note
+from fairlead_cli.output import note, print_json, print_table, tell
 from fairlead_cli.verb_group import VerbGroup
 
 @click.group(cls=VerbGroup)
@@ -31,6 +31,15 @@ def output():
 def remark():
     while True:
         note("line")
+
+@group.command()
+def work():
+    for name in "abc":
+        tell(f"deleted {name}")
+        note(f"asked for {name}")
+    print_json([name])
+    print_table(["name"], [[name]])
+    return 1
 
 sys.exit(run_command_line(group, sys.argv[1:], "fairlead"))
 """
@@ -64,3 +73,10 @@ def test_remarks_that_nobody_reads_any_more_are_a_failure() -> None:
     """The verb has stopped in the middle of its work."""
     done = run_piped("remark", "2>&1 > /dev/null | head -1")
     assert (done.returncode, done.stdout) == (1, "line\n")
+
+
+@pytest.mark.parametrize("pipe", ["| true", "| head -1 > /dev/null"])
+def test_what_is_left_to_do_is_done_whoever_reads(pipe: str) -> None:
+    """So is what the exit code says: `topic delete a b c | true` once hid a refusal."""
+    done = run_piped("work", pipe)
+    assert (done.returncode, done.stderr) == (1, "asked for a\nasked for b\nasked for c\n")
