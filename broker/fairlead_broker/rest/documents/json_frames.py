@@ -227,6 +227,11 @@ class RecordsFrames(_Frames):
         self._is_named_records = False
         self._records = 0
 
+    @property
+    def around_bytes(self) -> int:
+        """Size of the text around the records, which `finish` parses."""
+        return len(self._around)
+
     def finish(self) -> dict[str, Any]:
         """Return the document with a null for each record; JsonError."""
         if self._open or self._is_in_text:

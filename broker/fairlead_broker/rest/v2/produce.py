@@ -115,7 +115,10 @@ async def _read(
                 raise ProblemError(
                     413, f"more than {REST_RECORDS_PER_REQUEST_MAX} records", closes=True
                 )
-        document = frames.finish()
+        if frames.around_bytes > SMALL_BYTES:
+            document = await request.slices.aside(frames.finish)
+        else:
+            document = frames.finish()
     except OversizedError as error:
         raise ProblemError(413, str(error), closes=True) from error
     except JsonError as error:
