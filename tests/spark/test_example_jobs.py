@@ -17,11 +17,22 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from spark_source import Source, Topics
+from spark_source import Source, Topics, finish
 
 from fairlead_cli.spark.local_job import build_local_document, read_local_job
-from fairlead_spark.job.document import DOCUMENT_VARIABLE
+from fairlead_spark.job.document import DOCUMENT_VARIABLE, read_job
+from fairlead_spark.job.sql_job import start_query
 
+DOTS_AND_DASHES = """
+apiVersion: fairlead.io/v1alpha1
+kind: StreamJob
+metadata: {name: orders}
+spec:
+  application: {sql: "SELECT offset FROM `shop.new-orders`"}
+  sources: [{topics: [shop.new-orders], options: {startingOffsets: earliest}}]
+  sink: {format: memory}
+  checkpoint: {ephemeral: true}
+"""
 PROJECT = Path(__file__).resolve().parents[2]
 EXAMPLES = PROJECT / "examples" / "spark"
 FLIGHTS, WEATHER = 6_000, 3_000
@@ -148,3 +159,21 @@ def test_the_job_in_sql_runs_by_one_command_and_shows_its_lag(
         check=True,
     )
     assert json.loads(described.stdout)[0]["lag"] == 0
+
+
+def test_sql_finds_a_view_by_the_name_of_its_topic_whatever_that_is(
+    source: Source, topics: Topics, tmp_path: Path
+) -> None:
+    topics.fill(topics.create("shop.new-orders"), 0, 10)
+    manifest, document = tmp_path / "job.yaml", tmp_path / "job.json"
+    manifest.write_text(DOTS_AND_DASHES)
+    described = build_local_document(
+        read_local_job(manifest, available_now=True),
+        bootstrap=topics.bootstrap,
+        checkpoint=str(tmp_path / "checkpoint"),
+        master="local[2]",
+        conf={},
+    )
+    document.write_text(json.dumps(described))
+    finish(start_query(source.spark, read_job(document)))
+    assert source.spark.table("orders").count() == 10

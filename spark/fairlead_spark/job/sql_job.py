@@ -18,7 +18,8 @@ def start_query(spark: "SparkSession", job: Job) -> "StreamingQuery":
     if job.sql is None or job.sink is None:
         raise JobDocumentError(f"the job {job.name} has no query, or no sink for it")
     for source in job.sources:
-        build_view(spark, job, source).createOrReplaceTempView(source.view)
+        # Quoted: names of topics have dots and dashes, which other identifiers of SQL have not.
+        build_view(spark, job, source).createOrReplaceTempView(f"`{source.view}`")
     result = spark.sql(job.sql)
     writer = _writer(job, job.sink, result)
     writer = writer.queryName(job.name).option("checkpointLocation", job.checkpoint("sql"))
