@@ -77,7 +77,8 @@ def is_for_us(document: object) -> bool:
         return True
     version = str(document.get("apiVersion", ""))
     is_ours = version.startswith("fairlead.io/") or "apiVersion" not in document
-    return is_ours and document.get("kind", TOPIC_KIND) not in CLUSTER_KINDS
+    kind = document.get("kind", TOPIC_KIND)
+    return is_ours and not (isinstance(kind, str) and kind in CLUSTER_KINDS)
 
 
 def read_documents(path: Path) -> Iterator[tuple[int, Any]]:

@@ -50,8 +50,9 @@ def test_the_same_topic_twice_is_found_over_files(tmp_path: Path) -> None:
     assert "declared twice" in (raised.value.hint or "")
 
 
-def test_a_misspelt_kind_is_an_error_and_no_silence(tmp_path: Path) -> None:
-    path = write(tmp_path, (TOPIC % ("a", 1)).replace("kind: Topic", "kind: Topik"))
+@pytest.mark.parametrize("kind", ["Topik", "[Topic]", "{Topic: 1}"])
+def test_a_wrong_kind_is_an_error_and_no_silence(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path, (TOPIC % ("a", 1)).replace("kind: Topic", f"kind: {kind}"))
     with pytest.raises(InputError) as raised:
         check_manifests((path,))
     assert "kind: expected Topic" in (raised.value.hint or "")
