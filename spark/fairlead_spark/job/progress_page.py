@@ -5,7 +5,10 @@ import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Final
+
+CLIENT_TIMEOUT_S: Final = 10.0
+"""How long a client may take for each part of its request, and of the answer."""
 
 
 class ProgressPage:
@@ -13,6 +16,9 @@ class ProgressPage:
 
     def __init__(self, describe: Callable[[], dict[str, Any]], *, port: int, host: str) -> None:
         class Handler(BaseHTTPRequestHandler):
+            # Otherwise a client that says nothing, or is cut off, keeps a thread for good.
+            timeout = CLIENT_TIMEOUT_S
+
             def do_GET(self) -> None:
                 if self.path == "/progress":
                     self._answer(200, describe())

@@ -1,8 +1,12 @@
 import json
+import socket
 import urllib.request
 from typing import Any
 from uuid import UUID
 
+import pytest
+
+from fairlead_spark.job import progress_page
 from fairlead_spark.job.driver import describe_error
 from fairlead_spark.job.progress import describe_query, has_state, source_lag
 from fairlead_spark.job.progress_page import ProgressPage
@@ -53,6 +57,18 @@ def test_the_page_is_json_whatever_spark_gives() -> None:
         "rowsPerSecond": 50,
         "lag": 8,
     }
+
+
+def test_a_client_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kept a thread of the driver for good."""
+    monkeypatch.setattr(progress_page, "CLIENT_TIMEOUT_S", 0.1)
+    page = ProgressPage(dict, port=0, host="127.0.0.1")
+    page.start()
+    try:
+        with socket.create_connection(("127.0.0.1", page.port), timeout=30) as client:
+            assert client.recv(1) == b"", "it is closed"
+    finally:
+        page.stop()
 
 
 def test_lag_counts_new_partitions_and_never_below_nothing() -> None:
