@@ -62,7 +62,8 @@ def test_keys_that_are_for_signatures() -> None:
     for bad in unusable:
         with pytest.raises(ValueError, match="key"):
             read_keys(bad)
-    for emptied in ({"keys": []}, {"keys": [{"kty": "RSA"}]}):
+    documents: tuple[Any, ...] = ({"keys": []}, {"keys": [{"kty": "RSA"}]})
+    for emptied in documents:
         assert read_keys(emptied) == {}
 
 
