@@ -112,6 +112,8 @@ class ReplyChannel(Protocol):
     """Only on listeners whose clients log in by SASL."""
     charged_ms: int
     """How long its requests have kept all others waiting, since it last could go on."""
+    used_topic_ids: set[bytes]
+    """Ids by which the peer has used topics; empty where everything is allowed."""
 
     @property
     def quotas(self) -> RequestQuotas | None:

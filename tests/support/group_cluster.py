@@ -38,16 +38,27 @@ NO_DELAY: dict[str, Any] = {"group_initial_rebalance_delay_ms": "0"}
 
 
 class Call:
-    """One request to a broker's handler; `reply` is None while it is parked."""
+    """One request to a broker's handler; `reply` is None while it is parked.
+
+    Calls of one connection share `used_topic_ids`.
+    """
 
     def __init__(
-        self, broker: Broker, request: Any, version: int, *, is_internal: bool = False
+        self,
+        broker: Broker,
+        request: Any,
+        version: int,
+        *,
+        is_internal: bool = False,
+        authorizer: Any = None,
+        used_topic_ids: set[bytes] | None = None,
     ) -> None:
         self.broker = broker
         self.listener = broker.settings.listeners[is_internal]
         self.client_host = "10.0.0.7"
         self.principal = ANONYMOUS
-        self.authorizer = None
+        self.authorizer = authorizer
+        self.used_topic_ids = set() if used_topic_ids is None else used_topic_ids
         self.quotas = None
         self.peer_check = None
         self.replica_ids = range(2**31)

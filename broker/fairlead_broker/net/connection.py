@@ -105,6 +105,7 @@ class Connection:
         "run_api_key",
         "sender",
         "times",
+        "used_topic_ids",
     )
 
     replica_ids: Container[int]
@@ -144,6 +145,7 @@ class Connection:
         self._in_flight_max = REQUESTS_IN_FLIGHT_MAX
         self._mute_timer: asyncio.TimerHandle | None = None
         self.charged_ms = 0
+        self.used_topic_ids: set[bytes] = set()
         self._server = server
         self._socket = sock
         self._fd = sock.fileno()

@@ -125,6 +125,7 @@ class _Call:
         self.login: ClientLogin | None = None
         self.quotas: RequestQuotas | None = calls.quotas
         self.charged_ms = 0
+        self.used_topic_ids: set[bytes] = set()
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def on_response(self, context: RequestContext, response: Any) -> None:

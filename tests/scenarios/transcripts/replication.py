@@ -101,6 +101,7 @@ class Request:
         self.broker = broker
         self.listener = listener
         self.answer: Any = None
+        self.used_topic_ids: set[bytes] = set()
         self._version = version
         self._kind = type(request)
         context = RequestContext(self, self._kind.API_KEY, version, 1, "transcript")

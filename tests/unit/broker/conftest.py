@@ -95,6 +95,7 @@ class Channel:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.closed: str | None = None
         self.charged_ms = 0
+        self.used_topic_ids: set[bytes] = set()
         self._task: asyncio.Task[Any] | None = None
 
     def on_response(self, context: RequestContext, response: Any) -> None:
@@ -123,6 +124,8 @@ class Stage:
         self.clock = ManualClock(NOW_MS)
         self.controller = ScriptedController()
         self.authorizer: Authorizer | None = None
+        self.used_topic_ids: set[bytes] = set()
+        """All requests come on one connection."""
         self._settings = build_settings(
             file={
                 "node.id": "1",
@@ -263,6 +266,7 @@ class Stage:
         async def act() -> Channel:
             channel = Channel(self.broker, CLIENT)
             channel.authorizer = self.authorizer
+            channel.used_topic_ids = self.used_topic_ids
             context = RequestContext(channel, request.API_KEY, version, 1, "test")
             assert HANDLERS[request.API_KEY].call_if_allowed(request, context) is PENDING
             return channel
@@ -279,6 +283,7 @@ class Stage:
             decoded, _ = type(request).decode(memoryview(bytearray(frame)), 0, version)
             handler = HANDLERS[request.API_KEY]
             channel.authorizer = self.authorizer
+            channel.used_topic_ids = self.used_topic_ids
             call = handler.call if self.authorizer is None else handler.call_if_allowed
             outcome = call(decoded, context)
             if outcome is PENDING:

@@ -17,6 +17,7 @@ from fairlead_broker.authorization import (
     Operation,
     ResourceType,
 )
+from fairlead_broker.handlers import topic_rights
 from fairlead_model.cluster import (
     AclChanged,
     CredentialChanged,
@@ -468,6 +469,33 @@ def test_an_id_tells_nothing_to_who_may_not_describe_its_topic(stage: Any, api_k
     stage.topic("t")
     assert as_bytes(stage.ask(make(topic_id), version), version) == missing
     assert "delete_topics" not in dict(stage.controller.calls)
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.FETCH, ApiKey.PRODUCE])
+def test_who_has_used_an_id_on_its_connection_is_told_that_its_right_has_ended(
+    stage: Any, api_key: ApiKey
+) -> None:
+    """A producer tries an unknown id again until its time is out, and fails with that."""
+    make, version = BY_ID[api_key]
+    topic_id = stage.topic("t")
+    stage.authorizer = Denying()
+    assert not {29, 100} & set(error_codes(stage.ask(make(topic_id), version)))
+    stage.authorizer = Denying(*EVERYTHING)
+    assert list(error_codes(stage.ask(make(topic_id), version)))[-1] == 29
+    stage.used_topic_ids.clear()
+    assert list(error_codes(stage.ask(make(topic_id), version)))[-1] == 100
+
+
+def test_a_connection_remembers_no_more_ids_than_one_request_may_name(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_rights, "USED_IDS_MAX", 3)
+    make, version = BY_ID[ApiKey.FETCH]
+    ids = [bytes(stage.topic(f"t{index}")) for index in range(5)]
+    stage.authorizer = Denying()
+    for topic_id in ids:
+        stage.ask(make(topic_id), version)
+    assert stage.used_topic_ids == set(ids[3:])
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.DELETE_TOPICS, ApiKey.FETCH, ApiKey.PRODUCE])

@@ -68,7 +68,8 @@ class CommitSlots:
             if by_id and known is None:
                 refusal = ErrorCode.UNKNOWN_TOPIC_ID
             else:
-                refusal = topic_denial(context, Operation.READ, name, by_id=by_id)
+                used_id = topic_id if by_id else None
+                refusal = topic_denial(context, Operation.READ, name, topic_id=used_id)
             for each in topic.partitions:
                 index = each.partition_index
                 text = each.committed_metadata

@@ -175,11 +175,11 @@ class _Fetch:
             refused: list[OffsetFetchResponseTopics] = []
             for name, indexes, topic_id in topics:
                 slots: list[OffsetFetchResponsePartitions] = []
-                is_refused = self._refusal(name) is not ErrorCode.NONE
+                is_refused = self._refusal(name, topic_id) is not ErrorCode.NONE
                 told = refused if is_refused else answer.topics
                 told.append(OffsetFetchResponseTopics(name or "", topic_id, slots))
                 for part in in_parts(indexes) if indexes else ((),):
-                    slots += self._slots(offsets, name, part)
+                    slots += self._slots(offsets, name, topic_id, part)
                     yield
                     if group is not None and group.is_gone:
                         # Another broker may have taken newer commits meanwhile.
@@ -192,10 +192,14 @@ class _Fetch:
                 answer.topics += refused
 
     def _slots(
-        self, offsets: GroupOffsets | None, name: str | None, indexes: Sequence[int]
+        self,
+        offsets: GroupOffsets | None,
+        name: str | None,
+        topic_id: bytes,
+        indexes: Sequence[int],
     ) -> list[OffsetFetchResponsePartitions]:
         """Return what is committed for partitions of a topic, or why that is not told."""
-        refusal = self._refusal(name)
+        refusal = self._refusal(name, topic_id)
         if name is None or refusal is not ErrorCode.NONE:
             return [_refused(index, refusal) for index in indexes]
         current = self._context.broker.image.names.get(name)
@@ -203,11 +207,11 @@ class _Fetch:
             return [_look_up_stable(offsets, name, index, current) for index in indexes]
         return [_look_up(offsets, name, index, current) for index in indexes]
 
-    def _refusal(self, name: str | None) -> ErrorCode:
+    def _refusal(self, name: str | None, topic_id: bytes) -> ErrorCode:
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        by_id = self._version >= _TOPIC_IDS_SINCE
-        return topic_denial(self._context, Operation.DESCRIBE, name, by_id=by_id)
+        used_id = topic_id if self._version >= _TOPIC_IDS_SINCE else None
+        return topic_denial(self._context, Operation.DESCRIBE, name, topic_id=used_id)
 
     def response(self) -> OffsetFetchResponse:
         if self._version >= _MANY_GROUPS_SINCE:

@@ -256,8 +256,8 @@ class _Reader:
             fetch.topic = name
             fetch.key = (name, fetch.index)
         if self._context.channel.authorizer is not None:
-            by_id = self._version >= _TOPIC_IDS_SINCE
-            require_topic(self._context, Operation.READ, fetch.topic, by_id=by_id)
+            topic_id = fetch.topic_id if self._version >= _TOPIC_IDS_SINCE else None
+            require_topic(self._context, Operation.READ, fetch.topic, topic_id=topic_id)
         return broker.leading(
             fetch.key,
             topic_id=fetch.topic_id,

@@ -264,7 +264,8 @@ def _append(
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if context.channel.authorizer is not None:
-        require_topic(context, Operation.WRITE, name, by_id=by_id)
+        topic_id = topic.topic_id if by_id else None
+        require_topic(context, Operation.WRITE, name, topic_id=topic_id)
     partition = broker.partitions.get((name, data.index))
     if partition is None:
         raise KafkaError(broker.partition_error(name, data.index))

@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from group_cluster import GroupCluster, delete_topic, run
+from denying import Denying
+from group_cluster import Call, GroupCluster, delete_topic, run
 from replica_cluster import ReplicaCluster
 
+from fairlead_broker.authorization import ResourceType
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -79,5 +81,43 @@ def test_offsets_are_committed_and_fetched_by_id(tmp_path: Path) -> None:
             delete_topic(cluster, "t")
             assert fetch() == []
             assert fetch(topic_id) == [(topic_id, -1, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+    run(story())
+
+
+def test_a_right_that_has_ended_is_told_by_the_id_that_was_used(tmp_path: Path) -> None:
+    """A consumer of KIP-848 names ids. Of an unknown one it waits for a commit, and finds none."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=1) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            broker = cluster.members[1].broker
+            known = broker.image.topic("t")
+            assert known is not None
+            topic_id = bytes(known.topic_id)
+            wanted = OffsetFetchRequestTopics("", topic_id, [0])
+            group = OffsetFetchRequestGroup("g", topics=[wanted])
+
+            def ask(authorizer: Denying, used: set[bytes]) -> list[int]:
+                requests = [commit((topic_id, 0, 5)), OffsetFetchRequest(groups=[group])]
+                calls = [
+                    Call(broker, each, 10, authorizer=authorizer, used_topic_ids=used)
+                    for each in requests
+                ]
+                replies = [calls[0].reply, calls[1].reply.groups[0]]
+                return [code for reply in replies for _, _, code in told(reply)]
+
+            used: set[bytes] = set()
+            revoked = Denying((ResourceType.TOPIC, "t"))
+            assert ask(revoked, used) == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
+            Call(
+                broker,
+                OffsetFetchRequest(groups=[group]),
+                10,
+                authorizer=Denying(),
+                used_topic_ids=used,
+            )
+            assert ask(revoked, used) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
 
     run(story())
