@@ -59,6 +59,23 @@ def is_ipv6(host: str) -> bool:
         return False
 
 
+def is_name_of_others(host: str) -> bool:
+    """Tell whether a Host header has a name that its owner can make lead to this machine.
+
+    A page of such a name can read, in a browser on this machine, what only this machine may (DNS
+    rebinding). `localhost` and addresses have no owner; a client that is no browser may send none.
+    """
+    name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    name = name.lower().rstrip(".")
+    if name in ("", "localhost"):
+        return False
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return True
+    return False
+
+
 def normal_address(address: str) -> str:
     """Return the normal form of an address; ValueError if it is not an address.
 

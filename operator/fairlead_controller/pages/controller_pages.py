@@ -27,7 +27,7 @@ from fairlead_controller.views.status import (
     build_topic_status,
 )
 from fairlead_model.cluster import TopicImage
-from fairlead_model.host_address import peer_address
+from fairlead_model.host_address import is_name_of_others, peer_address
 
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 INDEX: Final = """The controller of a Fairlead cluster.
@@ -148,7 +148,10 @@ class ControllerPages:
 
 
 def _for_this_machine(handler: Handler) -> Handler:
-    """Answer only clients that connected to a loopback address, which only this machine can do."""
+    """Answer only clients that connected to a loopback address, which only this machine can do.
+
+    A page of another site in a browser on this machine is refused by the name that it comes with.
+    """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         transport = request.transport
@@ -160,6 +163,8 @@ def _for_this_machine(handler: Handler) -> Handler:
                 text="this page is only for the controller's own machine. There:\n"
                 f"  curl http://127.0.0.1:{port}{request.path_qs}\n"
             )
+        if is_name_of_others(request.headers.get("Host", "")):
+            raise web.HTTPForbidden(text="ask for this page by 127.0.0.1 or localhost\n")
         return await handler(request)
 
     return answer
