@@ -19,9 +19,11 @@ from fairlead_controller.counters import ControllerMetrics
 from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.events import (
     Decision,
+    ElectLeaderless,
     Event,
     FenceBroker,
     LeavePartitions,
+    NoteDirectory,
     PartitionMove,
     RegisterBroker,
     SpreadMinimum,
@@ -89,7 +91,9 @@ logger = logging.getLogger(__name__)
 
 EVENTS_WAITING_MAX: Final = 10_000
 """Decisions that may wait for the store. Beyond this number events are refused, except the death of
-a broker: nobody would report it again, and there are never more deaths than brokers."""
+a broker and what decisions have left: nobody would ask for it again, and there are never more of
+these than brokers."""
+_NEVER_REFUSED: Final = (FenceBroker, LeavePartitions, ElectLeaderless, NoteDirectory)
 
 SPREAD_RETRY_S: Final = 1.0
 
@@ -158,8 +162,8 @@ class Controller:
         self._subscribers: list[Subscriber] = []
         self._waiting = 0
         self._spreading: asyncio.Task[None] | None = None
-        self._fencings: set[asyncio.Task[Reply]] = set()
-        """Fencings in parts; a task that nothing refers to may be collected."""
+        self._parts: set[asyncio.Task[Reply]] = set()
+        """Decisions in parts; a task that nothing refers to may be collected."""
         self.journal = DecisionJournal()
         self.metrics = metrics
         self._loaded: ControllerState | None = state
@@ -234,10 +238,14 @@ class Controller:
         fencing = fencing_to_divide(self._pending, event)
         if fencing is not None:
             # What has begun ends with the fencing, though the caller may give up.
-            task = asyncio.create_task(self.submit(fencing))
-            self._fencings.add(task)
-            task.add_done_callback(self._fencings.discard)
-            await asyncio.shield(task)
+            await asyncio.shield(self._begin(fencing))
+
+    def _begin(self, event: Event) -> "asyncio.Task[Reply]":
+        """Submit an event that is decided though nobody waits for it."""
+        task = asyncio.create_task(self.submit(event))
+        self._parts.add(task)
+        task.add_done_callback(self._parts.discard)
+        return task
 
     async def _fence_in_parts(self, fencing: FenceBroker) -> Reply:
         """Fence a broker that has very many partitions; between two parts the loop runs."""
@@ -253,8 +261,7 @@ class Controller:
         """Decide an event whole, before anything else runs; RefusedError as for `submit`."""
         if self._end is not None:
             raise RefusedError(RefusalCode.NOT_CONTROLLER, "the controller is stopping")
-        is_death = isinstance(event, FenceBroker | LeavePartitions)
-        if self._waiting >= EVENTS_WAITING_MAX and not is_death:
+        if self._waiting >= EVENTS_WAITING_MAX and not isinstance(event, _NEVER_REFUSED):
             raise RefusedError(RefusalCode.REQUEST_TIMED_OUT, "the controller is overloaded")
         began_s = time.monotonic()
         decision, pending = self._decide(event)
@@ -372,12 +379,19 @@ class Controller:
             self._tell(decision)
             self._count(answer)
             self._waiting -= 1
+            for event in decision.rest:
+                self._begin(event).add_done_callback(self._on_rest_decided)
             if future.done():
                 continue  # The caller has given up.
             if isinstance(decision.reply, RefusedError):
                 future.set_exception(decision.reply)
             else:
                 future.set_result(decision.reply or {})
+
+    def _on_rest_decided(self, task: "asyncio.Task[Reply]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._end is None:
+            logger.error("what a decision has left is not decided: %r", error)
 
     def _tell(self, decision: Decision) -> None:
         self.journal.note(decision, self._now_ms())

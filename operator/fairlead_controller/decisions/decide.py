@@ -37,6 +37,7 @@ from fairlead_controller.decisions.events import (
     DeleteAcls,
     DeleteTopics,
     DrainBrokers,
+    ElectLeaderless,
     ElectLeaders,
     ElectOnRequest,
     Event,
@@ -44,6 +45,7 @@ from fairlead_controller.decisions.events import (
     LeavePartitions,
     LimitCluster,
     ListReassignments,
+    NoteDirectory,
     RecordIntent,
     RegisterBroker,
     ReportLogs,
@@ -58,6 +60,7 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.feature_updates import decide_feature_update
 from fairlead_controller.decisions.intents import decide_intent, decide_intent_cleared
 from fairlead_controller.decisions.isr_changes import decide_isr_changes
+from fairlead_controller.decisions.leadership import decide_further_elections
 from fairlead_controller.decisions.minimum_in_sync import decide_spread
 from fairlead_controller.decisions.placement import RandomSource
 from fairlead_controller.decisions.reassignment.progress import decide_progress
@@ -68,6 +71,7 @@ from fairlead_controller.decisions.reassignment.requests import (
 from fairlead_controller.decisions.reassignment.scale_down import decide_scale_down
 from fairlead_controller.decisions.registration import (
     decide_cordon,
+    decide_directory,
     decide_elections,
     decide_fencing,
     decide_leaving,
@@ -141,8 +145,8 @@ def decide(  # noqa: PLR0911, PLR0912
             return decide_topic_resources(state, event, random, room)
         case ElectLeaders():
             return decide_elections(state)
-        case SpreadMinimum():
-            return decide_spread(state)
+        case ElectLeaderless() | NoteDirectory() | SpreadMinimum():
+            return _decide_rest(state, event)
         case AlterPartition():
             return decide_isr_changes(state, event)
         case ElectOnRequest():
@@ -169,6 +173,19 @@ def decide(  # noqa: PLR0911, PLR0912
             return decide_security_change(state, event, room)
         case _:
             assert_never(event)
+
+
+def _decide_rest(
+    state: ControllerState, event: ElectLeaderless | NoteDirectory | SpreadMinimum
+) -> Decision:
+    """Return what changes where a decision before has left a part."""
+    match event:
+        case ElectLeaderless():
+            return decide_further_elections(state, event)
+        case NoteDirectory():
+            return decide_directory(state, event)
+        case SpreadMinimum():
+            return decide_spread(state)
 
 
 def _decide_moves(

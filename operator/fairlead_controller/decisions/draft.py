@@ -7,7 +7,7 @@ cannot take the same name, and placement counts what it has just placed.
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead_controller.decisions.events import Decision, PartitionMove
+from fairlead_controller.decisions.events import Decision, Event, PartitionMove
 from fairlead_controller.decisions.record_rules import (
     BrokenDecisionError,
     next_state,
@@ -35,6 +35,7 @@ class Draft:
         self._explanations: list[str] = []
         self._moves: list[PartitionMove] = []
         self._violations: list[str] = []
+        self._rest: list[Event] = []
         self.left_out: set[tuple[bytes, int]] = set()
         """Partitions, by topic id and index, that keep their records because the next was wrong."""
 
@@ -82,6 +83,10 @@ class Draft:
             return False
         return True
 
+    def leave(self, event: Event) -> None:
+        """Leave a part to a decision after this one, so that the loop runs in between."""
+        self._rest.append(event)
+
     def explain(self, sentence: str) -> None:
         """Note what happens and why, for the log."""
         self._explanations.append(sentence)
@@ -94,6 +99,7 @@ class Draft:
             explanations=tuple(self._explanations),
             moves=tuple(self._moves),
             violations=tuple(self._violations),
+            rest=tuple(self._rest),
             after=self.state,
         )
 

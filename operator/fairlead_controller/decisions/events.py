@@ -240,6 +240,22 @@ class ElectLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectLeaderless:
+    """Go on to elect leaders after a decision that would have looked at very many partitions."""
+
+    partitions: tuple[tuple[bytes, int], ...]
+    """Topic id and index of those that are left."""
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteDirectory:
+    """Go on to record the disk of a broker that came with another one to very many partitions."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
 class SpreadMinimum:
     """Go on to renew records after a change of min.insync.replicas that concerns very many."""
 
@@ -266,6 +282,9 @@ class BalanceLeaders:
     imbalance_percentage_max: int = 10
     """Share of a broker's preferred partitions that others may lead (of Kafka's config
     `leader.imbalance.per.broker.percentage`)."""
+    owed: frozenset[BrokerId] = frozenset()
+    """Brokers that a decision before has begun to give their partitions back: however few are
+    left, they get these, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +418,8 @@ Event: TypeAlias = (
     | ApplyTopicResources
     | ApplyUserResources
     | ElectLeaders
+    | ElectLeaderless
+    | NoteDirectory
     | SpreadMinimum
     | AlterPartition
     | ElectOnRequest
@@ -468,5 +489,7 @@ class Decision:
     """Partitions whose leader or members change, each with the reason."""
     violations: tuple[str, ...] = ()
     """Parts that would have broken a rule of the records, and were left out."""
+    rest: tuple[Event, ...] = ()
+    """What this decision left because it would have taken too long; each is decided by itself."""
     after: ControllerState | None = field(default=None, compare=False, repr=False)
     """The state with these changes, if a draft has applied and checked them already."""

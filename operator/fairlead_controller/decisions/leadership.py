@@ -1,9 +1,15 @@
-"""Changes of leaders and members of many partitions in one decision."""
+"""Changes of leaders and members of many partitions in one decision.
+
+One decision looks at so many partitions that it holds up the loop for a quarter of a second or so,
+in which the controller hears nobody and renews no Lease. What it leaves (`Draft.leave`) is decided
+next. What is left is not durable: a controller that follows elects on each broker that it hears.
+"""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from fairlead_controller.decisions.draft import Draft
-from fairlead_controller.decisions.events import PartitionMove
+from fairlead_controller.decisions.events import Decision, ElectLeaderless, PartitionMove
 from fairlead_controller.decisions.leader_election import (
     ElectionReason,
     IsElectable,
@@ -18,6 +24,9 @@ from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import TopicImage
 from fairlead_model.ids import BrokerId
 from fairlead_model.partition import PartitionRegistration
+
+ELECTED_PER_DECISION_MAX: Final = 5_000
+"""Partitions without a leader that one decision looks at, and leaders that one moves."""
 
 
 def elect_in(
@@ -109,6 +118,9 @@ def remove_from_partitions(
         if not is_member or keeps_leading(topic, index):
             continue
         members = members_without(partition, broker_id, is_unclean=unclean)
+        is_waiting = not partition.has_leader and members == present_members(partition)
+        if is_waiting and not state.allows_unclean_election(topic):
+            continue  # For this broker, and only an unclean election could make another one lead.
         outcome = elect_in(state, topic, index, members, without=broker_id)
         moves += moved(topic, index, outcome, cause)
     return draft.move(moves, all_or_none=all_or_none)
@@ -120,13 +132,33 @@ def elect_on(draft: Draft, broker_id: BrokerId, cause: str) -> int:
 
 
 def elect_leaderless(draft: Draft, partitions: Iterable[tuple[TopicImage, int]], cause: str) -> int:
-    """Elect leaders for partitions that have none; return how many have one now."""
+    """Elect leaders for partitions that have none; return how many have one now.
+
+    Of very many partitions the first ones are looked at, and the others are left.
+    """
     state = draft.state
     moves: list[PartitionMove] = []
-    for topic, index in partitions:
-        if not topic.partitions[index].has_leader:
-            moves += moved(topic, index, elect_in(state, topic, index), cause)
+    waiting = [each for each in partitions if not each[0].partitions[each[1]].has_leader]
+    for topic, index in waiting[:ELECTED_PER_DECISION_MAX]:
+        moves += moved(topic, index, elect_in(state, topic, index), cause)
+    if later := waiting[ELECTED_PER_DECISION_MAX:]:
+        keys = tuple([(topic.topic_id, index) for topic, index in later])
+        draft.leave(ElectLeaderless(keys, cause))
     return draft.move(moves)
+
+
+def decide_further_elections(state: ControllerState, event: ElectLeaderless) -> Decision:
+    """Look at more of the partitions that a decision before has left."""
+    draft = Draft(state)
+    present = [
+        (topic, index)
+        for topic_id, index in event.partitions
+        if (topic := state.image.topic_by_id(topic_id)) is not None
+    ]
+    elected = elect_leaderless(draft, present, event.cause)
+    if elected:
+        draft.explain(f"{event.cause}; leaders of {elected} more partitions are elected")
+    return draft.decision({})
 
 
 def prefer_leader(state: ControllerState, topic: TopicImage, index: int) -> Outcome | None:

@@ -28,6 +28,7 @@ from fairlead_controller.decisions.events import (
     FenceBroker,
     FenceReason,
     LeavePartitions,
+    NoteDirectory,
     PartitionMove,
     RegisterBroker,
     ShutDownBroker,
@@ -222,8 +223,11 @@ def registration_problem(state: ControllerState, event: RegisterBroker) -> Refus
 
 
 def _note_directory(draft: Draft, asking: BrokerRegistration) -> None:
-    """Record another disk incarnation in every partition that the broker holds."""
-    changes = []
+    """Record another disk incarnation in every partition that the broker holds.
+
+    It is told to nobody but people, so it may be written in parts.
+    """
+    changes: list[PartitionChanged] = []
     for topic, index in draft.state.image.replicas_of(asking.broker_id):
         partition = topic.partitions[index]
         directories = tuple(
@@ -235,9 +239,21 @@ def _note_directory(draft: Draft, asking: BrokerRegistration) -> None:
             )
         )
         changed = partition.changed(directories=directories)
+        if changed is not partition and len(changes) >= LEFT_PER_DECISION_MAX:
+            draft.leave(NoteDirectory(asking.broker_id))
+            break
         if changed is not partition:
             changes.append(PartitionChanged(topic.topic_id, index, changed))
     draft.add(*changes)
+
+
+def decide_directory(state: ControllerState, event: NoteDirectory) -> Decision:
+    """Record the present disk of a broker in more of its partitions."""
+    draft = Draft(state)
+    known = state.image.brokers.get(event.broker_id)
+    if known is not None:
+        _note_directory(draft, known)
+    return draft.decision({})
 
 
 def decide_unfencing(state: ControllerState, event: UnfenceBroker) -> Decision:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from fairlead_controller.decisions.draft import LEFT_OUT, Draft
 from fairlead_controller.decisions.events import (
@@ -16,6 +17,7 @@ from fairlead_controller.decisions.full_disks import decide_room_report
 from fairlead_controller.decisions.isr_changes import check_broker_epoch
 from fairlead_controller.decisions.leader_election import LogFacts
 from fairlead_controller.decisions.leadership import (
+    ELECTED_PER_DECISION_MAX,
     elect_in,
     elect_leaderless,
     moved,
@@ -130,17 +132,24 @@ def _elect_by_hand(
 def decide_balancing(state: ControllerState, event: BalanceLeaders) -> Decision:
     """Elect preferred leaders for brokers that lead too few of the partitions that prefer them.
 
-    The cost depends on the partitions that are out of place, not on the size of the cluster.
+    The cost depends on the partitions that are out of place, not on the size of the cluster. Of
+    very many leaders some move, and the others are left.
     """
     lost = Counter(topic.partitions[index].preferred_leader for topic, index in _misplaced(state))
     draft = Draft(state)
     moves: list[PartitionMove] = []
-    for topic, index in _misplaced(state):
-        preferred = topic.partitions[index].preferred_leader
-        load = state.loads.get(preferred)
+    short = {*event.owed}
+    for broker_id, count in lost.items():
+        load = state.loads.get(broker_id)
         owed = load.preferred_leaders if load else 0
-        if lost[preferred] * 100 <= owed * event.imbalance_percentage_max:
+        if count * 100 > owed * event.imbalance_percentage_max:
+            short.add(broker_id)
+    for topic, index in _misplaced(state):
+        if topic.partitions[index].preferred_leader not in short:
             continue
+        if len(moves) >= ELECTED_PER_DECISION_MAX:
+            draft.leave(replace(event, owed=frozenset(short)))
+            break
         preference = prefer_leader(state, topic, index)
         if preference is not None:
             moves += moved(topic, index, preference, "time to balance leaders")

@@ -27,7 +27,7 @@ from fairlead_broker.session import controller_session, link
 from fairlead_broker.tasks import leader_connecting
 from fairlead_controller import reassigner
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.decisions import registration
+from fairlead_controller.decisions import leadership, registration
 from fairlead_controller.decisions.events import ElectLeaders
 from fairlead_controller.decisions.tables import loading, table_plan
 from fairlead_controller.decisions.tables.stored_table import StoreError
@@ -232,6 +232,8 @@ def replaced_edges(world: World) -> Iterator[None]:
         (loading, "PARTITIONS_PER_TABLE", 4),
         # In every other seed one, so that a broker leaves even a few partitions in parts.
         (registration, "LEFT_PER_DECISION_MAX", 1 if world.seed % 2 else 5_000),
+        # In every third one, so that even a few elections take several decisions.
+        (leadership, "ELECTED_PER_DECISION_MAX", 5_000 if world.seed % 3 else 1),
         (link, "secrets", nonces),
         (controller_session, "random", _Chance(world.rng)),
         (broker_module, "random", SimpleNamespace(SystemRandom=lambda: world.rng)),
