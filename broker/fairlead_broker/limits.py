@@ -381,6 +381,9 @@ request to that broker (`socket.request.max.bytes`), and more around it."""
 FOLLOWER_SOCKET_BUFFER_BYTES: Final = 2 * MIB
 """Both ends of a follower's connection: a reply then needs few turns of either loop."""
 ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000
+REPLICAS_PER_REPORT_MAX: Final = 1_000
+"""Replicas that one call tells the controller of as lost, or with the end of their logs: it decides
+on all of them before it hears anybody else."""
 HELD_REQUEST_BYTES_MAX: Final = 64 * MIB
 """Requests that wait until a broker whose process stood still knows that it still leads."""
 HELD_REQUEST_OVERHEAD_BYTES: Final = KIB

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from fairlead_broker.limits import REPLICAS_PER_REPORT_MAX
 from fairlead_model.session.calls import (
     LocatedPartition,
     LogEnd,
@@ -94,7 +95,7 @@ class ReplicaReporter:
             # All failures of this turn of the loop are sent together, a failed fsync first.
             await asyncio.sleep(0)
             unclean = [key for key, each in self._offline.items() if _has_failed_flush(each)]
-            batch = unclean or list(self._offline)
+            batch = (unclean or list(self._offline))[:REPLICAS_PER_REPORT_MAX]
             body = ReportOfflineCall(
                 broker_epoch=self._broker.broker_epoch,
                 partitions=[{"topic_id": topic_id, "index": index} for topic_id, index in batch],
@@ -122,8 +123,9 @@ class ReplicaReporter:
     async def _report_log_ends(self) -> None:
         while self._awaited:
             ends = [end for partition in list(self._awaited) if (end := self._log_end(partition))]
-            if ends:
-                body = ReportLogsCall(broker_epoch=self._broker.broker_epoch, partitions=ends)
+            for first in range(0, len(ends), REPLICAS_PER_REPORT_MAX):
+                part = ends[first : first + REPLICAS_PER_REPORT_MAX]
+                body = ReportLogsCall(broker_epoch=self._broker.broker_epoch, partitions=part)
                 await self._call(Method.REPORT_LOGS, dict(body))
             await asyncio.sleep(LOG_ENDS_REPEAT_S)
 
