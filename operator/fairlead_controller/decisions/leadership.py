@@ -163,17 +163,32 @@ def decide_further_elections(state: ControllerState, event: ElectLeaderless) -> 
 
 def prefer_leader(state: ControllerState, topic: TopicImage, index: int) -> Outcome | None:
     """Return the next record under the preferred leader; None if it cannot lead now."""
+    if preference_problem(state, topic, index):
+        return None
     partition = topic.partitions[index]
-    preferred = partition.preferred_leader
-    may_lead = state.electability(topic.topic_id, index)
-    if partition.is_being_reassigned:
-        return None  # The first of the assignment may be one that is being added.
-    if preferred not in partition.isr or preferred in state.spared or not may_lead(preferred):
-        return None
-    if preferred in state.observations.full_replicas(topic.topic_id, index):
-        return None
-    record = with_leader(partition, present_members(partition), preferred)
+    record = with_leader(partition, present_members(partition), partition.preferred_leader)
     return Outcome(record, ElectionReason.PREFERRED)
+
+
+def preference_problem(state: ControllerState, topic: TopicImage, index: int) -> str:
+    """Say why the preferred leader of a partition cannot lead now; empty if it can."""
+    partition, name = topic.partitions[index], f"{topic.name}-{index}"
+    broker = f"broker {partition.preferred_leader}"
+    if partition.is_being_reassigned:
+        # The first of the assignment may be one that is being added.
+        return f"{name} is being reassigned: ask again when that has ended"
+    preferred = partition.preferred_leader
+    if not state.is_electable(preferred):
+        return f"{broker} is not in service"
+    if preferred in state.observations.offline_replicas(topic.topic_id, index):
+        return f"{broker} cannot use its replica of {name}"
+    if preferred not in partition.isr:
+        return f"{broker} is not in sync for {name}"
+    if preferred in state.spared:
+        return f"{broker} is being drained"
+    if preferred in state.observations.full_replicas(topic.topic_id, index):
+        return f"the disk of {broker} has no room for records of {name}"
+    return ""
 
 
 def moved(topic: TopicImage, index: int, outcome: Outcome, cause: str) -> list[PartitionMove]:

@@ -20,10 +20,13 @@ from fairlead_controller.decisions.leadership import (
     ELECTED_PER_DECISION_MAX,
     elect_in,
     elect_leaderless,
+    is_anybody_awaited,
     moved,
     prefer_leader,
+    preference_problem,
     remove_from_partitions,
 )
+from fairlead_controller.decisions.membership import present_members
 from fairlead_controller.decisions.observations import LogsReported, ReplicasOffline, ReportedLog
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import TopicImage
@@ -109,8 +112,7 @@ def _elect_by_hand(
         moves = moved(topic, index, outcome, BY_HAND)
         if not moves:
             raise RefusedError(
-                RefusalCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                f"no replica of {topic.name}-{index} is in service",
+                RefusalCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, _why_nobody(state, topic, index)
             )
         return moves[0]
     preferred = topic.partitions[index].preferred_leader
@@ -122,11 +124,22 @@ def _elect_by_hand(
     preference = prefer_leader(state, topic, index)
     if preference is None:
         raise RefusedError(
-            RefusalCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"broker {preferred} is not in service, not in sync for {topic.name}-{index}, or being "
-            "drained",
+            RefusalCode.PREFERRED_LEADER_NOT_AVAILABLE, preference_problem(state, topic, index)
         )
     return moved(topic, index, preference, BY_HAND)[0]
+
+
+def _why_nobody(state: ControllerState, topic: TopicImage, index: int) -> str:
+    """Say why no replica of a partition can lead, whatever it lacks."""
+    partition, name = topic.partitions[index], f"{topic.name}-{index}"
+    if is_anybody_awaited(state, present_members(partition)):
+        return (
+            f"{name} waits for a replica that holds every acknowledged record, and whose broker "
+            "may only not have found this controller yet: ask again in a few seconds"
+        )
+    if any(map(state.is_electable, partition.replicas)):
+        return f"no broker in service can use its replica of {name}"
+    return f"no replica of {name} is in service"
 
 
 def decide_balancing(state: ControllerState, event: BalanceLeaders) -> Decision:

@@ -106,7 +106,8 @@ class TableRoom:
             raise self._refusal(
                 f"with this change of topic {header.name!r}, table {table_name(number)}",
                 after,
-                "shorten the configs of this topic, or make it anew, which puts it elsewhere",
+                "shorten the configs of this topic, or delete the topic and create it again: it "
+                "then goes to a table that has room",
             )
         self._headers[topic_id] = size
         self._taken[number] += growth

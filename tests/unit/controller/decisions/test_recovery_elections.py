@@ -11,15 +11,19 @@ from decision_world import World
 from fairlead_controller.decisions.clean_return import clean_return, is_same_start
 from fairlead_controller.decisions.events import (
     AlterConfigs,
+    AlterReassignments,
     BalanceLeaders,
+    DrainBrokers,
     ElectLeaders,
     ElectOnRequest,
     RegisterBroker,
     ReportLogs,
     ReportOffline,
 )
+from fairlead_controller.decisions.observations import ReplicasFull
 from fairlead_controller.decisions.state import initial_state
 from fairlead_model.broker import BrokerRegistration
+from fairlead_model.cluster import PartitionChanged
 from fairlead_model.partition import LeaderRecoveryState
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
@@ -297,6 +301,72 @@ def test_preferred_elections_by_hand(world: World) -> None:
     assert elect(world, 0, ("t", 0), ("t", 0))[1] == ("t", 0, RefusalCode.INVALID_REQUEST)
     with pytest.raises(RefusedError):
         elect(world, 2, ("t", 0))
+
+
+def refusal(world: World, kind: int) -> str:
+    """Return what somebody is told who asks for an election in partition 0 in vain."""
+    call: Any = {"partitions": [{"topic": "t", "index": 0}], "election_type": kind}
+    (answer,) = world.do(ElectOnRequest(call))["partitions"]
+    return str(answer["error_message"])
+
+
+def test_who_asks_for_the_preferred_leader_in_vain_is_told_why(world: World) -> None:
+    world.create("t", **CREATE)
+    world.fence(0)
+    assert refusal(world, 0) == "broker 0 is not in service"
+    world.restart(0, "again")
+    assert refusal(world, 0) == "broker 0 is not in sync for t-0"
+    assert world.propose(0, 1, 2)["error_code"] == 0
+    world.do(DrainBrokers({0: "asked for"}))
+    assert refusal(world, 0) == "broker 0 is being drained"
+    world.do(DrainBrokers({}))
+    lacking: Any = {"topic_id": world.topic("t").topic_id, "index": 0}
+    room: Any = {"broker_epoch": world.epoch(0), "partitions": [lacking], "is_unclean": False}
+    # The report without what follows from it: another one leads, and has no room either.
+    full = ReplicasFull(0, world.epoch(0), frozenset({(world.topic("t").topic_id, 0)}))
+    before = world.state
+    world.state = before.apply([full])
+    assert refusal(world, 0) == "the disk of broker 0 has no room for records of t-0"
+    world.state = before
+    world.do(ReportOffline(0, room))
+    assert refusal(world, 0) == "broker 0 cannot use its replica of t-0"
+
+
+def test_the_preferred_leader_may_be_one_that_is_being_added(world: World) -> None:
+    world.create("t", partitions=-1, replication_factor=-1, assignments={0: [1, 2]})
+    item: Any = {"topic": "t", "index": 0, "replicas": [0, 2]}
+    call: Any = {"partitions": [item], "allow_replication_factor_change": False}
+    world.do(AlterReassignments(call))
+    assert refusal(world, 0) == "t-0 is being reassigned: ask again when that has ended"
+
+
+def test_who_asks_for_an_unclean_election_in_vain_is_told_why(world: World) -> None:
+    world.create("t", **CREATE)
+    world.fence(0, 1, 2)
+    assert refusal(world, 1) == "no replica of t-0 is in service"
+    world.restart(1, "again")
+    report_offline(world, 1)
+    assert refusal(world, 1) == "no broker in service can use its replica of t-0"
+
+
+def test_an_unclean_election_by_hand_does_not_run_ahead_of_who_holds_everything(
+    world: World,
+) -> None:
+    """Nor is somebody told that no replica is in service, when it is only not heard yet."""
+    world.create("t", **CREATE)
+    assert world.propose(0)["error_code"] == 0
+    state = world.state
+    image = state.image.apply(
+        [PartitionChanged(world.topic("t").topic_id, 0, world.partition("t").changed(leader=-1))]
+    )
+    world.state = initial_state(image, controller_epoch=2, counters=state.counters)
+    world.do(ElectLeaders())
+    world.do(RegisterBroker(state.image.brokers[1], ""))
+    assert refusal(world, 1).endswith(
+        "not have found this controller yet: ask again in a few seconds"
+    )
+    world.do(RegisterBroker(state.image.brokers[0], ""))
+    assert world.sets()[0] == 0
 
 
 def test_leaders_are_balanced_where_too_many_are_out_of_place(world: World) -> None:
