@@ -6,7 +6,7 @@ so that both are alike (R22). Records come in any order that compaction leaves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from fairlead_broker.group.member_names import names_bytes
 from fairlead_broker.group.records.consumer_records import (
@@ -41,6 +41,7 @@ AWAY_EPOCH: Final = -2
 NO_EPOCH: Final = -1
 NEW_MEMBER: Final = CurrentAssignment(JOINING_EPOCH, NO_EPOCH, MemberState.STABLE, {}, {})
 NO_TARGET: Final[Target] = frozenset()
+_Key = TypeVar("_Key")
 _UNKNOWN_METADATA: Final = MemberMetadata(None, None, "", "", (), "", NO_EPOCH, None)
 
 
@@ -52,6 +53,8 @@ class ConsumerGroupState:
     """
 
     __slots__ = (
+        "_pattern_counts",
+        "_subscription_counts",
         "currents",
         "epoch",
         "group_id",
@@ -80,6 +83,10 @@ class ConsumerGroupState:
         self.currents: dict[str, CurrentAssignment] = {}
         self.targets: dict[str, Target] = {}
         self.regular_expressions: dict[str, ResolvedRegularExpression] = {}
+        self._pattern_counts: dict[str, int] = {}
+        """By regular expression, how many members subscribe by it: each heartbeat asks for them."""
+        self._subscription_counts: dict[tuple[tuple[str, ...], str], int] = {}
+        """By topics and regular expression, how many members subscribe so: each join asks."""
         self.instances: dict[str, str] = {}
         """Member id by static instance id."""
         self.holders: dict[TopicIdPartition, str] = {}
@@ -115,12 +122,17 @@ class ConsumerGroupState:
 
     def subscriptions(self) -> frozenset[str]:
         """Return all topics that some member subscribes to."""
-        distinct = {(each.topic_names, each.topic_regex): each for each in self.members.values()}
-        return frozenset().union(*map(self.topic_names, distinct.values()))
+        names: set[str] = set()
+        for topic_names, pattern in self._subscription_counts:
+            names.update(topic_names)
+            resolved = self.regular_expressions.get(pattern)
+            if resolved is not None:
+                names |= resolved.topics
+        return frozenset(names)
 
     def patterns(self) -> frozenset[str]:
         """Return the regular expressions that members subscribe to."""
-        return frozenset(each.topic_regex for each in self.members.values()) - {""}
+        return frozenset(self._pattern_counts)
 
     def apply(self, key: RecordKey, value: RecordValue) -> None:
         """Apply a record; a value of None is a tombstone."""
@@ -182,13 +194,20 @@ class ConsumerGroupState:
         known = self.members.pop(member_id, None)
         if known is not None:
             self.memory_bytes -= metadata_bytes(member_id, known)
+            self._count_subscription(known, -1)
             if known.instance_id and self.instances.get(known.instance_id) == member_id:
                 del self.instances[known.instance_id]
         if member is not None:
             self.members[member_id] = member
             self.memory_bytes += metadata_bytes(member_id, member)
+            self._count_subscription(member, 1)
             if member.instance_id:
                 self.instances[member.instance_id] = member_id
+
+    def _count_subscription(self, member: MemberMetadata, change: int) -> None:
+        _count(self._subscription_counts, (member.topic_names, member.topic_regex), change)
+        if member.topic_regex:
+            _count(self._pattern_counts, member.topic_regex, change)
 
     def _set_target(self, member_id: str, target: Target | None) -> None:
         self.memory_bytes -= ASSIGNED_PARTITION_BYTES * len(self.targets.pop(member_id, NO_TARGET))
@@ -222,6 +241,15 @@ class ConsumerGroupState:
                 self.memory_bytes += sign * size
         if resolved is not None:
             self.regular_expressions[pattern] = resolved
+
+
+def _count(counts: dict[_Key, int], key: _Key, change: int) -> None:
+    """Change a count; one that is 0 is not there."""
+    count = counts.get(key, 0) + change
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]
 
 
 def metadata_bytes(member_id: str, member: MemberMetadata) -> int:

@@ -1,6 +1,7 @@
 """What a group of KIP-848 does in time, answers when, lets commit, and keeps in its log."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from consumer_group_cases import joined_by_a_third, pair, refused
@@ -340,6 +341,27 @@ def test_who_subscribes_alone_by_a_pattern_does_not_wait_for_a_pause() -> None:
     driver.pass_time(10_000)
     driver.beat("c", driver.epoch("c"), owned={})
     assert driver.asks_for_topics()
+
+
+class Unwalked(dict[str, Any]):
+    """Members of whom each can be found, and not all looked at."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise AssertionError("all members were looked at")
+
+    __iter__ = keys = values = items = copy = _refuse
+
+
+def test_a_heartbeat_without_news_does_not_look_at_all_members() -> None:
+    """Ten thousand members send two thousand a second, on the loop that all clients wait for."""
+    driver = ConsumerGroupDriver(orders=2, t=2)
+    driver.join("a", ["t"], regex="ord.*")
+    driver.resolve({"ord.*": frozenset({"orders"})})
+    driver.join("b", ["t", "orders"])
+    driver.settle("a", "b")
+    driver.state.members = Unwalked(driver.state.members)
+    for name in ("a", "b", "a"):
+        assert driver.beat(name, driver.epoch(name), owned=None).assigned is None
 
 
 def test_a_first_lookup_that_came_to_nothing_is_repeated_after_the_pause() -> None:
