@@ -42,7 +42,12 @@ from fairlead_operator.clusters.volume_use import ClaimUse
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.apply_decision import needs_apply, with_hash
 from fairlead_operator.specs.claim_template import read_claim_templates
-from fairlead_operator.specs.config_map import Addresses, build_config_map, build_properties
+from fairlead_operator.specs.config_map import (
+    Addresses,
+    build_config_map,
+    build_properties,
+    find_advertised_host,
+)
 from fairlead_operator.specs.disruption_budget import build_disruption_budget
 from fairlead_operator.specs.listeners import looked_up_address, needs_lookup
 from fairlead_operator.specs.live_settings import decide_settings, find_live
@@ -348,7 +353,8 @@ def _plan_pool(
         scale = ScaleDecision(present)
     volumes = _decide_pool_volumes(observed, pool, live, present)
     services = build_broker_services(cluster, pool, scale.replicas)
-    addresses = _look_up_addresses(observed, pool, scale.replicas)
+    held = observed.live.get((CONFIG_MAP.kind, config_map_name(cluster.name, pool.name)))
+    addresses = _look_up_addresses(observed, pool, scale.replicas, held)
     reason, blocked = scale.reason, scale.blocked
     if not blocked and volumes.blocked:
         reason, blocked = VOLUME_IN_USE, volumes.blocked
@@ -357,7 +363,6 @@ def _plan_pool(
         replicas = max(replicas, min(present, scale.replicas))
         reason = "WaitingForAddresses"
         blocked = "outside listeners of new brokers have no address yet"
-    held = observed.live.get((CONFIG_MAP.kind, config_map_name(cluster.name, pool.name)))
     given = decide_settings(build_properties(cluster, pool, settings), live_settings, held)
     config_map = build_config_map(cluster, pool, given, addresses=addresses, brokers=brokers)
     children = [WantedObject(SERVICE, with_hash(manifest)) for manifest in services]
@@ -407,9 +412,15 @@ def _decide_pool_volumes(
 
 
 def _look_up_addresses(
-    observed: ClusterObserved, pool: PoolView, replicas: int
+    observed: ClusterObserved,
+    pool: PoolView,
+    replicas: int,
+    config_map: Mapping[str, Any] | None,
 ) -> dict[int, Addresses]:
-    """Find the addresses that Kubernetes assigned to each broker's outside Services, by id."""
+    """Find the addresses that Kubernetes assigned to each broker's outside Services, by id.
+
+    `config_map` is the pool's live one, which has the last known addresses.
+    """
     addresses: dict[int, Addresses] = {}
     for broker_id in pool.broker_ids(replicas):
         found = {}
@@ -418,7 +429,8 @@ def _look_up_addresses(
                 continue
             name = listener_service_name(observed.cluster.name, listener.name, broker_id)
             service = observed.live.get((SERVICE.kind, name))
-            address = looked_up_address(listener, observed.cluster, pool, service)
+            last = find_advertised_host(config_map, broker_id, listener.name)
+            address = looked_up_address(listener, observed.cluster, pool, service, known_host=last)
             if address is not None:
                 found[listener.name] = address
         addresses[broker_id] = found

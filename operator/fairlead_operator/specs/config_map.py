@@ -12,7 +12,7 @@ not have yet.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from fairlead_kube.kinds import CONFIG_MAP
 from fairlead_model.host_address import join_address
@@ -41,6 +41,7 @@ from fairlead_operator.specs.views import ClusterView, Manifest, PoolView, build
 
 Addresses = Mapping[str, OutsideAddress]
 """Listener to the address of one broker."""
+ADVERTISED: Final = "advertised.listeners"
 INTERNAL_TOPIC_FACTORS: Final = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -60,7 +61,7 @@ def build_properties(
         "node.id": "${BROKER_ID}",
         "log.dirs": log_directory(0),
         "listeners": ",".join(_bound_listeners(cluster)),
-        "advertised.listeners": _advertised(cluster, pool, {}),
+        ADVERTISED: _advertised(cluster, pool, {}),
         "fairlead.host.name": "${NODE_NAME}",
         "fairlead.http.listener": f"0.0.0.0:{HTTP_PORT}",
         "fairlead.controller.sessions": ",".join(
@@ -102,9 +103,29 @@ def build_config_map(
     data = {PROPERTIES_KEY: text}
     for broker_id, known in sorted(addresses.items()):
         if known:
-            lines = {"advertised.listeners": _advertised(cluster, pool, known)}
-            data[f"broker-{broker_id}.properties"] = render_properties(lines)
+            lines = {ADVERTISED: _advertised(cluster, pool, known)}
+            data[_own_file(broker_id)] = render_properties(lines)
     return manifest | {"data": data}
+
+
+def find_advertised_host(
+    config_map: Mapping[str, Any] | None, broker_id: int, listener: str
+) -> str:
+    """Return the host that a broker's own file has for a listener; empty if only its pod knows."""
+    text = str(((config_map or {}).get("data") or {}).get(_own_file(broker_id), ""))
+    lines = (line.partition("=") for line in text.splitlines())
+    told = next((value for name, _, value in lines if name == ADVERTISED), "")
+    for entry in told.split(","):
+        name, _, place = entry.partition("://")
+        host = place.rpartition(":")[0].removeprefix("[").removesuffix("]")
+        if name == listener.upper() and "${" not in host:
+            return host
+    return ""
+
+
+def _own_file(broker_id: int) -> str:
+    """Return the key of a broker's own file."""
+    return f"broker-{broker_id}.properties"
 
 
 def sized_properties(cluster: ClusterView, brokers: int) -> dict[str, str]:

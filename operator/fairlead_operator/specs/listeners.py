@@ -65,9 +65,18 @@ def shared_address(listener: Listener, cluster: ClusterView, pool: PoolView) -> 
 
 
 def looked_up_address(
-    listener: Listener, cluster: ClusterView, pool: PoolView, service: Mapping[str, Any] | None
+    listener: Listener,
+    cluster: ClusterView,
+    pool: PoolView,
+    service: Mapping[str, Any] | None,
+    *,
+    known_host: str = "",
 ) -> OutsideAddress | None:
-    """Return the address of the broker behind a live Service; None while it has no address."""
+    """Return the address of the broker behind a live Service; None while it has no address.
+
+    `known_host` is the one that the broker's load balancer had last: it may be without one for a
+    while, and a broker that restarts then must not send clients elsewhere.
+    """
     if service is None:
         return None
     ports = (service.get("spec") or {}).get("ports") or []
@@ -82,6 +91,7 @@ def looked_up_address(
     else:
         ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
         address = next((entry.get("hostname") or entry.get("ip") for entry in ingress), None)
+        address = address or known_host
         if not address:
             return None
         host_template = str(address)

@@ -98,6 +98,46 @@ def test_brokers_wait_for_the_addresses_that_they_tell() -> None:
     assert names(plan) == {("ConfigMap", "demo-main"), ("StatefulSet", "demo-main")}
 
 
+def with_balancers(live: Any, ips: list[str]) -> dict[Any, Any]:
+    """The brokers' Services, each with a balancer of this address; none where it is empty."""
+    given = dict(live)
+    for ordinal, ip in enumerate(ips):
+        key = ("Service", f"demo-public-{ordinal}")
+        balancer = {"ingress": [{"ip": ip}]} if ip else {}
+        given[key] = {**given[key], "status": {"loadBalancer": balancer}}
+    return given
+
+
+def told_addresses(situation: ClusterObserved, broker_id: int) -> str:
+    data = situation.live["ConfigMap", "demo-main"]["data"]
+    return str(data.get(f"broker-{broker_id}.properties", ""))
+
+
+def test_a_broker_whose_balancer_has_no_address_for_a_while_keeps_the_one_that_it_tells() -> None:
+    """If it restarted meanwhile, it would send clients of the outside to its pod's own name."""
+    listener = {"name": "public", "type": "LoadBalancer", "port": 9096}
+    situation = observed(cluster=cluster_view(listeners=[listener]))
+    situation = applied(situation, plan_cluster(situation, SETTINGS))
+    known = with_balancers(situation.live, ["192.0.2.1", "fd00::2", "192.0.2.3"])
+    situation = replace(situation, live=known)
+    situation = applied(situation, plan_cluster(situation, SETTINGS))
+    assert "PUBLIC://192.0.2.1:9096" in told_addresses(situation, 0)
+    assert "PUBLIC://[fd00::2]:9096" in told_addresses(situation, 1)
+
+    gone = replace(situation, live=with_balancers(situation.live, ["", "", "192.0.2.4"]))
+    plan = plan_cluster(gone, SETTINGS)
+    assert plan.pools[0].blocked_reason == ""
+    gone = applied(gone, plan)
+    assert told_addresses(gone, 0) == told_addresses(situation, 0)
+    assert told_addresses(gone, 1) == told_addresses(situation, 1)
+    assert "PUBLIC://192.0.2.4:9096" in told_addresses(gone, 2)
+    assert plan_cluster(gone, SETTINGS).is_converged
+
+    # A new broker still waits for an address of its own.
+    more = plan_cluster(replace(gone, pools=(pool_view(replicas=4),)), SETTINGS)
+    assert (more.pools[0].blocked_reason, more.pools[0].replicas) == ("WaitingForAddresses", 3)
+
+
 def test_without_an_image_nothing_is_started() -> None:
     plan = plan_cluster(observed(), replace(SETTINGS, broker_image=""))
     assert plan.pools[0].blocked_reason == "NoImage"
