@@ -54,6 +54,7 @@ from fairlead_operator.stream_jobs.job_status import (
     JobProgress,
     JobStatus,
 )
+from fairlead_operator.stream_jobs.kept_claims import KeptClaims
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.names import (
     JOB_LABEL,
@@ -141,6 +142,7 @@ class StreamJobRunner:
         self._driver_role = driver_role
         self._metrics = metrics or StreamJobMetrics()
         self._drivers = drivers or DriverClient()
+        self._claims = KeptClaims(client, events)
         self._changed = asyncio.Event()
         self._jobs = Informer(client, STREAM_JOB, namespaces=namespaces, on_change=self._on_job)
         self._pods = Informer(
@@ -183,6 +185,7 @@ class StreamJobRunner:
             self._look_at.pop(change.key, None)
             self._made.pop(change.key, None)
             self._not_made.pop(change.key, None)
+            self._claims.forget(change.key)
         else:
             self._look_at[change.key] = AT_ONCE
         self._changed.set()
@@ -262,6 +265,7 @@ class StreamJobRunner:
         if problems:
             # A running driver is left alone: it was created from a spec that could be read.
             return await self._refuse(key, job, status, "; ".join(problems), now)
+        await self._claims.look_after(key, job, spec.checkpoint.claim)
         try:
             view, obstacle = self._view(key, job, spec)
         except HiddenError as error:
