@@ -471,6 +471,24 @@ def test_an_id_tells_nothing_to_who_may_not_describe_its_topic(stage: Any, api_k
     assert "delete_topics" not in dict(stage.controller.calls)
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+def test_who_may_describe_a_topic_but_not_delete_it_is_told_that_there_is_none(
+    stage: Any, version: int
+) -> None:
+    class Describing(Denying):
+        def is_allowed(
+            self, principal: Any, host: str, operation: Operation, *resource: Any
+        ) -> bool:
+            allowed = super().is_allowed(principal, host, operation, *resource)
+            return allowed or operation is Operation.DESCRIBE
+
+    stage.authorizer = Describing((CLUSTER, CLUSTER_NAME), (TOPIC, "t"))
+    asked = deleted_topics(version)
+    assert list(error_codes(stage.ask(asked, version))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    stage.topic("t")
+    assert list(error_codes(stage.ask(asked, version))) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
 @pytest.mark.parametrize("api_key", [ApiKey.FETCH, ApiKey.PRODUCE])
 def test_who_has_used_an_id_on_its_connection_is_told_that_its_right_has_ended(
     stage: Any, api_key: ApiKey
@@ -698,6 +716,29 @@ def test_many_transactions_at_once_are_for_who_may_act_for_the_cluster(
     assert reply.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert reply.results_by_transaction == []
     assert stage.authorizer.asked == [(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_who_may_act_for_the_cluster_is_told_where_epochs_ended(stage: Any, version: int) -> None:
+    """Users of mirrors and checks that had that right before KIP-320 have no rules for topics."""
+    stage.topic("t")
+    stage.authorizer = Denying((TOPIC, "t"))
+    make, _ = REQUESTS[ApiKey.OFFSET_FOR_LEADER_EPOCH]
+    assert set(error_codes(stage.ask(make(version), version))) == {ErrorCode.NONE}
+    assert stage.authorizer.asked == [(Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_topic_that_is_denied_is_told_before_what_a_heartbeat_lacks(
+    stage: Any, version: int
+) -> None:
+    stage.topic("t")
+    stage.authorizer = Denying((TOPIC, "t"))
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "", 0, subscribed_topic_names=["t"]
+    )
+    reply = stage.ask(request, version)
+    assert reply.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_configs_of_a_group_are_the_groups(stage: Any) -> None:

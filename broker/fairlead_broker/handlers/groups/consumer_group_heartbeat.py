@@ -54,9 +54,9 @@ def consumer_group_heartbeat(
     waiter = ParkedMember(context, request.group_id, _build_response)
     try:
         require_consumer_protocol(broker)
-        _check(request, context.version)
         for name in request.subscribed_topic_names or ():
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        _check(request, context.version)
         coordinator = broker.group_coordinator
         coordinator.consumer_heartbeat(request.group_id, _read(request, context), waiter)
     except KafkaError as error:

@@ -2,8 +2,9 @@
 
 Behaviour: where the asked epoch ended in this leader's log, with the largest epoch not above it.
 Consumers use it to find out whether they read records that a failover took back. An epoch that
-cannot be placed answers -1 and -1 without an error. Nothing is looked up before the requests in
-front of this one on its connection have their answers.
+cannot be placed answers -1 and -1 without an error. Who may act for the cluster needs no right on
+the topics: the request was one between brokers alone before KIP-320. Nothing is looked up before
+the requests in front of this one on its connection have their answers.
 Versions:  3 replica_id (-2 for consumers) · 4 flexible.
 Missing:   nothing.
 """
@@ -37,6 +38,7 @@ def offset_for_leader_epoch(
     count = sum(len(topic.partitions) for topic in request.topics)
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"OffsetForLeaderEpoch names {count} partitions")
+    acts_for_cluster = context.would_allow_cluster(Operation.CLUSTER_ACTION)
     is_refused = request.replica_id >= 0 and request.replica_id not in context.channel.replica_ids
     topics = []
     for topic in request.topics:
@@ -45,6 +47,8 @@ def offset_for_leader_epoch(
             try:
                 if is_refused:
                     raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+                if not acts_for_cluster:
+                    context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
                 answers.append(_answer(topic.topic, asked, context))
             except KafkaError as error:
                 answers.append(EpochEndOffset(partition=asked.partition, error_code=error.code))
@@ -53,7 +57,6 @@ def offset_for_leader_epoch(
 
 
 def _answer(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
-    context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
     partition = context.broker.leading(
         (topic, asked.partition), current_leader_epoch=asked.current_leader_epoch
     )

@@ -110,7 +110,8 @@ def _denials(
     """Return why the client may not delete topics, by the name or id in the request.
 
     A client that may not describe a topic learns nothing from its id: the topic is unknown to it,
-    and the controller is not asked.
+    and the controller is not asked. One that may describe a topic, though not delete it, is told
+    if there is none.
     """
     if context.would_allow_cluster(Operation.DELETE):
         return {}
@@ -121,7 +122,11 @@ def _denials(
         ):
             denials[_identity(topic)] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         elif name is not None and not context.may(Operation.DELETE, ResourceType.TOPIC, name):
-            denials[_identity(topic)] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            is_missing = context.broker.image.topic(name) is None
+            if is_missing and context.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            denials[_identity(topic)] = KafkaError(code)
     return denials
 
 
