@@ -95,12 +95,15 @@ def _elect_by_hand(
     state: ControllerState, asked: ElectablePartition, kind: ElectionType
 ) -> PartitionMove:
     topic = state.image.topic(asked["topic"])
-    if topic is None or not 0 <= asked["index"] < len(topic.partitions):
+    if topic is None:
         raise RefusedError(
-            RefusalCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"there is no partition {asked['topic']}-{asked['index']}",
+            RefusalCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {asked['topic']}"
         )
     index = asked["index"]
+    if not 0 <= index < len(topic.partitions):
+        raise RefusedError(
+            RefusalCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic.name}-{index}"
+        )
     is_needless = _is_needless(topic.partitions[index], kind)
     if kind is ElectionType.UNCLEAN:
         if is_needless:

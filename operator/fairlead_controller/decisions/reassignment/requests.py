@@ -138,8 +138,8 @@ class _Requests:
             if self._is_factor_fixed:
                 raise RefusedError(
                     RefusalCode.INVALID_REPLICATION_FACTOR,
-                    f"{what} has {factor} replicas, the target has {len(target)}, and the request "
-                    "does not allow a change",
+                    # Kafka's own words: the slot of the reply says which partition it is.
+                    f"The replication factor is changed from {factor} to {len(target)}",
                 )
             refuse_declared(topic)
         for each in target:

@@ -140,11 +140,13 @@ def check_new_name(state: ControllerState, name: str, *, is_internal: bool) -> N
 
 
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    checked = {}
-    for name, value in configs.items():
-        if value is None:
-            raise RefusedError(RefusalCode.INVALID_CONFIG, f"{name}: a value is needed")
-        checked[name] = value
+    nulls = sorted(name for name, value in configs.items() if value is None)
+    if nulls:
+        raise RefusedError(
+            RefusalCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
+    checked = {name: value for name, value in configs.items() if value is not None}
     try:
         validate_topic_configs(checked)
     except ConfigError as error:

@@ -285,6 +285,19 @@ def test_unclean_elections_by_hand(world: World) -> None:
     assert world.sets() == (1, "1", "", "")
 
 
+@pytest.mark.parametrize(
+    ("topic", "index", "message"),
+    [("x", 0, "No such topic as x"), ("t", 1, "No such partition as t-1")],
+)
+def test_an_election_says_whether_the_topic_or_the_partition_is_missing(
+    world: World, topic: str, index: int, message: str
+) -> None:
+    world.create("t", **CREATE)
+    call: Any = {"partitions": [{"topic": topic, "index": index}], "election_type": 0}
+    (answer,) = world.do(ElectOnRequest(call))["partitions"]
+    assert answer["error_message"] == message
+
+
 def test_preferred_elections_by_hand(world: World) -> None:
     world.create("t", **CREATE)
     world.create("u", **CREATE)

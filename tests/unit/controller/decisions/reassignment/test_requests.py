@@ -71,6 +71,7 @@ def test_the_number_of_replicas_is_guarded(mover: Any) -> None:
     assert mover.ask(("t", 0, [0, 1]), may_resize=False) == [factor]
     assert mover.ask(("t", 0, [0, 1, 3]), may_resize=False) == [NONE]
     assert mover.ask(("t", 0, [0, 1, 3, 4]), may_resize=False) == [factor]
+    assert mover.answers[-1]["error_message"] == "The replication factor is changed from 3 to 4"
 
 
 def many(make_mover: Callable[[int], Any], count: int) -> Any:

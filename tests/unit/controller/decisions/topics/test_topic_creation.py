@@ -65,7 +65,11 @@ REFUSED = [
         "above the 3 brokers",
     ),
     ({"configs": {"x": "y"}}, RefusalCode.INVALID_CONFIG, "unknown topic config"),
-    ({"configs": {"retention.ms": None}}, RefusalCode.INVALID_CONFIG, "value"),
+    (
+        {"configs": {"segment.ms": None, "cleanup.policy": "delete", "retention.ms": None}},
+        RefusalCode.INVALID_CONFIG,
+        "Null value not supported for topic configs: retention.ms,segment.ms",
+    ),
     ({"configs": {"cleanup.policy": "shred"}}, RefusalCode.INVALID_CONFIG, "shred"),
     ({"assignments": {0: [0]}}, RefusalCode.INVALID_REQUEST, "-1"),
     (
