@@ -17,7 +17,7 @@ Metadata that others have added to an object is kept.
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fairlead_controller.decisions.tables.security_lines import is_security_table
@@ -56,6 +56,8 @@ class KnownTable:
     controller_epoch: int
     write_count: int
     text: str
+    is_secret: bool = False
+    """Whether errors show nothing of the text."""
 
     @property
     def version(self) -> str:
@@ -65,7 +67,7 @@ class KnownTable:
 
     def stored(self) -> StoredTable:
         """Return the table; StoreCorruptError if no store would write such a text."""
-        lines = decode_lines(self.text, self.metadata["name"])
+        lines = decode_lines(self.text, self.metadata["name"], is_secret=self.is_secret)
         attempt = (self.metadata.get("annotations") or {}).get(ATTEMPT_ANNOTATION, "0")
         number = int(attempt) if attempt.isdecimal() else 0
         return StoredTable(self.version, self.controller_epoch, number, lines, self.write_count)
@@ -85,19 +87,21 @@ def object_name(cluster: str, table: str) -> str:
 
 def read_table(manifest: Mapping[str, Any], cluster: str) -> tuple[str, KnownTable]:
     """Return the name and content of the table in an object; StoreCorruptError if malformed."""
-    metadata = manifest["metadata"]
+    metadata, is_secret = manifest["metadata"], "spec" not in manifest
     try:
-        spec = manifest["spec"] if "spec" in manifest else _decoded(manifest["data"])
+        spec = _decoded(manifest["data"]) if is_secret else manifest["spec"]
         owner, table = spec["clusterName"], str(spec["table"])
         epoch, count = int(spec["controllerEpoch"]), int(spec["writeNumber"])
         text = str(spec.get("lines", ""))
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreCorruptError(f"{metadata['name']} has no readable spec: {error!r}") from error
+        # The text of an error may show what a Secret holds.
+        problem = type(error).__name__ if is_secret else repr(error)
+        raise StoreCorruptError(f"{metadata['name']} has no readable spec: {problem}") from None
     if owner != cluster or metadata["name"] != object_name(cluster, table):
         raise StoreCorruptError(
             f"{metadata['name']} says that it is table {table} of the cluster {owner}"
         )
-    return table, KnownTable(_kept(metadata), epoch, count, text)
+    return table, KnownTable(_kept(metadata), epoch, count, text, is_secret)
 
 
 def build_table(
@@ -108,7 +112,7 @@ def build_table(
     StoreError if the lines cannot be stored, or not in one object.
     """
     name = object_name(cluster, write.table)
-    lines = {} if known is None else decode_lines(known.text, name)
+    lines = {} if known is None else decode_lines(known.text, name, is_secret=known.is_secret)
     for key, line in write.lines.items():
         if line is None:
             lines.pop(key, None)
@@ -151,13 +155,14 @@ def build_table(
                 f"table {write.table} would have {size} bytes, but an object of the Kubernetes API "
                 f"can have {OBJECT_BYTES_MAX}: {len(lines)} lines are too many or too long"
             )
-    return manifest, KnownTable(metadata, write.controller_epoch, write_count, text)
+    content = KnownTable(metadata, write.controller_epoch, write_count, text, kind is SECRET)
+    return manifest, content
 
 
 def adopt_answer(sent: KnownTable, answer: Mapping[str, Any]) -> KnownTable:
     """Return the known table once the server has answered with the new metadata."""
     metadata = _kept(answer["metadata"])
-    return KnownTable(metadata, sent.controller_epoch, sent.write_count, sent.text)
+    return replace(sent, metadata=metadata)
 
 
 def _encoded(spec: Mapping[str, object]) -> dict[str, str]:

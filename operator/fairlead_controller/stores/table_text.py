@@ -20,10 +20,13 @@ def encode_lines(lines: Mapping[str, str]) -> str:
     return "".join(encode_line(key, line) for key, line in lines.items())
 
 
-def decode_lines(text: str, name: str, *, first: int = 1) -> dict[str, str]:
+def decode_lines(
+    text: str, name: str, *, first: int = 1, is_secret: bool = False
+) -> dict[str, str]:
     """Read the text of a table; StoreCorruptError if `encode_lines` would not write it.
 
-    `name` is the table's name in the error, and `first` the number of its first line.
+    `name` is the table's name in the error, and `first` the number of its first line. Of a secret
+    table the error shows nothing: it is logged, and a controller's page shows it to everybody.
     """
     lines: dict[str, str] = {}
     for number, record in enumerate(text.split("\n"), start=first):
@@ -31,6 +34,7 @@ def decode_lines(text: str, name: str, *, first: int = 1) -> dict[str, str]:
             continue
         key, blank, line = record.partition(" ")
         if not key or not blank or key in lines:
-            raise StoreCorruptError(f"{name} is damaged in line {number}: {record[:80]!r}")
+            shown = "" if is_secret else f": {record[:80]!r}"
+            raise StoreCorruptError(f"{name} is damaged in line {number}{shown}")
         lines[key] = line
     return lines

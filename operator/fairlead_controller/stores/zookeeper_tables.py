@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from fairlead_controller.decisions.tables.security_lines import is_security_table
 from fairlead_controller.decisions.tables.stored_table import (
     TABLE_BYTES_MAX,
     StoreCorruptError,
@@ -89,18 +90,25 @@ def table_version(znode_version: int, mzxid: int) -> str:
 
 def read_table(name: str, znode: Znode) -> KnownTable:
     """Read a table's znode; StoreCorruptError, which names path and line, if it is malformed."""
-    path = table_path(name)
+    path, is_secret = table_path(name), is_security_table(name)
     first, newline, text = znode.data.partition(b"\n")
+    # Any line of a damaged table may stand here. Of a secret one the error shows nothing.
+    shown = "" if is_secret else f": {first[:80]!r}"
     try:
         head = json.loads(first)
         owner, epoch = str(head["table"]), int(head["epoch"])
         count, number = int(head["write"]), int(head["attempt"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        kind = type(error).__name__
+        raise StoreCorruptError(f"{path} is damaged in line 1{shown}: {kind}") from None
+    try:
         body = text.decode()
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreCorruptError(f"{path} is damaged in line 1: {first[:80]!r}: {error!r}") from None
+    except UnicodeDecodeError as error:
+        line = 2 + text.count(b"\n", 0, error.start)
+        raise StoreCorruptError(f"{path} is damaged in line {line}: it is not UTF-8") from None
     if owner != name or not newline or (body and not body.endswith("\n")):
-        raise StoreCorruptError(f"{path} is not the whole table {name}: it begins {first[:80]!r}")
-    lines = decode_lines(body, path, first=2)
+        raise StoreCorruptError(f"{path} is not the whole table {name}{shown}")
+    lines = decode_lines(body, path, first=2, is_secret=is_secret)
     records = {key: encode_line(key, line).encode() for key, line in lines.items()}
     return KnownTable(name, znode.stat.version, znode.stat.mzxid, epoch, count, number, records)
 

@@ -244,7 +244,14 @@ def parse_line(key: str, line: str, build: Callable[[dict[str, Any]], T]) -> T:
         if not isinstance(record, dict):
             raise TypeError("not an object")
         return build(record)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise StoreCorruptError(f"the record {key!r} cannot be read: {error!r}") from error
 
 
