@@ -17,6 +17,8 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """Mechanisms that need a name and a password."""
 OAUTHBEARER: Final = "OAUTHBEARER"
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_ITERATIONS_MIN: Final = 4096
+"""As in Kafka's clients: with fewer, a proof could be used to try very many passwords."""
 _ITERATIONS_MAX: Final = 1 << 20
 """A broker that asks for more would block its clients for long."""
 _NONCE_BYTES: Final = 24
@@ -85,8 +87,13 @@ def _prove_by_scram(hash_name: str, user: str, password: str) -> Login:
         whole = fields[b"r"]
     except (ValueError, KeyError, Base64Error):
         raise LoginRefusedError("the broker's challenge cannot be read") from None
-    if not whole.startswith(nonce) or not 0 < iterations <= _ITERATIONS_MAX:
+    if not whole.startswith(nonce):
         raise LoginRefusedError("the broker's challenge is not an answer to ours")
+    if not _ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
+        raise LoginRefusedError(
+            f"the broker asks for {iterations} iterations, and this client takes "
+            f"{_ITERATIONS_MIN} to {_ITERATIONS_MAX}"
+        )
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
