@@ -26,6 +26,7 @@ from fairlead_controller.decisions.events import (
     NoteDirectory,
     PartitionMove,
     RegisterBroker,
+    ReturnUnclean,
     SpreadMinimum,
 )
 from fairlead_controller.decisions.placement import RandomSource
@@ -233,12 +234,22 @@ class Controller:
     async def make_way(self, event: RegisterBroker) -> None:
         """Fence the start of a broker before this one in parts if it has very many partitions.
 
-        Else the registration fences it in one decision. The caller looks again who is there.
+        Likewise remove its replicas if they may lack records. Else the registration does both in
+        one decision. The caller looks again who is there.
         """
+        broker_id = event.registration.broker_id
+        known = self._pending.image.brokers.get(broker_id)
+        if known is None:
+            return
         fencing = fencing_to_divide(self._pending, event)
         if fencing is not None:
             # What has begun ends with the fencing, though the caller may give up.
             await asyncio.shield(self._begin(fencing))
+        part = ReturnUnclean(event, known.broker_epoch)
+        for _ in range(parts_max(self._pending, broker_id)):
+            reply = await self._submit(part)
+            if reply["rest_fits"]:
+                break
 
     def _begin(self, event: Event) -> "asyncio.Task[Reply]":
         """Submit an event that is decided though nobody waits for it."""

@@ -50,6 +50,7 @@ from fairlead_controller.decisions.events import (
     RegisterBroker,
     ReportLogs,
     ReportOffline,
+    ReturnUnclean,
     ScaleDownPool,
     ShutDownBroker,
     SpreadMinimum,
@@ -77,6 +78,7 @@ from fairlead_controller.decisions.registration import (
     decide_leaving,
     decide_registration,
     decide_shutdown,
+    decide_unclean_return,
     decide_unfencing,
 )
 from fairlead_controller.decisions.requested_elections import (
@@ -115,8 +117,8 @@ def decide(  # noqa: PLR0911, PLR0912
 ) -> Decision:
     """Return what an event changes, and the reply; `room` is None where tables have no bound."""
     match event:
-        case RegisterBroker():
-            return decide_registration(state, event, room)
+        case RegisterBroker() | ReturnUnclean():
+            return _decide_admission(state, event, room)
         case (
             UnfenceBroker() | FenceBroker() | LeavePartitions() | CordonBroker() | ShutDownBroker()
         ):
@@ -203,6 +205,16 @@ def _decide_moves(
             return decide_progress(state, event, room)
         case ScaleDownPool():
             return decide_scale_down(state, event, room)
+
+
+def _decide_admission(
+    state: ControllerState, event: RegisterBroker | ReturnUnclean, room: TableRoom | None
+) -> Decision:
+    match event:
+        case RegisterBroker():
+            return decide_registration(state, event, room)
+        case ReturnUnclean():
+            return decide_unclean_return(state, event)
 
 
 def _decide_service(

@@ -96,6 +96,15 @@ class LeavePartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnUnclean:
+    """A broker that is about to register may lack records of very many partitions."""
+
+    event: RegisterBroker
+    broker_epoch: BrokerEpoch
+    """That of the start before, which is out of service."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShutDownBroker:
     """A broker is about to stop and wants its leaders moved."""
 
@@ -402,6 +411,7 @@ Event: TypeAlias = (
     | UnfenceBroker
     | FenceBroker
     | LeavePartitions
+    | ReturnUnclean
     | ShutDownBroker
     | DrainBrokers
     | LimitCluster

@@ -4,10 +4,10 @@ A registration gives the process a broker epoch that is never given twice. It is
 start id: a process that lost the answer, or that meets a new controller, asks again and keeps its
 epoch. Another start id is another incarnation: the old one is fenced in the same decision, or
 before it if it has very many partitions (`fencing_to_divide`), so it leads nothing by the time the
-new one hears its epoch; and if the new one is not known to hold all
-that the old one acknowledged (`clean_return`), its replicas stop counting as in sync or eligible
-in that decision too. These changes are durable before the registration is (`table_plan`), so no
-later start can pass for a clean one.
+new one hears its epoch; and if the new one is not known to hold all that the old one acknowledged
+(`clean_return`), its replicas stop counting as in sync or eligible in that decision too, or again
+before it if they are very many (`decide_unclean_return`). These changes are durable before the
+registration is (`table_plan`), so no later start can pass for a clean one.
 """
 
 from contextlib import suppress
@@ -31,6 +31,7 @@ from fairlead_controller.decisions.events import (
     NoteDirectory,
     PartitionMove,
     RegisterBroker,
+    ReturnUnclean,
     ShutDownBroker,
     UnfenceBroker,
 )
@@ -340,6 +341,47 @@ def decide_leaving(state: ControllerState, event: LeavePartitions) -> Decision:
         f"broker {event.broker_id} is about to be fenced: {event.reason}; "
         f"{lost} partitions change leader, {len(later)} come later"
     )
+    return draft.decision({"rest_fits": len(later) <= LEFT_PER_DECISION_MAX})
+
+
+def decide_unclean_return(state: ControllerState, event: ReturnUnclean) -> Decision:
+    """Remove some replicas of a broker that returns without all records, before it registers.
+
+    It is out of service, so none of them comes in sync anew. The registration removes whatever is
+    left; if there is none, the next start of the broker finds these replicas doubtful, and others
+    not: that asks for more than the verdict on it would, and for no less. The reply tells whether
+    one decision can remove the rest.
+    """
+    asking = event.event.registration
+    known = state.image.brokers.get(asking.broker_id)
+    draft = Draft(state)
+    if known is None or known.broker_epoch != event.broker_epoch or not known.fenced:
+        return draft.decision({"rest_fits": True})
+    if is_same_start(known, asking) or registration_problem(state, event.event) is not None:
+        return draft.decision({"rest_fits": True})
+    is_clean, why = clean_return(known, asking)
+    may_lack = may_lack_records(known, event.event, is_clean=is_clean)
+    held = [
+        (topic, index)
+        for topic, index in state.image.replicas_of(asking.broker_id)
+        if asking.broker_id in (*topic.partitions[index].isr, *topic.partitions[index].elr)
+        and may_lack(topic, index)
+    ]
+    now, later = held[:LEFT_PER_DECISION_MAX], held[LEFT_PER_DECISION_MAX:]
+    if later:
+        cause = f"broker {asking.broker_id} started anew"
+        remove_from_partitions(
+            draft,
+            asking.broker_id,
+            cause,
+            is_unclean=lambda topic, index: True,
+            partitions=now,
+            all_or_none=True,
+        )
+        draft.explain(
+            f"{cause}, and has not stopped in good order or lost replicas ({why}): {len(now)} of "
+            f"its partitions do not count on it any more, {len(later)} come later"
+        )
     return draft.decision({"rest_fits": len(later) <= LEFT_PER_DECISION_MAX})
 
 

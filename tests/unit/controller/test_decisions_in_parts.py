@@ -1,8 +1,10 @@
 """What concerns very many partitions is decided in parts, between which the controller lives on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from decision_world import World, creatable, create_topics, registration
@@ -23,12 +25,14 @@ from fairlead_controller.decisions.events import (
     FenceReason,
     NoteDirectory,
     RegisterBroker,
+    ReturnUnclean,
     UnfenceBroker,
 )
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.stores.file import open_file_store
 from fairlead_model.cluster import Change, PartitionChanged
+from fairlead_model.partition import PartitionRegistration
 from fairlead_model.session.calls import DeletableTopic, DeleteTopicsCall
 
 BROKER = 1
@@ -56,12 +60,13 @@ def lonely_world(world: World) -> World:
     return world
 
 
+def records(state: ControllerState) -> Iterator[PartitionRegistration]:
+    for topic in state.image.topics():
+        yield from topic.partitions
+
+
 def led(state: ControllerState) -> int:
-    return sum(
-        partition.leader == BROKER
-        for topic in state.image.topics()
-        for partition in topic.partitions
-    )
+    return sum(record.leader == BROKER for record in records(state))
 
 
 def do_all(world: World, event: Event) -> list[Event]:
@@ -127,14 +132,75 @@ def test_another_disk_is_noted_in_parts(lonely_world: World) -> None:
     rest = world.decide(NoteDirectory(BROKER)).rest
     assert rest == (NoteDirectory(BROKER),)
     do_all(world, NoteDirectory(BROKER))
-    noted = {
-        partition.directories
-        for topic in world.state.image.topics()
-        for partition in topic.partitions
-    }
-    assert noted == {("two",)}
+    assert {record.directories for record in records(world.state)} == {("two",)}
     assert world.decide(NoteDirectory(BROKER)).changes == ()
     assert world.decide(NoteDirectory(77)).changes == ()
+
+
+@pytest.fixture
+def dark_world(world: World) -> World:
+    """All machines have lost power; every broker is eligible in most partitions, or the last."""
+    configs = {"min.insync.replicas": "2"}
+    world.create("t", partitions=9, replication_factor=3, configs=configs)
+    world.fence(0, BROKER, 2)
+    return world
+
+
+def anew(world: World, **fields: Any) -> RegisterBroker:
+    """Return the registration of another start of the broker, on the same disk."""
+    epoch = world.epoch(BROKER)
+    asking = registration(BROKER, start_id="anew", previous_broker_epoch=epoch, **fields)
+    return RegisterBroker(asking, "")
+
+
+def counted_on(state: ControllerState) -> int:
+    return sum(BROKER in (*record.isr, *record.elr) for record in records(state))
+
+
+def test_replicas_that_may_lack_records_leave_before_the_broker_registers(
+    dark_world: World,
+) -> None:
+    world, whole = dark_world, World(3)
+    whole.state = world.state
+    event, count = anew(world), counted_on(world.state)
+    assert count == 9
+    part = ReturnUnclean(event, world.epoch(BROKER))
+    for left in (7, 5, 3, 1):
+        decision = world.decide(part)
+        assert len(decision.moves) == PART
+        assert decision.reply == {"rest_fits": left <= PART}
+        world.state = world.state.apply(decision.changes)
+        assert counted_on(world.state) == left
+    assert world.decide(part).changes == ()
+    assert len(world.decide(event).moves) == 1
+    world.do(event)
+    whole.do(event)
+    assert world.state.image == whole.state.image, "the same as all at once"
+
+
+def test_only_what_may_lack_records_leaves(dark_world: World) -> None:
+    world, epoch = dark_world, dark_world.epoch(BROKER)
+    clean = anew(world, is_clean=True)
+    assert world.decide(ReturnUnclean(clean, epoch)).changes == ()
+    some = replace(clean, unclean=tuple(("t", index) for index in range(PART + 1)))
+    decision = world.decide(ReturnUnclean(some, epoch))
+    assert [move.index for move in decision.moves] == [0, 1]
+    assert decision.reply == {"rest_fits": True}
+
+
+def test_no_other_start_than_the_one_before_loses_its_replicas(dark_world: World) -> None:
+    """Another process of the broker may be registered between two parts, or be in service."""
+    world, epoch = dark_world, dark_world.epoch(BROKER)
+    event = anew(world)
+    elsewhere = replace(event, cluster_id="another")
+    assert world.decide(ReturnUnclean(elsewhere, epoch)).changes == ()
+    same = RegisterBroker(world.state.image.brokers[BROKER], "")
+    assert world.decide(ReturnUnclean(same, epoch)).changes == ()
+    world.register(BROKER, start_id="other", is_clean=True, previous_broker_epoch=epoch)
+    assert world.decide(ReturnUnclean(event, epoch)).changes == ()
+    world.do(UnfenceBroker(BROKER, world.epoch(BROKER)))
+    assert world.decide(ReturnUnclean(event, world.epoch(BROKER))).changes == ()
+    assert counted_on(world.state) == 9
 
 
 def test_preferred_leaders_go_back_though_the_last_of_them_are_few(world: World) -> None:
@@ -219,6 +285,30 @@ def test_what_is_left_is_decided_also_where_requests_are_refused(
         monkeypatch.setattr(shell, "EVENTS_WAITING_MAX", 0)
         await submitting
         await until(lambda: led(controller.committed) == ALONE)
+
+    play(tmp_path, story)
+
+
+def test_a_broker_that_lost_power_registers_after_some_decisions(tmp_path: Path) -> None:
+    async def story(controller: Controller) -> None:
+        await wait_for_death(controller)
+        epoch = controller.committed.image.brokers[BROKER].broker_epoch
+        sizes: list[int] = []
+
+        def note(changes: tuple[Change, ...], state: ControllerState) -> None:
+            sizes.append(sum(isinstance(change, PartitionChanged) for change in changes))
+
+        controller.subscribe(note)
+        event = RegisterBroker(
+            registration(BROKER, start_id="anew", previous_broker_epoch=epoch), ""
+        )
+        await controller.make_way(event)
+        assert controller.committed.image.brokers[BROKER].broker_epoch == epoch
+        await controller.submit(event)
+        assert max(sizes) <= PART
+        assert counted_on(controller.committed) == 0
+        doubtful = [record.last_known_elr for record in records(controller.committed)]
+        assert doubtful == [(BROKER,)] * ALONE
 
     play(tmp_path, story)
 
