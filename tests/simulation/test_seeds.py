@@ -139,12 +139,12 @@ def test_one_seed_is_one_history() -> None:
 
 def test_the_order_of_hashes_does_not_matter() -> None:
     script = "from simulator.world import run_seed; print(run_seed(10).digest)"
+    paths = os.pathsep.join([".", "../support", os.environ.get("PYTHONPATH", "")])
     digests = {
         subprocess.run(
             [sys.executable, "-c", script],
             cwd=Path(__file__).parent,
-            env=os.environ
-            | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f".{os.pathsep}../support"},
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths},
             capture_output=True,
             text=True,
             check=True,
