@@ -7,7 +7,11 @@ store does not keep it, because the requester also asks the next controller.
 
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import Decision, DrainBrokers, PartitionMove
-from fairlead_controller.decisions.leadership import elect_in, moved
+from fairlead_controller.decisions.leadership import (
+    ELECTED_PER_DECISION_MAX,
+    elect_in,
+    moved,
+)
 from fairlead_controller.decisions.state import BrokerDraining, ControllerState
 from fairlead_model.ids import BrokerId
 
@@ -15,9 +19,10 @@ from fairlead_model.ids import BrokerId
 def decide_drain(state: ControllerState, event: DrainBrokers) -> Decision:
     """Move the leaders of draining brokers to other in-sync replicas; let others lead again.
 
-    The caller asks again while leaders remain, because more replicas may have come in sync. The
-    reply has the number that remains, by broker. All draining brokers are decided together, so that
-    no leader moves from one of them to another.
+    The caller asks again while leaders remain, because more replicas may have come in sync, or
+    there are very many of them: one decision moves at most `ELECTED_PER_DECISION_MAX`. The reply
+    has the number that remains, by broker. All draining brokers are decided together, so that no
+    leader moves from one of them to another.
     """
     draft = Draft(state)
     over = state.draining - event.reasons.keys()
@@ -29,24 +34,31 @@ def decide_drain(state: ControllerState, event: DrainBrokers) -> Decision:
     for broker_id in sorted(over):
         draft.explain(f"broker {broker_id} may lead again")
     remaining = {}
+    left = ELECTED_PER_DECISION_MAX
     for broker_id, reason in sorted(event.reasons.items()):
-        lost, leading = _move_leaders(draft, broker_id)
-        remaining[broker_id] = leading - lost
+        lost, staying, put_off = _move_leaders(draft, broker_id, left)
+        left -= lost
+        remaining[broker_id] = staying + put_off
         if lost or broker_id in fresh:
             draft.explain(
                 f"broker {broker_id} is being drained: {reason}; {lost} partitions change leader, "
-                f"{leading - lost} have nobody else in sync"
+                f"{staying} have nobody else in sync" + (f", {put_off} come later" * bool(put_off))
             )
     return draft.decision({"remaining_leaders": remaining})
 
 
-def _move_leaders(draft: Draft, broker_id: BrokerId) -> tuple[int, int]:
-    """Move what can be moved; return how many leaders move, and of how many."""
+def _move_leaders(draft: Draft, broker_id: BrokerId, most: int) -> tuple[int, int, int]:
+    """Move what can be moved; return how many leaders move, stay, and are not looked at."""
     moves: list[PartitionMove] = []
-    leading = 0
+    looked_at = put_off = 0
     for topic, index in draft.state.image.replicas_of(broker_id):
-        if topic.partitions[index].leader == broker_id:
-            leading += 1
-            outcome = elect_in(draft.state, topic, index)
-            moves += moved(topic, index, outcome, f"broker {broker_id} is being drained")
-    return draft.move(moves), leading
+        if topic.partitions[index].leader != broker_id:
+            continue
+        if len(moves) >= most:
+            put_off += 1
+            continue
+        looked_at += 1
+        outcome = elect_in(draft.state, topic, index)
+        moves += moved(topic, index, outcome, f"broker {broker_id} is being drained")
+    lost = draft.move(moves)
+    return lost, looked_at - lost, put_off

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from fairlead_controller.decisions import draining
 from fairlead_controller.decisions.events import BalanceLeaders, DrainBrokers, ShutDownBroker
 
 
@@ -33,6 +36,29 @@ def test_brokers_that_go_together_pass_nothing_to_each_other(world: Any) -> None
     assert {move.after.leader for move in decision.moves} == {2}
     assert drain(world, 0, 1) == {0: 0, 1: 0}
     assert set(drain(world, 0, 1, 2).values()) == {0, 6}, "somebody has to lead"
+
+
+def test_very_many_leaders_move_in_parts(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two decisions the controller hears its brokers."""
+    monkeypatch.setattr(draining, "ELECTED_PER_DECISION_MAX", 3)
+    world.create("alone", partitions=3)
+    world.create("t", partitions=12, replication_factor=3)
+    led = [world.leaders("t").count(broker) for broker in (0, 1)]
+    assert led == [4, 4]
+    event = DrainBrokers({0: "a test", 1: "a test"})
+    decision = world.decide(event)
+    assert decision.explanations == (
+        "broker 0 is being drained: a test; 3 partitions change leader, 1 have nobody else in "
+        "sync, 1 come later",
+        "broker 1 is being drained: a test; 0 partitions change leader, 0 have nobody else in "
+        "sync, 5 come later",
+    )
+    remaining = []
+    while not remaining or remaining[-1] != {0: 1, 1: 1}:
+        assert len(world.decide(event).moves) <= 3
+        remaining.append(drain(world, 0, 1))
+    assert remaining == [{0: 2, 1: 5}, {0: 1, 1: 3}, {0: 1, 1: 1}]
+    assert set(world.leaders("t")) == {2}, "nothing went from one to the other"
 
 
 def test_a_draining_broker_leads_what_nobody_else_can(world: Any) -> None:
