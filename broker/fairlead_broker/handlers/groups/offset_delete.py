@@ -75,10 +75,11 @@ class _Deletion:
                 slots.append(slot)
                 if not context.may(Operation.READ, ResourceType.TOPIC, topic.name):
                     slot.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif context.broker.image.partition(topic.name, slot.partition_index) is None:
+                    # Before the subscriptions, which may name topics that are gone, as in Kafka.
+                    slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif in_use is None or topic.name in in_use:
                     slot.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                elif context.broker.image.partition(topic.name, slot.partition_index) is None:
-                    slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     self._slots.append(slot)
                     self.partitions.append((topic.name, slot.partition_index))
