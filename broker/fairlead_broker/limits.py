@@ -284,6 +284,9 @@ MEMBER_METADATA_BYTES_MAX: Final = MIB
 """Metadata in a member's JoinGroup: all its protocols with their names."""
 MEMBER_TOPICS_MAX: Final = 10_000
 """Topics that a member may subscribe to: all are read whenever the group or a topic changes."""
+MEMBER_PARTITIONS_MAX: Final = 100_000
+"""Partitions that a member of KIP-848 says it has: to take note of so many holds all others up for
+a tenth of a second."""
 SUBSCRIBED_TOPIC_BYTES: Final = 64
 """Approximate memory of a topic in a subscription beside its characters."""
 MEMBER_PROTOCOLS_MAX: Final = 100

@@ -22,7 +22,11 @@ from fairlead_broker.group.assignors.assignment import TopicIdPartition
 from fairlead_broker.group.group_types import ConsumerHeartbeat, ConsumerHeartbeatResult
 from fairlead_broker.handlers.groups.group_requests import ParkedMember, require_consumer_protocol
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.limits import MEMBER_METADATA_BYTES_MAX, MEMBER_TOPICS_MAX
+from fairlead_broker.limits import (
+    MEMBER_METADATA_BYTES_MAX,
+    MEMBER_PARTITIONS_MAX,
+    MEMBER_TOPICS_MAX,
+)
 from fairlead_model.ids import TopicId
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -72,6 +76,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     """Raise KafkaError INVALID_REQUEST for what makes no sense, whatever the group is."""
     epoch = request.member_epoch
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    owned_count = sum(len(each.partitions) for each in request.topic_partitions or ())
     problem = ""
     if not request.group_id:
         problem = "GroupId can't be empty."
@@ -93,6 +98,8 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
         problem = f"a subscription to more than {MEMBER_TOPICS_MAX} topics"
     elif sum(map(len, names or ())) + len(pattern or "") > MEMBER_METADATA_BYTES_MAX:
         problem = f"a subscription of more than {MEMBER_METADATA_BYTES_MAX} bytes"
+    elif owned_count > MEMBER_PARTITIONS_MAX:
+        problem = f"a member with more than {MEMBER_PARTITIONS_MAX} partitions"
     if problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 

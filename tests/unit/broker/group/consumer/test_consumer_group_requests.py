@@ -130,6 +130,13 @@ async def classic_group(groups: GroupCluster, **options: Any) -> tuple[str, int]
         ({"subscribed_topic_names": None}, 1),
         ({"subscribed_topic_names": ["n" * 30_000] * 40}, 1),
         ({"subscribed_topic_names": [f"{each:x}" for each in range(10_001)]}, 1),
+        (
+            {
+                "epoch": 1,
+                "topic_partitions": [RequestTopicPartitions(bytes(16), [*range(50_001)])] * 2,
+            },
+            1,
+        ),
     ],
 )
 def test_what_makes_no_sense_is_an_invalid_request(
