@@ -26,7 +26,10 @@ class DriverPod:
     job_hash: str
     phase: str
     ip: str = ""
+    name: str = ""
     is_terminating: bool = False
+    ends_by: str = ""
+    """When a pod that is terminating has to have ended, in the API's format of times."""
     exit_code: int | None = None
     exit_reason: str = ""
     exit_message: str = ""
@@ -79,7 +82,9 @@ def read_driver(pod: Mapping[str, Any]) -> DriverPod:
         job_hash=str(annotations.get(HASH_ANNOTATION, "")),
         phase=str(status.get("phase") or "Pending"),
         ip=str(status.get("podIP") or ""),
+        name=str(metadata.get("name") or ""),
         is_terminating="deletionTimestamp" in metadata,
+        ends_by=str(metadata.get("deletionTimestamp") or ""),
         exit_code=ended.get("exitCode"),
         exit_reason=str(ended.get("reason") or ""),
         exit_message=str(ended.get("message") or ""),

@@ -30,6 +30,8 @@ ASLEEP_LOOK: Final = timedelta(seconds=5)
 """How often a job checks whether its cluster is awake."""
 SECRET_LOOK: Final = timedelta(seconds=10)
 """How often a job that waits for a Secret reads it: other owners' Secrets are not watched."""
+OVERDUE: Final = timedelta(seconds=30)
+"""How long after its time a pod may still be ending before the job says so: its node is gone."""
 RESTARTING: Final = "Restarting"
 STEADY_S: Final = 600.0
 """A driver that ran for so long ends a series of failures."""
@@ -124,7 +126,7 @@ def _with_driver(
     spec: StreamJobSpec, status: Mapping[str, Any], sight: JobSight, driver: DriverPod, run: int
 ) -> Step:
     if driver.is_terminating:
-        return Hold("Stopping", "Stopping", "the driver is ending")
+        return _await_end(driver, sight.now)
     is_over = driver.run == run and driver.has_ended
     if is_over and not _is_ended(status, run):
         # Before any reason to stop it: a run that was stopped continues with the next one.
@@ -155,6 +157,20 @@ def _with_driver(
     if isinstance(following, StartDriver):
         return StopDriver(run, RESTARTING, "the pod of the last run makes room for the next")
     return following
+
+
+def _await_end(driver: DriverPod, now: datetime) -> Hold:
+    """Wait for a pod that is terminating: while it is there, no other driver can have its name."""
+    ends_by = read_time(driver.ends_by)
+    if ends_by is None or now < ends_by + OVERDUE:
+        overdue = None if ends_by is None else ends_by + OVERDUE
+        return Hold("Stopping", "Stopping", "the driver is ending", overdue)
+    message = (
+        f"the driver's pod should have ended by {api_time(ends_by)}, and no other driver can begin "
+        "while it is there: if its node is gone for good, remove it by "
+        f"`kubectl delete pod {driver.name} --grace-period=0 --force`"
+    )
+    return Hold("Stopping", "NotEnding", message)
 
 
 def _is_ended(status: Mapping[str, Any], run: int) -> bool:

@@ -101,6 +101,26 @@ def test_suspending_stops_the_driver_and_then_holds() -> None:
     assert isinstance(held, Hold) and held.phase == "Suspended"
 
 
+def test_a_driver_that_does_not_end_is_told_of_with_what_to_do() -> None:
+    """Its node is gone: Kubernetes keeps the pod, and said nothing of it."""
+    pod = {
+        "metadata": {
+            "name": "job-driver",
+            "annotations": {RUN_ANNOTATION: "1"},
+            "deletionTimestamp": "2026-11-01T12:00:00Z",
+        },
+        "status": {"phase": "Running"},
+    }
+    ending = decide(spec(), RUNNING, read_driver(pod), now=NOW)
+    assert ending == Hold(
+        "Stopping", "Stopping", "the driver is ending", NOW + timedelta(seconds=30)
+    )
+    late = decide(spec(), RUNNING, read_driver(pod), now=NOW + timedelta(seconds=30))
+    assert isinstance(late, Hold) and (late.phase, late.reason) == ("Stopping", "NotEnding")
+    assert "should have ended by 2026-11-01T12:00:00Z" in late.message
+    assert "kubectl delete pod job-driver --grace-period=0 --force" in late.message
+
+
 def test_resuming_goes_on_with_the_next_run_without_waiting() -> None:
     status = RUNNING | {"stoppedRun": 1, "phase": "Suspended"}
     assert decide(spec(), status, None) == StartDriver(2)
