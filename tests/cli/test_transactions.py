@@ -139,6 +139,22 @@ def test_a_signal_aborts_what_is_open(
     assert transactional_id not in listed(remote, "--state", "Ongoing")
 
 
+def test_a_producer_that_another_one_fences_ends_though_more_records_come(
+    remote: Remote, topic: str, transactional_id: str, tmp_path: Path
+) -> None:
+    """It took records until its input ended, and then ended with a traceback."""
+    slow = tmp_path / "lines"
+    slow.write_text("a\n" * 1000)
+    arguments = ("produce", topic, "--transactional-id", transactional_id)
+    running = RunningCommand(remote.spawn(*arguments[:2], str(slow), "--rate", "5", *arguments[2:]))
+    wait_until(lambda: transactional_id in listed(remote, "--state", "Ongoing"))
+    remote.ok(*arguments, stdin="b\n")
+    assert running.end() == 1
+    assert running.has("Another producer has begun"), running.lines
+    assert not running.has("Traceback")
+    assert read(remote, topic, "read_committed") == ["b"]
+
+
 def test_an_open_transaction_is_listed_described_and_aborted(
     remote: Remote, topic: str, transactional_id: str, begin: Callable[[str, str], Producer]
 ) -> None:

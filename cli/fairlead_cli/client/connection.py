@@ -53,6 +53,7 @@ HINTS = {
     "UNKNOWN_TOPIC_OR_PART": "See what there is:  fairlead topic list{cluster}",
     "INCONSISTENT_GROUP_PROTOCOL": "Its members use another assignor or protocol. Try "
     "--assignor range, or see:  fairlead group describe {name}{cluster}",
+    "FENCED": "Another producer has begun with this transactional id since: run one at a time.",
     "FENCED_INSTANCE_ID": "Another process has joined under this --instance-id: use another.",
     "NON_EMPTY_GROUP": "See who is in it:  fairlead group describe {name} --members{cluster}",
     "REQUEST_TIMED_OUT": "Try again in a moment. See who runs:  fairlead status{cluster}",
@@ -196,6 +197,11 @@ def kafka_errors(what: str) -> Iterator[None]:
         yield
     except KafkaException as exception:
         raise build_error(what, exception.args[0]) from exception
+    except SystemError as error:
+        # A fatal error was raised while a callback of ours ran.
+        if not isinstance(error.__cause__, KafkaException):
+            raise
+        raise build_error(what, error.__cause__.args[0]) from error
 
 
 def wait_for(future: Future[Result], what: str) -> Result:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead_cli.errors import CliError
-from fairlead_cli.output import format_count
+from fairlead_cli.output import format_count, note
 from fairlead_cli.records.pace import Pace
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ PACE_POLL_S = 0.1
 SHORTEST_WAIT_S = 0.001
 # A failover takes at most two seconds; after a longer silence the user gets a message.
 SILENCE_TOLD_S = 5.0
-# Number of records between two polls for delivery reports and updates of the progress bar.
+# Between two polls for delivery reports: so many records, or so long if they come slowly.
 POLL_EVERY = 256
+POLL_INTERVAL_S = 0.5
 
 
 @dataclass(slots=True)
@@ -74,23 +75,35 @@ def send_all(
     deliveries: Deliveries,
     advance: Callable[[int, int], None],
 ) -> None:
-    """Send all records and wait for the answers; on Ctrl-C only for records already under way."""
+    """Send all records and wait for the answers; on Ctrl-C only for records already under way.
+
+    CliError if no more can be sent: the producer is fenced, or its transaction has lost a record.
+    """
+    from fairlead_cli.client.connection import kafka_errors
+
     rate = destination.rate_per_s
     pace = None if rate is None else Pace(rate, time.monotonic())
+    polled_at, is_told = time.monotonic(), False
     try:
-        for record in records:
-            if pace is not None:
-                wait(producer, pace.take_delay(time.monotonic()))
-            enqueue(producer, destination, record, deliveries)
-            deliveries.sent += 1
-            deliveries.sent_bytes += len(record.value or b"") + len(record.key or b"")
-            if deliveries.sent % POLL_EVERY == 0:
-                producer.poll(0)
-            advance(record.size, deliveries.sent)
-        wait_for_answers(producer)
+        with kafka_errors(f"records cannot be written to '{destination.topic}'"):
+            for record in records:
+                if pace is not None:
+                    wait(producer, pace.take_delay(time.monotonic()))
+                enqueue(producer, destination, record, deliveries)
+                deliveries.sent += 1
+                deliveries.sent_bytes += len(record.value or b"") + len(record.key or b"")
+                now = time.monotonic()
+                if deliveries.sent % POLL_EVERY == 0 or now - polled_at >= POLL_INTERVAL_S:
+                    polled_at = now
+                    producer.poll(0)
+                    if deliveries.first_error is not None and not is_told:
+                        is_told = True
+                        tell_failure(destination, deliveries.first_error)
+                advance(record.size, deliveries.sent)
+            wait_for_answers(producer)
     except (CliError, KeyboardInterrupt):
         # The records before an invalid line, or before Ctrl-C, still count.
-        deliveries.failed += producer.flush(INTERRUPTED_FLUSH_S)
+        deliveries.failed += flush_rest(producer)
         if not destination.is_transactional:
             done = deliveries.sent - deliveries.failed
             click.echo(
@@ -98,6 +111,29 @@ def send_all(
                 err=True,
             )
         raise
+
+
+def flush_rest(producer: Producer) -> int:
+    """Wait a while for the answers to records that were sent; return how many have none."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return producer.flush(INTERRUPTED_FLUSH_S)
+    except (KafkaException, SystemError):
+        return len(producer)  # A fatal error, about which the caller has been told.
+
+
+def tell_failure(destination: Destination, error: KafkaError) -> None:
+    """Tell that records are lost while their source goes on, maybe for days (`tail -f`).
+
+    CliError if the others are in the same transaction: it cannot be committed any more.
+    """
+    from fairlead_cli.client.connection import build_error, explain
+
+    if destination.is_transactional:
+        what = f"the transaction cannot be written to '{destination.topic}'"
+        raise build_error(what, error, name=destination.topic)
+    note(f"Not all records are written to {destination.topic}, going on: {explain(error)}")
 
 
 def wait_for_answers(producer: Producer) -> None:
@@ -127,8 +163,13 @@ def wait(producer: Producer, delay_s: float) -> None:
 def enqueue(
     producer: Producer, destination: Destination, record: SourceRecord, deliveries: Deliveries
 ) -> None:
-    """Pass one record to librdkafka; wait while its queue is full."""
-    from confluent_kafka import KafkaException
+    """Pass one record to librdkafka; wait while its queue is full.
+
+    CliError if it takes no more records, or if one that it refuses is part of a transaction.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    from fairlead_cli.client.connection import build_error
 
     partition = destination.choose(record)
     place = {} if partition is None else {"partition": partition}
@@ -148,7 +189,12 @@ def enqueue(
             producer.poll(FLUSH_POLL_S)
         except KafkaException as exception:
             # Too large for a request: librdkafka does not send it to the broker.
-            deliveries.on_delivery(exception.args[0], None)
+            error = exception.args[0]
+            if destination.is_transactional or error.code() == KafkaError._FATAL:
+                producer.poll(0)  # Raises the reason of a fatal error, which this error lacks.
+                what = f"a record cannot be written to '{destination.topic}'"
+                raise build_error(what, error, name=destination.topic) from exception
+            deliveries.on_delivery(error, None)
             return
         else:
             return
