@@ -4,11 +4,12 @@ Behaviour: one result for each user; needs ALTER on the cluster. Here the salted
 as good as the password, becomes the keys that verify it, and only they travel and are stored. Its
 length is not checked, as in Kafka: keys can be made of any, and one of another length than the
 mechanism's hash verifies nobody. A user that is named twice, even with two mechanisms, answers
-DUPLICATE_RESOURCE; an empty name, an empty salted password, too few or too many iterations, a salt
-that is empty or too long UNACCEPTABLE_CREDENTIAL; an unknown mechanism UNSUPPORTED_SASL_MECHANISM;
-the deletion of nothing RESOURCE_NOT_FOUND; a credential for a store that is readable for all, which
-is ZooKeeper without `zookeeper.set.acl=true`, POLICY_VIOLATION. All valid changes are made at once,
-and the answer comes when this broker applies them.
+DUPLICATE_RESOURCE, unless what comes first is wrong by itself; an empty name, an empty salted
+password, too few or too many iterations, a salt that is empty or too long UNACCEPTABLE_CREDENTIAL;
+an unknown mechanism UNSUPPORTED_SASL_MECHANISM; the deletion of nothing RESOURCE_NOT_FOUND; a
+credential for a store that is readable for all, which is ZooKeeper without
+`zookeeper.set.acl=true`, POLICY_VIOLATION. All valid changes are made at once, and the answer comes
+when this broker applies them.
 Versions:  0 only.
 Missing:   nothing.
 """
@@ -21,7 +22,7 @@ from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.handlers.security.acl_requests import asked_by
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS, USERS_PER_REQUEST_MAX
-from fairlead_broker.session.controller_calls import ask_controller, repeated, slot_error
+from fairlead_broker.session.controller_calls import ask_controller, slot_error
 from fairlead_model.codec import encode_credential
 from fairlead_model.security.scram import (
     MAX_ITERATIONS,
@@ -42,6 +43,7 @@ from fairlead_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 
@@ -77,27 +79,25 @@ async def _alter(
     users = _users(request)
     errors: dict[str, KafkaError] = {}
     call = AlterCredentialsCall(deletions=[], upsertions=[], asked_by=asked_by(context))
-    for user in repeated(users):
-        errors[str(user)] = KafkaError(
-            ErrorCode.DUPLICATE_RESOURCE,
-            "A user credential cannot be altered twice in the same request",
-        )
+    deletions, upsertions = call["deletions"], call["upsertions"]
+    named: set[str] = set()
+    # As in Kafka, the first that is wrong counts: what is invalid, then what is named again.
     for deletion in request.deletions:
-        try:
-            mechanism = _mechanism(deletion.mechanism)
-        except KafkaError as error:
-            errors.setdefault(deletion.name, error)
-            continue
         if deletion.name not in errors:
-            call["deletions"].append(CredentialDeletion(user=deletion.name, mechanism=mechanism))
+            try:
+                _check_repetition(deletion.name, named)
+                deletions.append(_deletion(deletion))
+            except KafkaError as error:
+                errors[deletion.name] = error
     for upsertion in request.upsertions:
-        try:
-            changed = _upsertion(upsertion)
-        except KafkaError as error:
-            errors.setdefault(upsertion.name, error)
-            continue
         if upsertion.name not in errors:
-            call["upsertions"].append(changed)
+            try:
+                _check_repetition(upsertion.name, named)
+                upsertions.append(_upsertion(upsertion))
+            except KafkaError as error:
+                errors[upsertion.name] = error
+    call["deletions"] = [each for each in deletions if each["user"] not in errors]
+    call["upsertions"] = [each for each in upsertions if each["user"] not in errors]
     outcomes = {user: _result(user, error) for user, error in errors.items()}
     if call["deletions"] or call["upsertions"]:
         outcomes |= await _forward(call, context)
@@ -123,6 +123,22 @@ async def _forward(
 
 def _items(call: AlterCredentialsCall) -> list[CredentialDeletion | CredentialUpsertion]:
     return [*call["deletions"], *call["upsertions"]]
+
+
+def _check_repetition(user: str, named: set[str]) -> None:
+    if user in named:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
+        )
+    named.add(user)
+
+
+def _deletion(deletion: ScramCredentialDeletion) -> CredentialDeletion:
+    mechanism = _mechanism(deletion.mechanism)
+    if not deletion.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    return CredentialDeletion(user=deletion.name, mechanism=mechanism)
 
 
 def _upsertion(upsertion: ScramCredentialUpsertion) -> CredentialUpsertion:

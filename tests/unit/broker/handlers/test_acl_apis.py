@@ -288,6 +288,25 @@ def test_users_are_refused_one_by_one(stage: Any) -> None:
     assert {user for _, user in stage.broker.image.credentials} == {"good", "as Kafka"}
 
 
+def test_of_a_user_that_is_named_twice_the_first_that_is_wrong_counts(stage: Any) -> None:
+    """As in Kafka: what is invalid by itself is no duplicate, and nothing of that user is done."""
+    good, salt = salted("secret"), b"salt" * 4
+    valid = ("alice", 1, 4096, salt, good)
+    assert alter(stage, [], [valid]) == {"alice": 0}
+    outcomes = alter(
+        stage,
+        [("", 1), ("", 1), ("unknown", 0), ("unknown", 1), ("alice", 1), ("alice", 9)],
+        [("", 1, 4096, salt, good), ("few", 1, 1, salt, good), ("few", 1, 4096, salt, good)],
+    )
+    assert outcomes == {
+        "": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        "unknown": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        "alice": ErrorCode.DUPLICATE_RESOURCE,
+        "few": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+    }
+    assert {user for _, user in stage.broker.image.credentials} == {"alice"}
+
+
 def test_what_is_wrong_with_a_credential_is_said_in_kafkas_words(stage: Any) -> None:
     """Kafka's own tests of a cluster compare them."""
     upsertion = alter_user_scram_credentials.ScramCredentialUpsertion
