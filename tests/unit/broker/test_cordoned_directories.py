@@ -114,7 +114,7 @@ def test_a_move_is_called_back_into_a_cordoned_directory(stage: Any) -> None:
 
 
 def test_a_directory_that_was_wanted_before_is_not_taken_once_cordoned(stage: Any) -> None:
-    assert ask(stage, "two", "a") == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert ask(stage, "two", "a") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     cordon(stage, "two")
     stage.topic("a")
     assert homes(stage) == {"a": "one"}

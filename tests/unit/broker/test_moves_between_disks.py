@@ -212,7 +212,7 @@ def test_an_offline_directory_takes_nothing(stage: Any, tmp_path: Path) -> None:
 def test_a_replica_to_come_is_made_where_it_is_wanted(stage: Any, tmp_path: Path) -> None:
     stage.topic("b")
     stage.topic("c")
-    assert ask(stage, tmp_path / "one", "a") == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert ask(stage, tmp_path / "one", "a") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     stage.topic("d")
     stage.topic("a")
     home = stage.broker.log_directories.home(stage.partition("a").log)
@@ -220,6 +220,17 @@ def test_a_replica_to_come_is_made_where_it_is_wanted(stage: Any, tmp_path: Path
     stage.topic("e")
     home = stage.broker.log_directories.home(stage.partition("e").log)
     assert home.path == str(tmp_path / "two"), "the next goes by numbers again"
+
+
+def test_a_replica_of_other_brokers_is_told_from_a_topic_that_is_not_there(
+    stage: Any, tmp_path: Path
+) -> None:
+    """Kafka's tools tell users of the two in other words."""
+    stage.topic("elsewhere", leader=2, replicas=(2,))
+    assert ask(stage, tmp_path / "one", "elsewhere") == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert ask(stage, tmp_path / "one", "elsewhere", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(stage, tmp_path / "one", "missing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(stage, "no such directory", "missing") == ErrorCode.LOG_DIR_NOT_FOUND
 
 
 def test_a_move_is_called_back_by_asking_for_where_it_is(stage: Any, tmp_path: Path) -> None:

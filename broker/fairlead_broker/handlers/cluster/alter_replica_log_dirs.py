@@ -3,11 +3,11 @@
 Behaviour: each replica of this broker that is named is copied to the log directory in the
 background, and served from where it is until then; DescribeLogDirs tells how far it is. The answer
 comes at once. The directory that it is in calls a move back. REPLICA_NOT_AVAILABLE for one that is
-not here yet: it will be made in that directory. LOG_DIR_NOT_FOUND for a path that is not in
-`log.dirs` as it stands there, INVALID_REPLICA_ASSIGNMENT for a cordoned directory (KIP-1066).
-KAFKA_STORAGE_ERROR where the directory, the replica, or for a new move any directory is offline.
-INVALID_TOPIC_EXCEPTION where the name leaves no room for that of the copy. A repeated request
-changes nothing and succeeds.
+not here yet, UNKNOWN_TOPIC_OR_PARTITION where the topic has none: it will be made in that
+directory. LOG_DIR_NOT_FOUND for a path that is not in `log.dirs` as it stands there,
+INVALID_REPLICA_ASSIGNMENT for a cordoned directory (KIP-1066). KAFKA_STORAGE_ERROR where the
+directory, the replica, or for a new move any directory is offline. INVALID_TOPIC_EXCEPTION where
+the name leaves no room for that of the copy. A repeated request changes nothing and succeeds.
 Versions:  2 flexible.
 Missing:   nothing.
 """
@@ -57,8 +57,15 @@ def alter_replica_log_dirs(
             moves.ask(key, path, failed=failed)
         except KafkaError as error:
             codes[key] = error.code
+            if error.code is ErrorCode.REPLICA_NOT_AVAILABLE and not _is_known(key, context):
+                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             logger.info("%s-%d is not moved to %s: %s", *key, path, error)
     return _answer(codes)
+
+
+def _is_known(key: tuple[str, int], context: RequestContext) -> bool:
+    topic = context.broker.image.topic(key[0])
+    return topic is not None and 0 <= key[1] < len(topic.partitions)
 
 
 def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
