@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from kazoo.exceptions import NoAuthError
 from waiting import until
 from zookeeper_store import connected
 
@@ -71,6 +72,28 @@ def test_a_broker_announces_itself_as_kafka_does_and_leaves_nothing_behind(
             assert znode.stat.owner != 0
             await mine.stop()
             await until(lambda: _is_gone(client))
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_comes_first_opens_nothing_of_ours_to_others(
+    access: ZooKeeperAccess, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
+) -> None:
+    async def story() -> None:
+        own = replace(access, digest="fairlead:secret", sets_acl=True)
+        found: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        mine = ZooKeeperRegistration(own, registration(), on_controllers=found.set_result)
+        mine.start()
+        await mine.announced
+        async with connected(replace(own, session_timeout_ms=10_000)) as client:
+            await add_candidate(client, 10_001)
+            assert await found == ["ws://127.0.0.1:19001"]
+        with zookeeper.client(zookeeper_chroot) as anyone:
+            assert anyone.get(PATH)[0]
+            for path in ("/fairlead", CANDIDATES):
+                with pytest.raises(NoAuthError):
+                    anyone.get_children(path)
+        await mine.stop()
 
     asyncio.run(story())
 

@@ -404,6 +404,8 @@ def test_with_a_digest_only_its_user_writes_and_reads_tables(
         calls: tuple[Callable[[], object], ...] = (
             lambda: anyone.get_children("/fairlead/tables"),
             lambda: anyone.get("/fairlead/tables/cluster"),
+            lambda: anyone.get("/fairlead"),
+            lambda: anyone.get("/fairlead/candidates/controller-10000"),
             lambda: anyone.set("/controller_epoch", b"9"),
             lambda: anyone.create("/brokers/ids/7", b""),
         )

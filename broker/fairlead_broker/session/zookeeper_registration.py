@@ -149,7 +149,7 @@ class ZooKeeperRegistration:
         self._note_announced()
 
     async def _look(self, client: ZooKeeperClient, on_change: Callable[[], None]) -> None:
-        await client.ensure_path(CANDIDATES)
+        await client.ensure_path(CANDIDATES, is_private=True)
         names = await client.children(CANDIDATES, watch=on_change) or []
         urls = []
         for name in names:

@@ -235,7 +235,8 @@ class Elector:
                 await self._client.ensure_path(container, is_private=is_private)
         else:
             operations.append(Delete(path, found.stat.version))
-        operations.append(Create(path, candidate_value(self._record), is_ephemeral=True))
+        entry = candidate_value(self._record)
+        operations.append(Create(path, entry, is_ephemeral=True, is_private=True))
         await self._client.multi(operations)
         await self._client.exists(path, watch=self._changed.set)
 
