@@ -52,6 +52,9 @@ class Drains:
         else:
             self._by_hand.discard(broker_id)
         await self._update()
+        if any(self._remaining.values()):
+            # `run` may wait without end, because nothing remained when it looked last.
+            self._wake.set()
         return self._remaining.get(broker_id, 0)
 
     async def run(self) -> None:

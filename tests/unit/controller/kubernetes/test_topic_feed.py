@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.decisions import draining
 from fairlead_controller.decisions.events import (
     DeleteTopics,
     DrainBrokers,
@@ -18,6 +19,7 @@ from fairlead_controller.decisions.events import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from fairlead_controller.kubernetes import drains as drains_module
 from fairlead_controller.kubernetes import topic_feed
 from fairlead_controller.kubernetes.drains import Drains
 from fairlead_controller.kubernetes.topic_feed import TopicFeed, build_topic_entry
@@ -189,6 +191,33 @@ def test_drains_follow_the_wish(play: Any, make_create: Any, make_topic: Any) ->
         await asyncio.gather(following, return_exceptions=True)
 
     play(story)
+
+
+def test_a_drain_by_hand_goes_on_while_leaders_remain(
+    play: Any, make_create: Any, make_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had to wait for a broker to come or go, where it was the first drain."""
+    monkeypatch.setattr(draining, "ELECTED_PER_DECISION_MAX", 1)
+    monkeypatch.setattr(drains_module, "ASK_AGAIN_S", 0.01)
+
+    async def story(controller: Controller, feed: TopicFeed) -> None:
+        topic = make_topic("a", partitions=9, replication_factor=3)
+        await controller.submit(make_create(topic))
+        drains = Drains(controller, lambda brokers: {})
+        following = asyncio.create_task(drains.run())
+        await asyncio.sleep(0)
+        assert await drains.set_by_hand(2, is_draining=True) == 2
+        while 2 in leaders_of(controller):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    play(story)
+
+
+def leaders_of(controller: Controller) -> list[int]:
+    (topic,) = controller.committed.image.topics()
+    return [partition.leader for partition in topic.partitions]
 
 
 def test_a_broker_that_is_forgotten_takes_its_drain_with_it(
