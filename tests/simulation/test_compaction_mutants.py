@@ -15,6 +15,7 @@ from fairlead_broker.log.compaction.batch_cleaning import BatchCleaning
 from fairlead_broker.log.compaction.cleaning_state import LogCleaner, log_facts
 from fairlead_broker.log.compaction.offset_map import OffsetMap
 from fairlead_broker.log.producer_loading import load_producers
+from fairlead_broker.log.producers.producer_state import ProducerState
 from fairlead_broker.log.recovery.log_recovery import LogRecovery
 from fairlead_broker.tasks import cleaner
 from fairlead_wire.record_batch import BATCH_HEADER_SIZE
@@ -127,10 +128,12 @@ def forgets_the_last_batch_of_a_producer(patch: Patch) -> None:
 
 @mutant("cut_off", "cut_link", "pause", fault_pause_s=0.6)
 def forgets_producers_behind_a_truncation(patch: Patch) -> None:
-    def load_without_a_clock(*arguments: Any, now_ms: int) -> None:
-        load_producers(*arguments, now_ms=0)
+    def load_without_a_clock(*arguments: Any, now_ms: int, **options: Any) -> None:
+        load_producers(*arguments, now_ms=0, **options)
 
     patch.setattr(truncation, "load_producers", load_without_a_clock)
+    # Else only producers all of whose batches are cut off are read from the log.
+    patch.setattr(ProducerState, "maybe_cut_to", lambda *_: False)
 
 
 @mutant("lose_power", fault_pause_s=0.4)
