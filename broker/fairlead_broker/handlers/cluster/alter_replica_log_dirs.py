@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -71,7 +72,7 @@ def _is_known(key: tuple[str, int], context: RequestContext) -> bool:
 def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
     """Return the directory by replica."""
     topics = [(each.path, topic) for each in request.dirs for topic in each.topics]
-    if sum(len(topic.partitions) for _, topic in topics) > PARTITIONS_PER_REQUEST_MAX:
+    if count_named(topic.partitions for _, topic in topics) > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError("AlterReplicaLogDirs names too many partitions")
     return {(topic.name, index): path for path, topic in topics for index in topic.partitions}
 

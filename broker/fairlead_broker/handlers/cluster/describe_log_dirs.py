@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
@@ -116,7 +117,7 @@ def _asked(
 ) -> Iterable[Partition]:
     if request.topics is None:
         return [partition for _, partition in sorted(partitions.items())]
-    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
+    if count_named(topic.partitions for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError("DescribeLogDirs names too many partitions")
     keys = sorted({(topic.topic, index) for topic in request.topics for index in topic.partitions})
     return [partitions[key] for key in keys if key in partitions]

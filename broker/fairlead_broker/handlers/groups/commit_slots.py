@@ -10,6 +10,7 @@ from fairlead_broker.group.group_offsets import (
     encode_commit,
     encode_expiring_commit,
 )
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.errors import ErrorCode, RemoteProtocolError
@@ -55,9 +56,9 @@ class CommitSlots:
         metadata_max = broker.settings.offset_metadata_max_bytes
         bytes_max = min(metadata_max, METADATA_BYTES_MAX)
         codes, offsets = self.codes, self.offsets
+        if count_named(topic.partitions for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
+            raise RemoteProtocolError("a commit of too many offsets")
         for topic in topics:
-            if len(codes) + len(topic.partitions) > PARTITIONS_PER_REQUEST_MAX:
-                raise RemoteProtocolError("a commit of too many offsets")
             if by_id and isinstance(topic, OffsetCommitRequestTopic):
                 known = image.topic_by_id(topic.topic_id)
             else:

@@ -16,6 +16,7 @@ from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Operation, ResourceType, needs_group
 from fairlead_broker.group.removal import delete_offsets
 from fairlead_broker.handlers.groups.group_requests import check_group_id
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Pending:
-    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
+    if count_named(topic.partitions for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError("OffsetDelete names too many partitions")
     coordinator = context.broker.group_coordinator
     try:

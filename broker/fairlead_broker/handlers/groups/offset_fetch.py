@@ -22,6 +22,7 @@ from fairlead_broker.api_registry import Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.slicing import in_slices
 from fairlead_broker.handlers.in_turns import encoded_in_turns, in_parts
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import (
@@ -44,7 +45,7 @@ from fairlead_wire.messages.offset_fetch import (
 from fairlead_wire.primitives import NULL_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Sized
 
     from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.group.coordinated_group import CoordinatedGroup
@@ -106,19 +107,26 @@ async def _later(
 def _asked(request: OffsetFetchRequest, version: int, image: ClusterImage) -> list[_Asked]:
     """Return the groups, with the topics and partitions of each."""
     if version < _MANY_GROUPS_SINCE:
+        _check_count(each.partition_indexes for each in request.topics or ())
         asked = [_Asked(request.group_id, _named(request.topics))]
     else:
         if len(request.groups) > GROUPS_PER_REQUEST_MAX:
             raise RemoteProtocolError(f"OffsetFetch names {len(request.groups)} groups")
+        _check_count(
+            topic.partition_indexes for each in request.groups for topic in each.topics or ()
+        )
         find = partial(_by_id, image) if version >= _TOPIC_IDS_SINCE else _named
         asked = [
             _Asked(each.group_id, find(each.topics), each.member_id, each.member_epoch)
             for each in request.groups
         ]
-    count = sum(len(topic.indexes) for each in asked for topic in each.topics or ())
+    return asked
+
+
+def _check_count(partitions: Iterable[Sized]) -> None:
+    count = count_named(partitions)
     if count > OFFSETS_PER_FETCH_MAX:
         raise RemoteProtocolError(f"OffsetFetch names {count} partitions")
-    return asked
 
 
 def _named(topics: Iterable[object] | None) -> _Topics | None:
@@ -161,7 +169,7 @@ class _Fetch:
         for each in asked:
             found = _find(context, each, everything)
             self._found.append(found)
-            self.count += sum(len(topic.indexes) for topic in found.topics)
+            self.count += count_named(topic.indexes for topic in found.topics)
             if self.count > OFFSETS_FOUND_MAX:
                 # Before the next group is looked up: thousands may be asked for everything.
                 raise RemoteProtocolError(f"OffsetFetch asks for {self.count} offsets and more")

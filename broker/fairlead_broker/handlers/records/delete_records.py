@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import (
     PARKED_WAIT_MAX_MS,
     PARTITIONS_PER_REQUEST_MAX,
@@ -52,7 +53,7 @@ def delete_records(
     request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | Pending:
     """Answer every partition on its own."""
-    count = sum(len(topic.partitions) for topic in request.topics)
+    count = count_named(topic.partitions for topic in request.topics)
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"DeleteRecords names {count} partitions")
     return _Deletion(request, context).wait()

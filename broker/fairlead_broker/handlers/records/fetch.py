@@ -503,6 +503,9 @@ def _replica_id(request: FetchRequest, version: int) -> int:
 def _wanted(request: FetchRequest, broker: Broker, *, uses_ids: bool) -> list[PartitionFetch]:
     """Return what the request names, each partition once, as objects that a session can keep."""
     wanted: list[PartitionFetch] = []
+    topics_count = max(len(request.topics), len(request.forgotten_topics_data))
+    if topics_count > PARTITIONS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"a fetch of {topics_count} topics")
     for topic in request.topics:
         name = broker.topic_name(topic.topic_id) if uses_ids else topic.topic
         if len(wanted) + len(topic.partitions) > PARTITIONS_PER_REQUEST_MAX:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import LOOKUP_MS_MAX, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import repeated
 from fairlead_wire.api_keys import ApiKey
@@ -83,7 +84,7 @@ class _LookupTime:
 @handles(ApiKey.LIST_OFFSETS, versions=(1, 11), access=Access.BY_RESOURCE)
 def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Answer every partition on its own."""
-    count = sum(len(topic.partitions) for topic in request.topics)
+    count = count_named(topic.partitions for topic in request.topics)
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"ListOffsets names {count} partitions")
     duplicates = repeated(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
@@ -35,7 +36,7 @@ def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the epoch cache of each log."""
-    count = sum(len(topic.partitions) for topic in request.topics)
+    count = count_named(topic.partitions for topic in request.topics)
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"OffsetForLeaderEpoch names {count} partitions")
     acts_for_cluster = context.would_allow_cluster(Operation.CLUSTER_ACTION)

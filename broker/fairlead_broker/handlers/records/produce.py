@@ -111,7 +111,7 @@ def produce(
     unverified: list[_Unverified] = []
     count = 0
     for topic in topics:
-        count += len(topic.partition_data)
+        count += len(topic.partition_data) or 1
         if count > PARTITIONS_PER_REQUEST_MAX:
             raise RemoteProtocolError(f"a produce request to {count} partitions")
         slots: list[PartitionProduceResponse] = []

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_in_parts, repeated, slot_error
 from fairlead_model.session.calls import AlterReassignmentsCall, Method, ReassignablePartition
@@ -50,7 +51,7 @@ def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> Pending:
     """Forward to the controller."""
-    count = sum(len(topic.partitions) for topic in request.topics)
+    count = count_named(topic.partitions for topic in request.topics)
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"AlterPartitionReassignments names {count} partitions")
     return context.later(_alter(request, context.broker))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller, slot_error
 from fairlead_model.session.calls import ElectablePartition, ElectLeadersCall, Method
@@ -45,7 +46,7 @@ def _refuse_access(
 )
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Pending:
     """Forward to the controller."""
-    count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
+    count = count_named(topic.partitions for topic in request.topic_partitions or ())
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"ElectLeaders names {count} partitions")
     return context.later(_elect(request, context.broker, context.version))

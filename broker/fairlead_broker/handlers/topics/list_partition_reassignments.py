@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Operation, needs_cluster
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller
 from fairlead_model.session.calls import ElectablePartition, ListReassignmentsCall, Method
@@ -45,7 +46,7 @@ def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> Pending:
     """Forward to the controller."""
-    count = sum(len(topic.partition_indexes) for topic in request.topics or ())
+    count = count_named(topic.partition_indexes for topic in request.topics or ())
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"ListPartitionReassignments names {count} partitions")
     return context.later(_list(request, context.broker))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
@@ -74,9 +75,9 @@ def _of_one(request: AddPartitionsToTxnRequest, context: RequestContext) -> Pend
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=topics,
     )
-    partitions = _partitions(topics)
-    if len(partitions) > PARTITIONS_PER_REQUEST_MAX:
+    if count_named(topic.partitions for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError("a transaction of too many partitions")
+    partitions = _partitions(topics)
     if not context.may(
         Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
     ):
@@ -97,11 +98,13 @@ def _of_many(
     parked: ParkedTransaction[AddPartitionsToTxnResponse] = ParkedTransaction(
         context, lambda response: response
     )
-    asked = [(each, _partitions(each.topics)) for each in request.transactions]
     if not context.listener.is_internal:
-        size = len(asked) + sum(len(partitions) for _, partitions in asked)
+        size = len(request.transactions) + count_named(
+            topic.partitions for each in request.transactions for topic in each.topics
+        )
         if size > PARTITIONS_PER_REQUEST_MAX:
             raise RemoteProtocolError("too many transactions and partitions")
+    asked = [(each, _partitions(each.topics)) for each in request.transactions]
     gathering = _Gathering(len(asked), context, parked)
     for transaction, partitions in asked:
         _ask_coordinator(transaction, partitions, context, gathering.part(transaction))

@@ -42,6 +42,8 @@ def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse | Pending:
     """Answer every partition on its own."""
+    if len(request.topics) > PARTITIONS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"DescribeProducers names {len(request.topics)} topics")
     # Each partition once: it may have thousands of producers.
     asked: dict[str, dict[int, None]] = {}
     for each in request.topics:

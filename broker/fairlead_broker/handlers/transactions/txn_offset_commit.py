@@ -25,6 +25,7 @@ from fairlead_broker.group.group_types import NO_GENERATION
 from fairlead_broker.group.transactional_writes import StagingProducer
 from fairlead_broker.handlers.groups.commit_slots import CommitSlots
 from fairlead_broker.handlers.groups.group_requests import check_group_id
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
@@ -66,7 +67,7 @@ _VERDICTS: Final = {
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Pending:
-    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
+    if count_named(topic.partitions for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError("a commit of too many offsets")
     commit = _TransactionalCommit(request, context)
     broker = context.broker

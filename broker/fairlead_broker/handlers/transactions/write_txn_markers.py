@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation
+from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.log.producers.end_marker import EndMarker
 from fairlead_broker.replication.leader_epoch_check import LATEST_KNOWN_EPOCH
@@ -45,9 +46,12 @@ def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse | Pending:
     """Answer when the last marker of the request is committed, or the time for that is over."""
-    markers = [(_end_marker(each), _partitions(each)) for each in request.markers]
-    if sum(len(partitions) for _, partitions in markers) > PARTITIONS_PER_REQUEST_MAX:
+    count = count_named(
+        topic.partition_indexes for each in request.markers for topic in each.topics
+    )
+    if max(count, len(request.markers)) > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError("WriteTxnMarkers names too many partitions")
+    markers = [(_end_marker(each), _partitions(each)) for each in request.markers]
     if not any(context.may_cluster(operation) for operation in _ALLOWED_BY):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         context.broker.metrics.errors[code.name] += 1
