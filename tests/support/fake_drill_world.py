@@ -115,6 +115,7 @@ class FakeWorld:
             self.policy = body
             return
         body["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
+        body["metadata"]["uid"] = "uid-of-the-pod"
         body["metadata"]["creationTimestamp"] = datetime.now(UTC).isoformat()
         self.pod = body
 
@@ -150,12 +151,14 @@ class FakeWorld:
         }
         return self.drill
 
-    async def delete(self, kind: Any, *_where: str) -> None:
+    async def delete(self, kind: Any, *_where: str, uid: str | None = None) -> None:
         if kind.kind == "NetworkPolicy":
             # Without a policy, everybody could connect to a pod with the label.
             assert self.labels.get(CUT_LABEL) is None
             self.policy = None
         else:
+            assert self.pod is not None
+            assert uid == self.pod["metadata"]["uid"]
             self.pod = None
 
     async def emit(self, _drill: Any, reason: str, message: str, *_type: str, action: str) -> None:

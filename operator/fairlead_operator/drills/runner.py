@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
@@ -40,7 +40,7 @@ from fairlead_operator.drills.health import CLUSTER_HIBERNATED
 from fairlead_operator.drills.measurement import judge, summarize_runs, summarize_verdict
 from fairlead_operator.drills.metrics import DrillMetrics
 from fairlead_operator.drills.observations import ControllerAccess
-from fairlead_operator.drills.observer import Observer, Sight, find_due
+from fairlead_operator.drills.observer import Observer, Sight, find_due, read_time
 from fairlead_operator.drills.runs import DrillRuns, UnsafeError
 from fairlead_operator.drills.status import DrillStatus
 from fairlead_operator.events import EventWriter
@@ -59,6 +59,8 @@ SCHEDULE_S_MAX: Final = 3_600.0
 """Time between two checks of a drill that waits for its schedule."""
 IDLE_S: Final = 30.0
 """Time between two checks if no drill is in progress; changes are handled at once."""
+OVERDUE: Final = timedelta(seconds=30)
+"""How long after its time a pod may still be ending before an Event says so: its node is gone."""
 
 _RETRIED: Final = (AccessError, ApiUnavailableError, ControllerError, AgentError, TargetError)
 
@@ -425,13 +427,27 @@ class DrillRunner:
         drill["status"] = written.get("status") or {}
 
     async def _delete_pod(self, drill: Mapping[str, Any]) -> None:
-        metadata = drill["metadata"]
-        try:
-            await self._client.delete(POD, metadata["namespace"], agent_pod_name(metadata["name"]))
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-        await asyncio.sleep(TICK_S)
+        """Delete the drill's pod once, and wait until it is gone: it has a minute to end."""
+        namespace, name = _key(drill)[0], agent_pod_name(drill["metadata"]["name"])
+        pod = await self._client.find(POD, namespace, name)
+        self._retry_at[_key(drill)] = time.monotonic() + HOLD_S
+        if pod is None:
+            return
+        ends_by = pod["metadata"].get("deletionTimestamp")
+        if ends_by is None:
+            try:
+                await self._client.delete(POD, namespace, name, uid=pod["metadata"]["uid"])
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+        elif read_time(ends_by) + OVERDUE < _now():
+            message = (
+                f"the pod {name} should have ended by {ends_by}, and a schedule waits for that: "
+                "if its node is gone for good, remove it by "
+                f"`kubectl delete pod {name} --grace-period=0 --force`"
+            )
+            await self._events.emit(drill, "PodNotEnding", message, "Warning", action="Drill")
+            self._retry_at[_key(drill)] = time.monotonic() + IDLE_S
 
 
 def describe_success(values: Mapping[str, Any]) -> str:

@@ -296,14 +296,14 @@ class DeletedWorld(FakeWorld):
         super().__init__(manifest(fault={"type": "Delete"}))
         self.intents: set[str] = set()
 
-    async def delete(self, kind: Any, *where: str, **more: str) -> None:
+    async def delete(self, kind: Any, *where: str, uid: str | None = None) -> None:
         _, name = where
         if name == "demo-p-1":
             assert self.intents == {"about demo-p-1"}
-            assert more == {"uid": "uid-of-1"}
+            assert uid == "uid-of-1"
             self.injected.append((1, "delete"))
             return
-        await super().delete(kind, *where)
+        await super().delete(kind, *where, uid=uid)
 
     async def record_intent(self, _ns: str, _name: str, action: str, target: str) -> str:
         assert action == "delete-pod"
