@@ -195,13 +195,22 @@ def kafka_errors(what: str) -> Iterator[None]:
 
     try:
         yield
-    except KafkaException as exception:
-        raise build_error(what, exception.args[0]) from exception
-    except SystemError as error:
-        # A fatal error was raised while a callback of ours ran.
-        if not isinstance(error.__cause__, KafkaException):
-            raise
-        raise build_error(what, error.__cause__.args[0]) from error
+    except (KafkaException, SystemError) as exception:
+        raise build_error(what, kafka_error_of(exception)) from exception
+
+
+def kafka_error_of(exception: BaseException) -> KafkaError:
+    """Return the error in an exception of librdkafka's client; raise any other exception.
+
+    A fatal error that is raised while a callback of ours runs comes as the cause of a SystemError.
+    """
+    from confluent_kafka import KafkaException
+
+    for each in (exception, exception.__cause__):
+        if isinstance(each, KafkaException):
+            error: KafkaError = each.args[0]
+            return error
+    raise exception
 
 
 def wait_for(future: Future[Result], what: str) -> Result:

@@ -13,16 +13,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fairlead_cli.client.access import client_settings
-from fairlead_cli.client.connection import quiet_logger
+from fairlead_cli.client.connection import kafka_error_of, quiet_logger
 from fairlead_cli.drill.history import encode_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fairlead_cli.drill.history import History, KeyHistory
 
 TICK_S = 0.005
 KEYS_PER_PARTITION = 2
 FULL_QUEUE_WAIT_S = 0.05
 FLUSH_TIMEOUT_S = 60.0
+TAKES_MAX = 3
 # Most records that wait beyond librdkafka's queue; with more, the rate was too high.
 BACKLOG_MAX = 10_000
 
@@ -91,8 +94,22 @@ class Workload:
                     break
                 number += 1
                 due -= 1
-            self.producer.poll(TICK_S)
-        self.unanswered_after_flush = int(self.producer.flush(FLUSH_TIMEOUT_S))
+            self._take_answers(self.producer.poll, TICK_S)
+        self.unanswered_after_flush = self._take_answers(self.producer.flush, FLUSH_TIMEOUT_S)
+
+    def _take_answers(self, take: Callable[[float], int], timeout_s: float) -> int:
+        """Return the result of the client's `poll` or `flush`; count a fatal error that it raises.
+
+        It raises the error once, and takes further answers when it is called again.
+        """
+        from confluent_kafka import KafkaException
+
+        for _ in range(TAKES_MAX):
+            try:
+                return take(timeout_s)
+            except (KafkaException, SystemError) as exception:
+                self.errors[str(kafka_error_of(exception).name())] += 1
+        return len(self.producer)
 
     def _send(self, history: KeyHistory) -> bool:
         """Send a record. False if the client does not accept it; its number is then not used.
@@ -111,7 +128,7 @@ class Workload:
                 on_delivery=partial(self._on_delivery, history, sequence),
             )
         except BufferError:
-            self.producer.poll(FULL_QUEUE_WAIT_S)
+            self._take_answers(self.producer.poll, FULL_QUEUE_WAIT_S)
             return False
         except KafkaException as error:
             self.errors[str(error.args[0].name())] += 1
