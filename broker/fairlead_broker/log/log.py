@@ -435,6 +435,8 @@ class Log:
         """Return the offset after `records`, read from `fetch_offset` on, or one a little above."""
         try:
             return lookup.upper_offset(self, fetch_offset, records)
+        except CorruptSegmentError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
         except OSError as error:
             raise self.go_offline(error) from error
 
@@ -444,6 +446,8 @@ class Log:
         """Return aborted transactions that may have records in [fetch_offset, upper_offset)."""
         try:
             return lookup.aborted_transactions(self, fetch_offset, upper_offset)
+        except CorruptSegmentError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path}: {error}") from error
         except OSError as error:
             raise self.go_offline(error) from error
 

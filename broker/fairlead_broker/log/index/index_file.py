@@ -15,6 +15,7 @@ from array import array
 from typing import Final, Protocol
 
 from fairlead_broker.disk import Disk, unlink_if_present, write_fully
+from fairlead_broker.log.batches.batch_scan import CorruptSegmentError
 from fairlead_broker.log.files.file_slice import OpenFile
 from fairlead_broker.log.files.read_cache import PAGE_ENTRIES, ReadCache
 from fairlead_model.invariants import violated
@@ -36,7 +37,7 @@ class Column(Protocol):
 
 
 class PagedColumn:
-    """A column of a sealed index, read page by page."""
+    """A column of a sealed index, read page by page. CorruptSegmentError if its file is shorter."""
 
     __slots__ = ("_cache", "_count", "_entry", "_field", "_path")
 
@@ -57,8 +58,15 @@ class PagedColumn:
             raise IndexError(index)
         page, slot = divmod(index, PAGE_ENTRIES)
         content = self._cache.index_page(self._path, page, self._entry.size)
-        value: int = self._entry.unpack_from(content, slot * self._entry.size)[self._field]
+        value: int = unpack_entry(self._entry, content, slot, self._path)[self._field]
         return value
+
+
+def unpack_entry(entry: struct.Struct, content: bytes, slot: int, path: str) -> tuple[int, ...]:
+    """Return an entry of a page. CorruptSegmentError if somebody has cut the file off meanwhile."""
+    if len(content) < (slot + 1) * entry.size:
+        raise CorruptSegmentError(0, f"{path} has lost its end")
+    return entry.unpack_from(content, slot * entry.size)
 
 
 class IndexFile:

@@ -43,9 +43,12 @@ class IndexedSegment(Protocol):
 def ends_fit(segment: IndexedSegment) -> bool:
     """Tell whether both indexes rise from first to last entry, within the segment's limits."""
     times = segment.time_index.values
-    if not (offset_ends_fit(segment) and _rises(segment.time_index)):
+    try:
+        if not (offset_ends_fit(segment) and _rises(segment.time_index)):
+            return False
+        return not len(times) or (times[len(times) - 1] <= RELATIVE_OFFSET_MAX and segment.size > 0)
+    except CorruptSegmentError:
         return False
-    return not len(times) or (times[len(times) - 1] <= RELATIVE_OFFSET_MAX and segment.size > 0)
 
 
 def offset_ends_fit(segment: IndexedSegment) -> bool:
@@ -53,10 +56,13 @@ def offset_ends_fit(segment: IndexedSegment) -> bool:
     index = segment.offset_index
     if not len(index):
         return True
-    relative, position = index.entry(len(index) - 1)
-    # The first batch of a segment is never indexed.
-    is_within = 0 < relative <= RELATIVE_OFFSET_MAX and 0 < position < segment.size
-    return is_within and _rises(index)
+    try:
+        relative, position = index.entry(len(index) - 1)
+        # The first batch of a segment is never indexed.
+        is_within = 0 < relative <= RELATIVE_OFFSET_MAX and 0 < position < segment.size
+        return is_within and _rises(index)
+    except CorruptSegmentError:
+        return False
 
 
 def _rises(index: IndexFile) -> bool:

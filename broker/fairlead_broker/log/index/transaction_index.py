@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from fairlead_broker.disk import Disk, unlink_if_present, write_fully
 from fairlead_broker.log.files.file_slice import OpenFile
 from fairlead_broker.log.files.read_cache import PAGE_ENTRIES, ReadCache
-from fairlead_broker.log.index.index_file import PagedColumn, write_index
+from fairlead_broker.log.index.index_file import PagedColumn, unpack_entry, write_index
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class TransactionIndex:
         for at in range(start, self._count):
             page, slot = divmod(at, PAGE_ENTRIES)
             content = self._cache.index_page(self.path, page, entry.size)
-            yield entry.unpack_from(content, slot * entry.size)
+            yield unpack_entry(entry, content, slot, self.path)
 
     def _last_offsets(self) -> PagedColumn:
         return PagedColumn(

@@ -14,6 +14,7 @@ from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.index import index_sanity
 from fairlead_broker.log.index.index_file import OFFSET_ENTRY
+from fairlead_broker.log.index.transaction_index import AbortedTransaction
 from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.records import Record
 
@@ -278,6 +279,41 @@ def test_what_lies_before_a_damaged_batch_is_read_in_pieces_of_any_size(
         assert offset == damaged
     with pytest.raises(KafkaError) as refused:
         log.read(damaged, max_bytes, end_offset=60, minimum_one_batch=True)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    log.close()
+
+
+@pytest.mark.parametrize("is_looked_up", [False, True])
+@pytest.mark.parametrize("left", [0, 8, 20])
+def test_an_index_that_is_cut_off_under_a_running_broker_is_built_anew(
+    bench: TimedBench, left: int, is_looked_up: bool
+) -> None:
+    """An exception that nobody expected ended the connection, to a follower for all its logs."""
+    log = bench.load(**CONFIG)
+    if is_looked_up:
+        log.segments[0].ensure_index_is_sane()
+        log.segments[0].largest_timestamp()
+        log.cache.forget_directory(log.path)
+    for suffix in (".index", ".timeindex"):
+        os.truncate(Path(log.segments[0].path).with_suffix(suffix), left)
+    for offset in range(COUNT):
+        (header,) = read_headers(log, offset, 1)
+        assert header.base_offset == offset
+    for time in bench.times:
+        found = present(log.offset_for_timestamp(time, end_offset=COUNT))
+        assert found.timestamp_ms >= time
+    log.close()
+
+
+def test_an_index_of_transactions_that_is_cut_off_is_damage(tmp_path: Path) -> None:
+    bench = LogBench(str(tmp_path / "t-0"))
+    log = bench.create(**CONFIG)
+    append(log, batch())
+    index = log.active.transaction_index
+    index.append(AbortedTransaction(1, 0, 0, 1))
+    os.truncate(index.path, 10)
+    with pytest.raises(KafkaError) as refused:
+        log.aborted_transactions(0, 1)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     log.close()
 
