@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+# Imported before a disk is full: Python 3.11 would keep the part of its bytecode that has room.
+import fairlead_operator.certificates.authority  # noqa: F401
 from fairlead_cli.local.cluster_file import ClusterFile
 from fairlead_cli.local.cluster_supervisor import ClusterSupervisor
 from fairlead_cli.local.layout import Layout, Ports
