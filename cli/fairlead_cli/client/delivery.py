@@ -118,9 +118,10 @@ def flush_rest(producer: Producer) -> int:
     from confluent_kafka import KafkaException
 
     try:
-        return producer.flush(INTERRUPTED_FLUSH_S)
+        left: int = producer.flush(INTERRUPTED_FLUSH_S)
     except (KafkaException, SystemError):
         return len(producer)  # A fatal error, about which the caller has been told.
+    return left
 
 
 def tell_failure(destination: Destination, error: KafkaError) -> None:

@@ -53,7 +53,7 @@ def test_very_many_leaders_move_in_parts(world: Any, monkeypatch: pytest.MonkeyP
         "broker 1 is being drained: a test; 0 partitions change leader, 0 have nobody else in "
         "sync, 5 come later",
     )
-    remaining = []
+    remaining: list[dict[int, int]] = []
     while not remaining or remaining[-1] != {0: 1, 1: 1}:
         assert len(world.decide(event).moves) <= 3
         remaining.append(drain(world, 0, 1))
