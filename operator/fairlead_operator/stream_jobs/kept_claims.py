@@ -47,7 +47,12 @@ class KeptClaims:
         if self._seen.get(key) == spec:
             return
         if claim is not None and claim.size is not None:
-            there = await self._client.find(PERSISTENT_VOLUME_CLAIM, key[0], claim_name(key[1]))
+            try:
+                there = await self._client.find(PERSISTENT_VOLUME_CLAIM, key[0], claim_name(key[1]))
+            except ApiError as error:
+                if not is_refusal(error):
+                    raise
+                return  # the job goes on; its next look asks again
             if there is not None and claim.retain and owns(job, there):
                 await self._free(job, there)
             if there is not None and (lacking := find_lack(claim, there)):

@@ -23,9 +23,15 @@ CLAIM = claim_name("job")
 
 
 class RefusingClient(KubeClient):
-    """Refuses changes of claims where it is told to."""
+    """Refuses changes of claims, or to show them, where it is told to."""
 
     refuses = False
+    hides = False
+
+    async def find(self, kind: ResourceKind, *path: Any) -> dict[str, Any] | None:
+        if self.hides and kind is PERSISTENT_VOLUME_CLAIM:
+            raise ApiError(403, "Forbidden", "a policy of the test")
+        return await super().find(kind, *path)
 
     async def patch(self, kind: ResourceKind, *path: Any, **named: Any) -> dict[str, Any]:
         if self.refuses and kind is PERSISTENT_VOLUME_CLAIM:
@@ -149,6 +155,18 @@ def test_a_claim_that_cannot_be_freed_is_told_of() -> None:
         await until(lambda: "ClaimNotRetained" in world.events)
         await world.suspended()
         assert world.owners == ["job"]
+
+    play(story)
+
+
+def test_a_job_goes_on_whose_claim_may_not_be_read() -> None:
+    async def story(world: World) -> None:
+        world.client.hides = True
+        await world.start()
+        await world.suspended()
+        world.client.hides = False
+        await world.retain()
+        await until(lambda: world.owners == [])
 
     play(story)
 
