@@ -69,11 +69,16 @@ def is_name_of_others(host: str) -> bool:
     name = name.lower().rstrip(".")
     if name in ("", "localhost"):
         return False
+    return not is_address(name.removeprefix("[").removesuffix("]"))
+
+
+def is_address(host: str) -> bool:
+    """Tell whether a host is an address, without brackets: nobody can make it lead elsewhere."""
     try:
-        ip_address(name.removeprefix("[").removesuffix("]"))
+        ip_address(host)
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def normal_address(address: str) -> str:

@@ -7,10 +7,10 @@ says that a page sent the request, the origin of that page must be allowed.
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.rest.problems import ProblemError, shown
+from fairlead_model.host_address import is_address
 from fairlead_model.web_origin import web_origin
 
 if TYPE_CHECKING:
@@ -79,14 +79,8 @@ class Gate:
 
     def _is_known(self, host: str) -> bool:
         name = host.lower().rstrip(".")
-        if name in self._hosts:
-            return True
-        try:
-            # No owner of a domain can make an IP address lead to another host.
-            ip_address(name.removeprefix("[").removesuffix("]"))
-        except ValueError:
-            return False
-        return True
+        # No owner of a domain can make an IP address lead to another host.
+        return name in self._hosts or is_address(name.removeprefix("[").removesuffix("]"))
 
 
 def _is_same(origin: str, other: str) -> bool:

@@ -1,17 +1,18 @@
 """What concerns very many partitions is decided in parts, between which the controller lives on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from decision_world import World, creatable, create_topics, registration
+from run_controller import play
 from waiting import until
 
 from fairlead_controller import controller as shell
-from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.controller import Controller
 from fairlead_controller.decisions import leadership, requested_elections
 from fairlead_controller.decisions import registration as registrations
 from fairlead_controller.decisions.events import (
@@ -19,7 +20,6 @@ from fairlead_controller.decisions.events import (
     BalanceLeaders,
     DeleteTopics,
     ElectLeaderless,
-    ElectLeaders,
     Event,
     FenceBroker,
     FenceReason,
@@ -30,7 +30,6 @@ from fairlead_controller.decisions.events import (
 )
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.stored_table import StoreError
-from fairlead_controller.stores.file import open_file_store
 from fairlead_model.cluster import Change, PartitionChanged
 from fairlead_model.partition import PartitionRegistration
 from fairlead_model.session.calls import DeletableTopic, DeleteTopicsCall
@@ -222,22 +221,6 @@ def test_preferred_leaders_go_back_though_the_last_of_them_are_few(world: World)
 def _in_sync(world: World, index: int) -> PartitionChanged:
     record = world.partition("t", index).changed(isr=world.partition("t", index).replicas)
     return PartitionChanged(world.topic("t").topic_id, index, record)
-
-
-def play(directory: Path, story: Callable[[Controller], Awaitable[None]]) -> None:
-    async def run() -> None:
-        store = await open_file_store(directory)
-        controller = await open_controller(store, now_ms=lambda: 0)
-        running = asyncio.create_task(controller.run())
-        try:
-            await controller.submit(ElectLeaders())
-            await story(controller)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            await store.close()
-
-    asyncio.run(run())
 
 
 async def wait_for_death(controller: Controller) -> UnfenceBroker:

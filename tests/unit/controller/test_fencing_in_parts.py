@@ -1,19 +1,19 @@
 """A broker of very many partitions is fenced in parts, between which the controller lives on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from decision_world import World, creatable, create_topics, registration
+from run_controller import play
 from waiting import until
 
-from fairlead_controller.controller import Controller, open_controller
+from fairlead_controller.controller import Controller
 from fairlead_controller.decisions import registration as decisions
 from fairlead_controller.decisions.events import (
     AllocateProducerIds,
-    ElectLeaders,
     FenceBroker,
     FenceReason,
     LeavePartitions,
@@ -23,7 +23,6 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.registration import fencing_to_divide, parts_max
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_controller.decisions.tables.stored_table import StoreError
-from fairlead_controller.stores.file import open_file_store
 from fairlead_model.cluster import Change, PartitionChanged
 from fairlead_model.partition import PartitionRegistration
 from fairlead_model.session.refusals import RefusedError
@@ -129,22 +128,6 @@ def test_a_broker_of_few_partitions_leaves_them_at_once(
     monkeypatch.setattr(decisions, "LEFT_PER_DECISION_MAX", held)
     fencing = FenceBroker(DEAD, full_world.epoch(DEAD), EXPIRED)
     assert fencing_to_divide(full_world.state, fencing) is None
-
-
-def play(directory: Path, story: Callable[[Controller], Awaitable[None]]) -> None:
-    async def run() -> None:
-        store = await open_file_store(directory)
-        controller = await open_controller(store, now_ms=lambda: 0)
-        running = asyncio.create_task(controller.run())
-        try:
-            await controller.submit(ElectLeaders())
-            await story(controller)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            await store.close()
-
-    asyncio.run(run())
 
 
 async def fill(controller: Controller) -> int:

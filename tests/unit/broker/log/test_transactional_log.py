@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_disk import CountingDisk
 from log_batches import LogBench, append, as_leader_sent, batch, flush, patched, record_batch
 from present import present
 
-from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.producer_loading import load_producers, snapshot_offsets
@@ -226,17 +226,6 @@ def test_recovery_leaves_a_snapshot_at_each_segment_it_reads(bench: LogBench) ->
     delete_before_last_segment(log)
     log = crash(bench, log)
     assert log.producers.get(1) is not None
-
-
-class CountingDisk(RealDisk):
-    """Counts the bytes that are read."""
-
-    read_bytes = 0
-
-    def pread(self, fd: int, size: int, position: int, /) -> bytes:
-        content = super().pread(fd, size, position)
-        self.read_bytes += len(content)
-        return content
 
 
 def recovered_at(bench: LogBench, high_watermark: int) -> Log:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_disk import CountingDisk
 from log_batches import LogBench, append, batch, patched, read_headers, record_batch
 from present import present
 
-from fairlead_broker.disk import RealDisk
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.index import index_sanity
 from fairlead_broker.log.index.index_file import OFFSET_ENTRY
@@ -354,14 +354,3 @@ def test_a_log_without_producers_is_not_read_for_their_sake(tmp_path: Path) -> N
     disk.read_bytes = 0
     bench.load(index_interval_bytes=300).close()
     assert disk.read_bytes < 40_000
-
-
-class CountingDisk(RealDisk):
-    """Counts what is read."""
-
-    read_bytes = 0
-
-    def pread(self, fd: int, size: int, position: int, /) -> bytes:
-        content = super().pread(fd, size, position)
-        self.read_bytes += len(content)
-        return content
