@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from fairlead_broker.authorization import Operation, Principal, ResourceType
+from fairlead_broker.authorization import CLUSTER_NAME, Operation, Principal, ResourceType
 
 Question = tuple[Operation, ResourceType, str]
+EVERYTHING = (
+    (ResourceType.TOPIC, "t"),
+    (ResourceType.GROUP, "g"),
+    (ResourceType.CLUSTER, CLUSTER_NAME),
+    (ResourceType.TRANSACTIONAL_ID, "x"),
+)
+"""What requests of the tests of rights name."""
 
 
 class Denying:
@@ -47,3 +54,8 @@ def error_codes(message: Any) -> Iterator[int]:
         for item in value if isinstance(value, list) else [value]:
             if is_dataclass(item):
                 yield from error_codes(item)
+
+
+def as_bytes(reply: Any, version: int) -> bytes:
+    """A reply's body, without what the clock says."""
+    return b"".join(bytes(part) for part in reply.encode(version))

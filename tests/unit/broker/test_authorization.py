@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from denying import Denying, error_codes
+from denying import EVERYTHING, Denying, as_bytes, error_codes
 from live_broker import batch
 
 from fairlead_broker.api_registry import HANDLERS
@@ -17,14 +17,11 @@ from fairlead_broker.authorization import (
     Operation,
     ResourceType,
 )
-from fairlead_broker.handlers import topic_rights
 from fairlead_model.cluster import (
     AclChanged,
     CredentialChanged,
     GroupConfigsChanged,
-    TopicRemoved,
 )
-from fairlead_model.ids import TopicId
 from fairlead_model.security.acl import AclBinding, PatternType, Permission
 from fairlead_model.security.scram import ScramMechanism, derive
 from fairlead_wire.api_keys import ApiKey
@@ -57,7 +54,6 @@ from fairlead_wire.messages import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
-    fetch,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -90,12 +86,6 @@ DENIED = {
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-EVERYTHING = (
-    (TOPIC, "t"),
-    (GROUP, "g"),
-    (CLUSTER, CLUSTER_NAME),
-    (TRANSACTIONAL_ID, "x"),
-)
 
 
 def committed(topic: str) -> Any:
@@ -380,11 +370,6 @@ def test_who_may_nothing_is_told_so(stage: Any, api_key: ApiKey, version: int) -
     assert stage.authorizer.principals == {(ANONYMOUS, "127.0.0.1")}
 
 
-def as_bytes(reply: Any, version: int) -> bytes:
-    """A reply's body, without what the clock says."""
-    return b"".join(bytes(part) for part in reply.encode(version))
-
-
 @pytest.mark.parametrize(
     ("api_key", "version"),
     [(ApiKey.DESCRIBE_ACLS, 3), (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0)],
@@ -394,45 +379,6 @@ def test_a_denial_says_so_in_words(stage: Any, api_key: ApiKey, version: int) ->
     stage.authorizer = Denying(*EVERYTHING)
     reply = stage.ask(REQUESTS[api_key][0](version), version)
     assert reply.error_message == ErrorCode.CLUSTER_AUTHORIZATION_FAILED.description
-
-
-BY_ID: dict[ApiKey, tuple[Any, int]] = {
-    ApiKey.METADATA: (
-        lambda topic_id: metadata.MetadataRequest(
-            [metadata.MetadataRequestTopic(topic_id=topic_id, name=None)]
-        ),
-        12,
-    ),
-    ApiKey.DELETE_TOPICS: (
-        lambda topic_id: delete_topics.DeleteTopicsRequest(
-            [delete_topics.DeleteTopicState(None, topic_id)]
-        ),
-        6,
-    ),
-    ApiKey.FETCH: (
-        lambda topic_id: fetch.FetchRequest(
-            max_wait_ms=0,
-            topics=[
-                fetch.FetchTopic(
-                    topic_id=topic_id, partitions=[fetch.FetchPartition(0, partition_max_bytes=9)]
-                )
-            ],
-        ),
-        13,
-    ),
-    ApiKey.PRODUCE: (
-        lambda topic_id: produce.ProduceRequest(
-            acks=1,
-            topic_data=[
-                produce.TopicProduceData(
-                    "", topic_id, [produce.PartitionProduceData(0, bytearray(batch(b"v")))]
-                )
-            ],
-        ),
-        13,
-    ),
-}
-"""Requests that name a topic by its id."""
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
@@ -457,20 +403,6 @@ def test_who_may_nothing_cannot_tell_what_is_there_from_what_is_not(
     assert stage.controller.calls == []
 
 
-@pytest.mark.parametrize("api_key", BY_ID)
-def test_an_id_tells_nothing_to_who_may_not_describe_its_topic(stage: Any, api_key: ApiKey) -> None:
-    make, version = BY_ID[api_key]
-    topic_id = stage.topic("t")
-    stage.delete("t")
-    stage.authorizer = Denying(*EVERYTHING)
-    missing = as_bytes(stage.ask(make(topic_id), version), version)
-    assert b"\x00\x64" in missing  # 100, UNKNOWN_TOPIC_ID
-    stage.publish(TopicRemoved(TopicId(topic_id)))
-    stage.topic("t")
-    assert as_bytes(stage.ask(make(topic_id), version), version) == missing
-    assert "delete_topics" not in dict(stage.controller.calls)
-
-
 @pytest.mark.parametrize("version", range(1, 7))
 def test_who_may_describe_a_topic_but_not_delete_it_is_told_that_there_is_none(
     stage: Any, version: int
@@ -487,49 +419,6 @@ def test_who_may_describe_a_topic_but_not_delete_it_is_told_that_there_is_none(
     assert list(error_codes(stage.ask(asked, version))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     stage.topic("t")
     assert list(error_codes(stage.ask(asked, version))) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-
-
-@pytest.mark.parametrize("api_key", [ApiKey.FETCH, ApiKey.PRODUCE])
-def test_who_has_used_an_id_on_its_connection_is_told_that_its_right_has_ended(
-    stage: Any, api_key: ApiKey
-) -> None:
-    """A producer tries an unknown id again until its time is out, and fails with that."""
-    make, version = BY_ID[api_key]
-    topic_id = stage.topic("t")
-    stage.authorizer = Denying()
-    assert not {29, 100} & set(error_codes(stage.ask(make(topic_id), version)))
-    stage.authorizer = Denying(*EVERYTHING)
-    assert list(error_codes(stage.ask(make(topic_id), version)))[-1] == 29
-    stage.used_topic_ids.clear()
-    assert list(error_codes(stage.ask(make(topic_id), version)))[-1] == 100
-
-
-def test_a_connection_remembers_no_more_ids_than_one_request_may_name(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topic_rights, "USED_IDS_MAX", 3)
-    make, version = BY_ID[ApiKey.FETCH]
-    ids = [bytes(stage.topic(f"t{index}")) for index in range(5)]
-    stage.authorizer = Denying()
-    for topic_id in ids:
-        stage.ask(make(topic_id), version)
-    assert stage.used_topic_ids == set(ids[3:])
-
-
-@pytest.mark.parametrize("api_key", [ApiKey.DELETE_TOPICS, ApiKey.FETCH, ApiKey.PRODUCE])
-def test_who_may_describe_a_topic_is_told_by_its_id_that_more_is_denied(
-    stage: Any, api_key: ApiKey
-) -> None:
-    make, version = BY_ID[api_key]
-    topic_id = stage.topic("t")
-    denying = stage.authorizer = Denying(*EVERYTHING)
-    deny = denying.is_allowed
-
-    def describe_only(principal: Any, host: str, operation: Operation, *resource: Any) -> bool:
-        return operation is Operation.DESCRIBE or deny(principal, host, operation, *resource)
-
-    denying.is_allowed = describe_only  # type: ignore[method-assign, assignment]
-    assert list(error_codes(stage.ask(make(topic_id), version)))[-1] == 29
 
 
 def test_every_api_has_its_row_in_the_page_for_users() -> None:
@@ -593,20 +482,6 @@ def test_metadata_of_all_topics_leaves_out_what_is_denied(stage: Any, version: i
     assert [(topic.name, topic.error_code) for topic in seen] == [("open", 0)]
     stage.authorizer = None
     assert {topic.name for topic in stage.ask(everything, version).topics} == {"open", "secret"}
-
-
-def test_metadata_by_id_does_not_tell_a_name_that_is_denied(stage: Any) -> None:
-    topic_id = stage.topic("secret")
-    stage.authorizer = Denying((TOPIC, "secret"))
-    asked = metadata.MetadataRequestTopic(topic_id=topic_id, name=None)
-    (topic,) = stage.ask(metadata.MetadataRequest([asked]), 12).topics
-    # As an id that nobody knows is answered.
-    assert (topic.error_code, topic.name, topic.topic_id, topic.partitions) == (
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        None,
-        topic_id,
-        [],
-    )
 
 
 @pytest.mark.parametrize("stage", [{"auto.create.topics.enable": "true"}], indirect=True)
