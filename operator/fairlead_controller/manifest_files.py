@@ -24,17 +24,19 @@ def _read_documents(path: Path) -> list[object]:
     """Read all documents of a file; ManifestError names the file if it has something else."""
     try:
         content = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            loaded = json.loads(content)
-            return loaded if isinstance(loaded, list) else [loaded]
-        import yaml
-
-        try:
-            return list(yaml.safe_load_all(content))
-        except yaml.YAMLError as error:
-            raise ManifestError([f"{path}: {error}"]) from error
-    except ManifestError:
-        raise
+        if path.suffix != ".json":
+            return _load_yaml(content)
+        loaded = json.loads(content)
     except ValueError as error:
-        # Not UTF-8, no JSON, or a date that does not exist.
+        # Not UTF-8, no JSON or YAML, or a date that does not exist.
         raise ManifestError([f"{path}: {error}"]) from error
+    return loaded if isinstance(loaded, list) else [loaded]
+
+
+def _load_yaml(content: str) -> list[object]:
+    import yaml
+
+    try:
+        return list(yaml.safe_load_all(content))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error

@@ -58,15 +58,11 @@ def alter_replica_log_dirs(
             moves.ask(key, path, failed=failed)
         except KafkaError as error:
             codes[key] = error.code
-            if error.code is ErrorCode.REPLICA_NOT_AVAILABLE and not _is_known(key, context):
+            is_there = context.broker.image.partition(*key) is not None
+            if error.code is ErrorCode.REPLICA_NOT_AVAILABLE and not is_there:
                 codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             logger.info("%s-%d is not moved to %s: %s", *key, path, error)
     return _answer(codes)
-
-
-def _is_known(key: tuple[str, int], context: RequestContext) -> bool:
-    topic = context.broker.image.topic(key[0])
-    return topic is not None and 0 <= key[1] < len(topic.partitions)
 
 
 def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:

@@ -341,8 +341,8 @@ class LogDirectories:
                 logger.error("no log of %s-%d in %s: %s", *key, directory.path, error)
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"the log of {topic}-{partition} before it was about to move to a directory that has"
-            " failed",
+            f"an earlier log of {topic}-{partition} was about to move to a directory that has "
+            "failed",
         )
 
     def delete_log(self, log: Log, now_ms: int) -> None:
