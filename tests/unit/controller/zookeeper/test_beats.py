@@ -1,49 +1,25 @@
 """Who takes a place among the listeners to a holder's beats."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
-from aiohttp import web
+from beats_holder import SECRET, holder, listening
 from waiting import until
 
 from fairlead_controller.sessions import door as sessions_door
-from fairlead_controller.sessions.door import SessionDoor
 from fairlead_controller.zookeeper import beats
-from fairlead_controller.zookeeper.beats import BEATS_PATH, LISTENERS_MAX, Beats, HolderWatch
+from fairlead_controller.zookeeper.beats import BEATS_PATH, LISTENERS_MAX, HolderWatch
 from fairlead_zookeeper.znodes import CandidateRecord
 
-SECRET = b"0123456789abcdef0123456789abcdef"
 FOR_EVER_S = 600.0
-
-
-@asynccontextmanager
-async def holder() -> AsyncIterator[CandidateRecord]:
-    application = web.Application()
-    application.router.add_get(BEATS_PATH, Beats(SECRET, is_holder=lambda: True).serve)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    door = SessionDoor()
-    host, port = await door.listen(runner, "127.0.0.1", 0)
-    try:
-        yield CandidateRecord("controller-10000", 10_000, host, port, 1)
-    finally:
-        await door.close()
-        await runner.cleanup()
 
 
 async def watch_in(stack: AsyncExitStack, record: CandidateRecord) -> HolderWatch:
     """Begin to listen to the holder until the stack ends."""
     watch = HolderWatch(record, SECRET, None)
-    task = asyncio.create_task(watch.run())
-
-    async def end() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    stack.push_async_callback(end)
+    await stack.enter_async_context(listening(watch))
     return watch
 
 

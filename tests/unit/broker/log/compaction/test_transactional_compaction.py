@@ -238,18 +238,24 @@ def test_of_a_producer_without_a_remembered_batch_the_newest_marker_is_kept(
     assert present(log.producers.get(1)).epoch == writer.epoch == 30
 
 
+def end_without_trace(writer: Writer) -> int:
+    """Commit the transaction of producer 1, and compact its marker away; return its offset."""
+    marker = writer.end(1, commits=True)
+    writer.put(2, b"a")
+    writer.end(2, commits=True)
+    for now_ms in (1_000, 2_000):
+        compact_all(writer.log, now_ms)
+    assert marker not in markers(writer.log)
+    return marker
+
+
 def test_no_snapshot_opens_a_transaction_whose_marker_is_gone(bench: LogBench) -> None:
     """The newest snapshot may be damaged by a crash; those before it know the transaction open."""
     log = bench.create(**CONFIG | {"delete_retention_ms": 0})
     writer = Writer(log)
     writer.put(1, b"a")
     log.roll(1_000)
-    marker = writer.end(1, commits=True)
-    writer.put(2, b"a")
-    writer.end(2, commits=True)
-    for now_ms in (1_000, 2_000):
-        compact_all(log, now_ms)
-    assert marker not in markers(log)
+    marker = end_without_trace(writer)
     for path in log.directory.glob("*.snapshot"):
         if int(path.stem) > marker:
             path.unlink()
@@ -266,12 +272,7 @@ def test_no_snapshot_in_memory_opens_a_transaction_whose_marker_is_gone(bench: L
     writer.put(1, b"a")
     log.recent_producers.note(log.log_end_offset, encode_snapshot(log.producers))
     log.roll(1_000)
-    marker = writer.end(1, commits=True)
-    writer.put(2, b"a")
-    writer.end(2, commits=True)
-    for now_ms in (1_000, 2_000):
-        compact_all(log, now_ms)
-    assert marker not in markers(log)
+    end_without_trace(writer)
     for path in log.directory.glob("*.snapshot"):
         path.unlink()
     log.truncate_to(log.log_end_offset - 1)
