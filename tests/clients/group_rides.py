@@ -7,8 +7,10 @@ offset follow from the number. Groups of every client read them with automatic c
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
+from committed_offsets_log import CommitLog
 from group_member import GroupMember, Place
 from member_processes import MemberProcess
 from rides import ConfluentRide, decode
@@ -88,7 +90,12 @@ class GroupRide:
 
 
 class CommitWatch:
-    """Asks for the groups' committed offsets again and again: they must never go back.
+    """Asks for the groups' committed offsets again and again.
+
+    The answers must follow the log: a coordinator that shows what its group committed before, after
+    it or another one has shown what was committed later, is wrong. The log itself may go back where
+    a client commits an older offset after a newer one: librdkafka does, as it sends a commit again
+    that a coordinator refused while it loaded, and others meanwhile.
 
     With kafka-python: librdkafka aborts the process when an administrator's question to a
     coordinator meets a broken connection (its issue 3663).
@@ -96,8 +103,9 @@ class CommitWatch:
 
     def __init__(self, bootstrap: str, groups: Sequence[str]) -> None:
         self._bootstrap, self._groups = bootstrap, list(groups)
-        self.offsets: dict[str, dict[Place, int]] = {group: {} for group in groups}
-        self.went_back: list[str] = []
+        self.seen: dict[str, dict[Place, list[int | None]]] = {group: {} for group in groups}
+        """Each partition's offsets in the order in which they were shown, None for none."""
+        self.has_last_answer = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
@@ -115,8 +123,8 @@ class CommitWatch:
         deadline = time.monotonic() + LAST_ANSWER_TIMEOUT_S
         while not self._ask(lambda: False):
             if time.monotonic() > deadline:
-                self.went_back.append("no answer at the end")
-                break
+                return
+        self.has_last_answer = True
 
     def _ask(self, is_asked_again: Callable[[], bool]) -> bool:
         """Until there is no answer, because a coordinator moves: the client remembers the old one.
@@ -132,7 +140,7 @@ class CommitWatch:
             return False
         try:
             while True:
-                self._compare(admin.list_group_offsets(self._groups))
+                self._note(admin.list_group_offsets(self._groups))
                 if not is_asked_again():
                     return True
         except KafkaError:
@@ -140,15 +148,40 @@ class CommitWatch:
         finally:
             admin.close()
 
-    def _compare(self, answer: dict[str, dict[Any, Any]]) -> None:
+    def _note(self, answer: dict[str, dict[Any, Any]]) -> None:
         for group, offsets in answer.items():
-            known = self.offsets[group]
-            seen = {(place.topic, place.partition): at.offset for place, at in offsets.items()}
-            for place in known:
-                if seen.get(place, -1) < known[place]:
-                    now = seen.get(place)
-                    self.went_back.append(f"{group} {place}: {known[place]}, then {now}")
-            known.update(seen)
+            shown = {(place.topic, place.partition): at.offset for place, at in offsets.items()}
+            for place in self.seen[group].keys() | shown.keys():
+                history = self.seen[group].setdefault(place, [])
+                offset = shown.get(place)
+                if not history or history[-1] != offset:
+                    history.append(offset)
+
+    def last(self, group: str) -> list[int | None]:
+        """Return what was shown last of each partition."""
+        return [history[-1] for history in self.seen[group].values()]
+
+    def contradictions(self, group: str, log: CommitLog) -> list[str]:
+        """Name each partition whose offsets were shown in another order than the log's."""
+        return [
+            f"{place}: shown {history}, committed {log[group][place]}"
+            for place, history in self.seen[group].items()
+            if not is_in_order(history, log[group][place])
+        ]
+
+    def went_back(self, group: str) -> list[str]:
+        """Name each partition of which an older offset was shown after a newer one."""
+        return [
+            f"{place}: {history}"
+            for place, history in self.seen[group].items()
+            if any(now is None or then is None or now < then for then, now in pairwise(history))
+        ]
+
+
+def is_in_order(shown: Sequence[int | None], committed: Sequence[int | None]) -> bool:
+    """Return whether one finds what was shown, in that order, among what was committed."""
+    remaining = iter(committed)
+    return all(any(each == offset for each in remaining) for offset in shown)
 
 
 def wait_until_all_read(
