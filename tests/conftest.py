@@ -339,6 +339,15 @@ class LiveCluster:
         for broker in self.brokers:
             broker.wait_ready()
 
+    @property
+    def pids(self) -> list[int]:
+        return [each.pid for each in (self.controller, *self.brokers) if each.is_running]
+
+    def fencings(self, node_id: int) -> list[str]:
+        """What the controller has noted of a broker that it gave up."""
+        lines = self.controller.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if f": broker {node_id} is fenced: " in line]
+
     def make_broker(self, node_id: int, *rest: str, **settings: str) -> LiveBroker:
         """A broker that isn't started; `rest` are further arguments."""
         return LiveBroker(self, node_id, {**self._settings, **settings}, rest=list(rest))

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from starvation import StarvationWatch
 
 PROJECT = Path(__file__).resolve().parents[2]
 if str(PROJECT / "benchmarks") not in sys.path:
@@ -26,7 +27,7 @@ LIMIT_S = 1.0
 
 
 def test_a_thousand_partitions_of_a_dead_broker_move_within_a_second(tmp_path: Path) -> None:
-    with FairleadCluster(tmp_path) as cluster:
+    with FairleadCluster(tmp_path) as cluster, StarvationWatch(lambda: cluster.pids) as watch:
         cluster.start()
         wait_until_serving(cluster)
         create_partitions(cluster, PARTITIONS, leader_index=0)
@@ -39,5 +40,6 @@ def test_a_thousand_partitions_of_a_dead_broker_move_within_a_second(tmp_path: P
         # The quickest: this is about the work, not about who else uses the machine.
         assert min(each.leaders_s for each in rounds) <= LIMIT_S, rounds
         assert min(each.acknowledged_s for each in rounds) <= LIMIT_S, rounds
-        given_up = [line for line in cluster.fencings() if ": broker 0 " not in line]
+        live = [line for line in cluster.fencings() if ": broker 0 " not in line]
+        given_up = watch.judged(live)
         assert not given_up, given_up
