@@ -16,7 +16,7 @@ from fairlead_cli.options import FiniteRange, bootstrap_option, data_option, tab
 from fairlead_cli.topic.assignment import Assigner, Place, TooFewBrokersError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from confluent_kafka.admin import AdminClient
@@ -101,18 +101,23 @@ def command(
             hint=f"It has {len(known)}:  fairlead topic describe {name}{cluster_arguments()}",
         )
     refused: dict[int, Refusal] = {}
+    wanted: dict[int, list[int]] = {}
     if is_cancelling:
         refused = alter_reassignments(addresses, name, dict.fromkeys(chosen))
-    elif brokers:
-        before = {index: known[index].replicas for index in chosen}
-        targets = plan_move(admin, read_targets(addresses, name, before), brokers)
-        refused = alter_reassignments(addresses, name, targets)
+    elif brokers or is_waiting:
+        wanted = read_targets(addresses, name, {each: known[each].replicas for each in chosen})
+    if brokers:
+        wanted = plan_move(admin, wanted, brokers)
+        refused = alter_reassignments(addresses, name, wanted)
     rows = read_rows(admin, addresses, name, chosen, refused)
-    deadline = time.monotonic() + timeout_s
-    with note_if_interrupted(advise_moving(name)):
-        while is_waiting and any(map(is_moving, rows)) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-            rows = read_rows(admin, addresses, name, chosen, refused)
+    if is_waiting:
+        with note_if_interrupted(advise_moving(name)):
+            rows = wait_until_placed(
+                rows,
+                wanted,
+                lambda: read_rows(admin, addresses, name, chosen, refused),
+                timeout_s,
+            )
     if output == "json":
         print_json(rows)
     else:
@@ -123,6 +128,30 @@ def command(
         moving = format_count(sum(map(is_moving, rows)), "partition")
         note(f"{moving} not there after {timeout_s:g} s. {advise_moving(name)}")
     return ExitCode.FAILED if is_refused or is_late else ExitCode.OK
+
+
+def wait_until_placed(
+    rows: list[dict[str, Any]],
+    wanted: Mapping[int, Sequence[int]],
+    read: Callable[[], list[dict[str, Any]]],
+    timeout_s: float,
+) -> list[dict[str, Any]]:
+    """Read the rows again until nothing moves, or the time is up; return the last ones.
+
+    The controller reports the moves, and a broker, which learns of them later, the replicas. So
+    rows with other replicas than those that are wanted are read until they are the same twice.
+    """
+    deadline = time.monotonic() + timeout_s
+    before: list[dict[str, Any]] = []
+    while time.monotonic() < deadline:
+        is_sure = rows == before or all(
+            row["replicas"] == list(wanted.get(row["partition"], ())) for row in rows
+        )
+        if is_sure and not any(map(is_moving, rows)):
+            break
+        time.sleep(POLL_S)
+        before, rows = rows, read()
+    return rows
 
 
 def advise_moving(name: str) -> str:
