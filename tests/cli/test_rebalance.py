@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from local_cluster import Cli
+from waiting import wait_until
 
 from fairlead_cli.local.cluster_file import read_cluster_file
 from fairlead_cli.local.layout import Layout
@@ -110,7 +111,9 @@ def test_a_new_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path)
     done = cli.ok("rebalance", "--execute", str(file), "--wait", "-o", "json").json
     assert (done["done"], done["moving"], done["refused"]) == (len(plan["moves"]), 0, [])
     planned = {move["partition"]: move["after"] for move in plan["moves"] if move["topic"] == "t"}
-    assert replicas(cli) == [planned.get(index, old) for index, old in enumerate(before)]
+    after = [planned.get(index, old) for index, old in enumerate(before)]
+    # Whichever broker is asked hears of it in its own time.
+    wait_until(lambda: replicas(cli) == after)
     assert cli.ok("rebalance", "--status", plan["id"], "-o", "json").json["done"] == done["done"]
 
     stale = cli("rebalance", "--execute", plan["id"])
@@ -145,7 +148,9 @@ def test_the_next_controller_goes_on_and_who_looks_on_asks_another_broker(cli: C
     assert f"Plan {plan['id']}: {count} of {count} partitions done" in done
     assert looking_on.returncode == 0
     planned = {move["partition"]: move["after"] for move in plan["moves"] if move["topic"] == "t"}
-    assert replicas(cli) == [planned.get(index, old) for index, old in enumerate(before)]
+    after = [planned.get(index, old) for index, old in enumerate(before)]
+    # Whichever broker is asked hears of it in its own time.
+    wait_until(lambda: replicas(cli) == after)
 
 
 def test_what_goes_slowly_is_called_back(cli: Cli) -> None:
@@ -162,8 +167,13 @@ def test_what_goes_slowly_is_called_back(cli: Cli) -> None:
     assert (called_back["moving"], called_back["changedSince"]) == (0, 0)
     back = [row["partition"] for row in called_back["rows"] if row["state"] == "not moved"]
     assert len(back) == called_back["notMoved"] > 0
-    after = replicas(cli)
-    assert [set(after[index]) for index in back] == [set(before[index]) for index in back]
+    kept = [set(before[index]) for index in back]
+
+    def are_where_they_were() -> bool:
+        after = replicas(cli)
+        return [set(after[index]) for index in back] == kept
+
+    wait_until(are_where_they_were)
 
 
 def test_wrong_use_is_said(cli: Cli) -> None:
