@@ -127,6 +127,15 @@ def write_transactions(
             last |= written
 
 
+def wait_until_all_ended(peer: FairleadPeer) -> None:
+    """Wait for the markers of the last transaction: a commit is answered before they are written.
+
+    Until then a consumer sees the end of the partition where that transaction begins.
+    """
+    settings = {"bootstrap.servers": peer.bootstrap, "transactional.id": "prices", "log_level": 2}
+    Producer(settings).init_transactions(DEADLINE_S)
+
+
 def read_values(peer: FairleadPeer) -> tuple[dict[bytes, bytes | None], int]:
     """The last value of each key as a new consumer sees it, and how many records that took."""
     consumer = Consumer(
@@ -180,6 +189,7 @@ def test_killed_while_compacting(peer: FairleadPeer) -> None:
         peer.kill_broker()
         peer.start_broker()
         wait_until_ready(peer, partitions=1)
+        wait_until_all_ended(peer)
         found, count = read_values(peer)
         values = {key: value for key, value in last.items() if value is not None}
         assert {key: value for key, value in found.items() if value is not None} == values
