@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from drill_settings import HOLD_S, IS_MEASURED, allowed_ms
 from drill_table import BEGIN, SECURE_BEGIN, ZOOKEEPER_BEGIN, write_drill_table
-from local_cluster import Cli, log_in_to, take_cluster_ports
+from local_cluster import Cli, log_in_to, log_out, take_cluster_ports
 from proofs import DRILL_RUNS
 
 from fairlead_cli.client.connection import build_admin
@@ -109,7 +109,16 @@ def measured() -> Iterator[dict[str, Rows]]:
 
 
 @pytest.fixture
-def drill(measured: dict[str, Rows], request: pytest.FixtureRequest) -> Callable[..., DrillOutcome]:
+def log_in() -> Iterator[Callable[[Cli], None]]:
+    """Let the clients of this process log in to a cluster, until the test ends."""
+    yield log_in_to
+    log_out()
+
+
+@pytest.fixture
+def drill(
+    measured: dict[str, Rows], log_in: Callable[[Cli], None], request: pytest.FixtureRequest
+) -> Callable[..., DrillOutcome]:
     """Run one drill; it fails the test as `fairlead drill` would fail."""
 
     def run(
@@ -127,7 +136,7 @@ def drill(measured: dict[str, Rows], request: pytest.FixtureRequest) -> Callable
             hold_s=hold_s,
         )
         notes: list[str] = []
-        log_in_to(cli)
+        log_in(cli)
         cluster = require_cluster(cli.data)
         admin = build_admin(cluster.bootstrap)
         work = Drill(cli.data, plan, admin, notes.append)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from drill_settings import process_faults
-from local_cluster import Cli, log_in_to, take_cluster_ports
+from local_cluster import Cli, take_cluster_ports
 from proofs import NEW_AUTHORITY, OTHER_FAULTS
 from waiting import until
 
@@ -91,7 +91,9 @@ def own_secure_cluster(tmp_path: Path) -> Any:
 
 
 @NEW_AUTHORITY.mark
-def test_an_authority_is_replaced_under_load(own_secure_cluster: Cli) -> None:
+def test_an_authority_is_replaced_under_load(
+    own_secure_cluster: Cli, log_in: Callable[[Cli], None]
+) -> None:
     """Trusted everywhere, then all certificates are issued anew, then the old one is dropped.
 
     Between the steps all brokers restart one by one, so that all connections are made anew.
@@ -134,7 +136,7 @@ def test_an_authority_is_replaced_under_load(own_secure_cluster: Cli) -> None:
         await taken(layout, counts, of=everybody)
 
     asyncio.run(trust_both())
-    log_in_to(cli)
+    log_in(cli)
     admin = build_admin(cluster.bootstrap)
     plan = LoadPlan(
         topic="rotation",

@@ -117,5 +117,11 @@ def take_cluster_ports() -> tuple[int, int]:
 
 def log_in_to(cli: Cli) -> None:
     """Let the clients of this process log in to this cluster, and to no earlier one."""
-    access._settings.clear()
+    log_out()
     access.note_local_cluster(cli.data)
+
+
+def log_out() -> None:
+    """Let the clients of this process log in nowhere: clusters of other tests are not secure."""
+    access._settings.clear()
+    access._files.clear()
