@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from rest_client import RestClient
+from confluent_kafka.admin import AdminClient
+from rest_client import RestClient, make_topic
 from waiting import wait_until
 
 
@@ -29,7 +29,7 @@ def name() -> str:
 
 
 def test_cluster_and_brokers(rest_cluster: Any, client: RestClient, admin: AdminClient) -> None:
-    metadata = admin.list_topics(timeout=20)
+    metadata = admin.list_topics(timeout=60)
     cluster = client.get(client.v3).json
     assert cluster["kind"] == "KafkaCluster"
     assert cluster["cluster_id"] == metadata.cluster_id
@@ -58,7 +58,7 @@ def test_a_topic_lives(client: RestClient, admin: AdminClient, name: str) -> Non
     made = client.post(f"{client.v3}/topics", body)
     assert made.status == 201
     assert made.json["partitions_count"] == 2
-    wait_until(lambda: len(admin.list_topics(name, timeout=20).topics[name].partitions) == 2)
+    wait_until(lambda: len(admin.list_topics(name, timeout=60).topics[name].partitions) == 2)
     again = client.post(f"{client.v3}/topics", body)
     assert (again.status, again.json["error_code"]) == (400, 40002)
     assert name in [each["topic_name"] for each in client.get(f"{client.v3}/topics").json["data"]]
@@ -78,19 +78,19 @@ def test_a_topic_lives(client: RestClient, admin: AdminClient, name: str) -> Non
     assert client.ask("PATCH", path, {"partitions_count": 4}).json["partitions_count"] == 4
     assert client.ask("DELETE", path).status == 204
     assert client.ask("DELETE", path).json["error_code"] == 40401
-    wait_until(lambda: name not in admin.list_topics(timeout=20).topics)
+    wait_until(lambda: name not in admin.list_topics(timeout=60).topics)
 
 
 def test_partitions_replicas_and_offsets(
     rest_cluster: Any, client: RestClient, admin: AdminClient, name: str
 ) -> None:
-    admin.create_topics([NewTopic(name, 3, 3)])[name].result(20)
+    make_topic(rest_cluster, 3, name=name)
     producer = Producer({"bootstrap.servers": rest_cluster.bootstrap})
     for number in range(5):
         producer.produce(name, b"%d" % number, partition=2)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     path = f"{client.v3}/topics/{name}/partitions"
-    told = admin.list_topics(name, timeout=20).topics[name].partitions
+    told = admin.list_topics(name, timeout=60).topics[name].partitions
     for each in client.get(path).json["data"]:
         index = each["partition_id"]
         assert each["leader"]["related"].endswith(f"/replicas/{told[index].leader}")
@@ -112,13 +112,13 @@ def test_partitions_replicas_and_offsets(
 
 
 @pytest.fixture(params=["classic", "consumer"])
-def group(rest_cluster: Any, admin: AdminClient, name: str, request: Any) -> Iterator[str]:
+def group(rest_cluster: Any, name: str, request: Any) -> Iterator[str]:
     """A group with one member that has read three of five records."""
-    admin.create_topics([NewTopic(name, 1, 3)])[name].result(20)
+    make_topic(rest_cluster, 1, name=name)
     producer = Producer({"bootstrap.servers": rest_cluster.bootstrap})
     for number in range(5):
         producer.produce(name, b"%d" % number)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     group_id = f"g/{name}"
     consumer = Consumer(
         {

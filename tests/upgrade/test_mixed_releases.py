@@ -85,7 +85,7 @@ class MixedCluster:
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def is_in_sync(self) -> bool:
-        topics = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(TOPIC, timeout=10)
+        topics = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(TOPIC, timeout=60)
         partitions = topics.topics[TOPIC].partitions
         return len(partitions) == PARTITIONS and all(
             len(each.isrs) == len(BROKERS) for each in partitions.values()
@@ -230,7 +230,8 @@ def test_a_cluster_is_upgraded_and_goes_back_and_is_upgraded_while_somebody_writ
         cluster.begin_broker(2, earlier=False)
         cluster.wait_ready(2)
         assert update_levels(admin, levels, upgrade) == ""
-        assert survey_features(admin).levels[FAIRLEAD_VERSION] == 2
+        # Whichever broker is asked hears of it in its own time.
+        wait_until(lambda: survey_features(admin).levels[FAIRLEAD_VERSION] == 2)
 
         # Now a downgrade is impossible: the earlier build is refused, and does no harm.
         cluster.stop("broker-2")
