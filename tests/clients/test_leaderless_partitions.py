@@ -36,7 +36,7 @@ PARTITIONS = 3
 KEYS = [b"key-%d" % number for number in range(30)]
 NO_KEYS: list[bytes | None] = [None] * 60
 LONG_S = 60.0
-SHORT_S = 8.0
+SHORT_S = 15.0
 # A client that has not heard of the death yet would still send there.
 METADATA_MAX_AGE_MS = 200
 

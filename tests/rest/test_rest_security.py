@@ -87,7 +87,7 @@ def connect(cluster: Any, admin: AdminClient, certificates: Certificates) -> Any
 def topic(admin: AdminClient) -> str:
     name = f"t-{uuid.uuid4().hex[:8]}"
     for future in admin.create_topics([NewTopic(name, 3, 3)]).values():
-        future.result(20)
+        future.result(60)
     return name
 
 
@@ -106,7 +106,7 @@ def rule(
 
 def allow(admin: AdminClient, *rules: AclBinding) -> None:
     for future in admin.create_acls(list(rules)).values():
-        future.result(20)
+        future.result(60)
 
 
 def same(one: Reply, other: Reply, name: str, missing: str) -> bool:
@@ -224,7 +224,7 @@ def test_a_pattern_finds_what_its_user_may_see_wherever_its_group_is(
 ) -> None:
     secret = f"{topic}-secret"
     for future in admin.create_topics([NewTopic(secret, 1, 3)]).values():
-        future.result(20)
+        future.result(60)
     groups = [f"{topic}-{number}" for number in range(8)]
     allow(
         admin,
@@ -286,7 +286,7 @@ def test_what_waits_ends_with_the_right_to_it(
     replies: list[Reply] = []
 
     def read(partition: int) -> None:
-        path = f"/topics/{topic}/partitions/{partition}/records?timeout=20000&offset=latest"
+        path = f"/topics/{topic}/partitions/{partition}/records?timeout=60000&offset=latest"
         replies.append(bob.get(path))
 
     def may_read() -> bool:
@@ -299,14 +299,14 @@ def test_what_waits_ends_with_the_right_to_it(
     in_flight = f"fairlead_rest_requests_in_flight {len(waiting)}\n"
     wait_until(lambda: in_flight in cluster.brokers[0].get("/metrics")[1])
     for future in admin.delete_acls([filter_of(given)]).values():
-        future.result(20)
+        future.result(60)
     wait_until(lambda: not may_read())
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for partition in range(3):
         producer.produce(topic, b'"a secret"', partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     for thread in waiting:
-        thread.join(30)
+        thread.join(90)
     assert [(each.status, each.json["error_code"]) for each in replies] == [(403, 40301)] * 3
 
 
@@ -335,7 +335,7 @@ def set_password(admin: AdminClient, user: str, password: str) -> None:
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change = UserScramCredentialUpsertion(user, info, password.encode())
     for future in admin.alter_user_scram_credentials([change]).values():
-        future.result(20)
+        future.result(60)
 
 
 def filter_of(given: AclBinding) -> AclBindingFilter:
