@@ -298,7 +298,7 @@ class LiveBroker(LiveProcess):
         """Status and body of an HTTP request to the broker."""
         url = f"http://127.0.0.1:{self.http_port}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as reply:
+            with urllib.request.urlopen(url, timeout=60) as reply:
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import KafkaAdminClient
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from waiting import wait_until
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 Samples = dict[tuple[str, ...], float]
 
 TRAFFIC = "kafka_server_brokertopicmetrics"

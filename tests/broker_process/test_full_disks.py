@@ -56,7 +56,7 @@ def refusal(cluster: Any) -> str:
     producer.produce(
         TOPIC, b"once", on_delivery=lambda error, _: told.append(error.name() if error else "")
     )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return told[0]
 
 
@@ -66,7 +66,7 @@ def shrink(story: Story, retention_bytes: int) -> None:
         "retention.bytes", str(retention_bytes), incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
-    story.admin.incremental_alter_configs([resource])[resource].result(20)
+    story.admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def test_records_go_on_where_there_is_room_and_full_ones_come_back_by_themselves(

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ignored_interrupts import ignored_interrupts, ignores
 from waiting import wait_until
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def create_topic(cluster: Any, name: str, partitions: int = 1, **config: str) -> None:

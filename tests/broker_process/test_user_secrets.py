@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 SECRET_TEXT = b"a secret of tests only, long enough"
 NAMESPACE = "shop"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 START_S = 90.0
 """A broker starts in less than two seconds where it has a core."""
 

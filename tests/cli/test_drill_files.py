@@ -196,7 +196,7 @@ class Agent:
         request = urllib.request.Request(
             self.url + path, data=data, headers={"Authorization": f"Bearer {token}"}
         )
-        with urllib.request.urlopen(request, timeout=5) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             return json.loads(reply.read())
 
     def waits_for(self, condition: Callable[[Any], bool]) -> Any:

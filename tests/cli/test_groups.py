@@ -311,10 +311,10 @@ def test_offsets_out_of_the_log_are_pointed_out(remote: Remote, topic: str, grou
         TopicPartition(topic, 1, 33, metadata="m" * 57),
     ]
     request = ConsumerGroupTopicPartitions(group, offsets)
-    admin.alter_consumer_group_offsets([request])[group].result(20)
+    admin.alter_consumer_group_offsets([request])[group].result(60)
     removed = admin.delete_records([TopicPartition(topic, 0, 10)])
     for future in removed.values():
-        future.result(20)
+        future.result(60)
     seen = {each["partition"]: each for each in describe(remote, group)["offsets"]}
     assert (seen[0]["problem"], seen[0]["lag"]) == ("below the log start 10: 7 gone", 27)
     assert seen[0]["metadata"] == "by hand"

@@ -69,7 +69,7 @@ def assert_brokers_tell_what_they_hold(cli: Cli, assigned: list[list[int]]) -> N
     cluster = read_cluster_file(Layout(cli.data).cluster_file)
     assert cluster is not None
     for broker in cluster.brokers:
-        with urlopen(f"http://{broker.host}:{broker.http_port}/load", timeout=10) as page:
+        with urlopen(f"http://{broker.host}:{broker.http_port}/load", timeout=60) as page:
             told = json.load(page)
         assert told["brokerId"] == broker.id
         rows = {row[0]: row for row in told["topics"].get("t", ())}

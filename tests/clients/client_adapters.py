@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from fairlead_bench.peers.java_tools import JavaTools
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def make_topic(peer: FairleadPeer | KafkaPeer, bootstrap: str) -> Callable[..., 
     def make(purpose: str, *, partitions: int = 1, **config: str) -> str:
         name = f"{purpose.replace(' ', '-').lower()}-{time.monotonic_ns()}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(20)
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(60)
         wait_until_ready(peer)
         return name
 

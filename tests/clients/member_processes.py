@@ -25,7 +25,7 @@ from group_member import (
 
 from fairlead_bench.peers.java_tools import JavaTools
 
-END_TIMEOUT_S = 20
+END_TIMEOUT_S = 60
 JAVA_ASSIGNORS = {
     name: f"org.apache.kafka.clients.consumer.{class_name}"
     for name, class_name in (

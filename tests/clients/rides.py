@@ -23,7 +23,7 @@ TICK_S = 0.01
 PADDING = b"." * 200
 DEADLINE_S = 60
 # kcat and the console tools end on SIGTERM; nothing of theirs is left to be written then.
-END_TIMEOUT_S = 10
+END_TIMEOUT_S = 60
 
 
 def encode(number: int) -> bytes:

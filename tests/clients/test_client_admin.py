@@ -20,7 +20,7 @@ def wait_until_gone(bootstrap: str, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, f"{topic} is still there")
+    wait_until(lambda: topic not in admin.list_topics(timeout=60).topics, f"{topic} is still there")
 
 
 def test_confluent_kafka_administers_topics(bootstrap: str) -> None:
@@ -44,16 +44,16 @@ def test_confluent_kafka_administers_topics(bootstrap: str) -> None:
 
     topic = NewTopic(name, 2, 1, config={"retention.ms": "3600000"})
     admin.create_topics([topic], validate_only=True)[name].result(DEADLINE_S)
-    assert name not in admin.list_topics(timeout=10).topics
+    assert name not in admin.list_topics(timeout=60).topics
     admin.create_topics([topic])[name].result(DEADLINE_S)
-    wait_until(lambda: name in admin.list_topics(timeout=10).topics, "the topic does not show")
+    wait_until(lambda: name in admin.list_topics(timeout=60).topics, "the topic does not show")
     assert settings()["retention.ms"].value == "3600000"
     assert len(settings()) >= 25
     assert settings()["segment.bytes"].value == "1073741824"
 
     admin.create_partitions([NewPartitions(name, 5)])[name].result(DEADLINE_S)
     wait_until(
-        lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 5, "grow"
+        lambda: len(admin.list_topics(name, timeout=60).topics[name].partitions) == 5, "grow"
     )
     change = ConfigEntry(
         "max.message.bytes", "2000000", incremental_operation=AlterConfigOpType.SET
@@ -86,14 +86,14 @@ def test_a_topic_may_have_no_cleanup_policy(bootstrap: str, make_topic: Callable
     def policy() -> tuple[str, bool]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         (future,) = admin.describe_configs([resource]).values()
-        entry = future.result(20)["cleanup.policy"]
+        entry = future.result(60)["cleanup.policy"]
         return entry.value, entry.is_default
 
     def change(operation: AlterConfigOpType) -> None:
         entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=operation)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         (future,) = admin.incremental_alter_configs([resource]).values()
-        future.result(20)
+        future.result(60)
 
     assert policy() == ("", False)
     change(AlterConfigOpType.APPEND)
@@ -109,7 +109,7 @@ def test_mistakes_in_admin_requests_get_kafkas_errors(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     taken = new_name("admin-taken")
     admin.create_topics([NewTopic(taken, 2, 1)])[taken].result(DEADLINE_S)
-    wait_until(lambda: taken in admin.list_topics(timeout=10).topics, "the topic does not show")
+    wait_until(lambda: taken in admin.list_topics(timeout=60).topics, "the topic does not show")
 
     def refused_with(futures: dict[str, Any]) -> int:
         with pytest.raises(KafkaException) as refusal:

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @pytest.fixture

@@ -42,4 +42,4 @@ def test_topics_that_cannot_be_served_are_not_created(
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     future = admin.create_topics([NewTopic("refused", 1, replicas, config=config)])["refused"]
     with pytest.raises(KafkaException, match=error):
-        future.result(20)
+        future.result(60)

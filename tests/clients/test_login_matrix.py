@@ -137,7 +137,7 @@ def let_in(admin: AdminClient) -> None:
         info = ScramCredentialInfo(mechanism, 4096)
         change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
         for future in admin.alter_user_scram_credentials([change]).values():
-            future.result(20)
+            future.result(60)
     rights = [
         AclBinding(
             kind, "login-", ResourcePatternType.PREFIXED, f"User:{USER}", "*", operation,
@@ -150,14 +150,14 @@ def let_in(admin: AdminClient) -> None:
         )
     ]  # fmt: skip
     for future in admin.create_acls(rights).values():
-        future.result(20)
+        future.result(60)
 
 
 @pytest.fixture
 def topic(broker: SecureBroker) -> str:
     name = f"login-{time.monotonic_ns()}"
     admin = AdminClient({"bootstrap.servers": broker.peer.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
     return name
 
 
@@ -242,6 +242,6 @@ def test_rights_end_at_their_prefix(broker: SecureBroker) -> None:
     """The tests above would pass, too, if nobody asked for rights."""
     login = broker.login("", "TLSv1.3")
     admin = AdminClient({"bootstrap.servers": broker.peer.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("of-others", 1, 1)])["of-others"].result(20)
+    admin.create_topics([NewTopic("of-others", 1, 1)])["of-others"].result(60)
     with pytest.raises(AssertionError, match="TOPIC_AUTHORIZATION_FAILED"):
         by_confluent(login, "of-others", "login-group", b"a record")

@@ -25,7 +25,7 @@ DEADLINE_S = 120
 def work(program: Path, bootstrap: str, topic: str) -> dict[str, Any]:
     """Return what the program says that it saw."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     done = subprocess.run(
         ["node", str(program), bootstrap, topic],
         check=False,

@@ -49,7 +49,7 @@ def test_a_topic_changes_its_codec(
     entry = ConfigEntry("compression.type", "zstd", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("topic", topic, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(60)
     file = log_directory / f"{topic}-0" / f"{0:020}.log"
     packed: list[Codec] = []
     count = len(records)

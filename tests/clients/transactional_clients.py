@@ -13,7 +13,7 @@ from typing import Any, Final
 
 Place = tuple[str, int]
 """Topic and partition."""
-ANSWER_TIMEOUT_S: Final = 20
+ANSWER_TIMEOUT_S: Final = 60
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 FENCED: Final = ("PRODUCER_FENCED", "_FENCED", "INVALID_PRODUCER_EPOCH")
 KAFKA_PYTHON_FENCED: Final = ("ProducerFencedError", "InvalidProducerEpochError", "ProducerFenced")

@@ -65,7 +65,7 @@ def peer(tmp_path: Path) -> Iterator[FairleadPeer]:
 
 def metric(peer: FairleadPeer, name: str) -> float:
     url = f"http://127.0.0.1:{peer.http_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as page:
+    with urllib.request.urlopen(url, timeout=60) as page:
         for line in page.read().decode().splitlines():
             if line.startswith(name + " "):
                 return float(line.split()[1])

@@ -85,7 +85,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     # The flights are from 2013: any other retention would remove them.
     new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
-    admin.create_topics([new])[topic].result(20)
+    admin.create_topics([new])[topic].result(60)
 
 
 def read_topic(bootstrap: str, topic: str, partitions: int) -> dict[Place, Any]:
@@ -119,7 +119,7 @@ def flights(broker: FairleadPeer | KafkaPeer) -> Log:
     )
     for row in islice(read_rows(TABLES["flights"]), FLIGHTS):
         producer.produce("flights", row.value, row.key, timestamp=row.timestamp_ms)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     records = read_topic(broker.bootstrap, "flights", PARTITIONS)
     assert len(records) == FLIGHTS
     return Log("flights", records)
@@ -515,7 +515,7 @@ def test_slow_consumer_stays_a_member_falls_behind_and_catches_up(
     slow.until(lambda: "given 2 partitions" in slow.text)
     for number in range(1000):
         producer.produce("slow", json.dumps({"number": number}), str(number))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     slow.until(lambda: "lag 1000\n" in slow.text)
     slow.until(lambda: slow.text.rpartition("lag ")[2] == "0\n")
     told = slow.stop()

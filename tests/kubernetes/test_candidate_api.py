@@ -132,7 +132,7 @@ def describe_retention(cluster: CandidateCluster, broker: int) -> tuple[str, str
     asked = ConfigResource(ResourceType.BROKER, str(broker))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     (future,) = admin.describe_configs([asked]).values()
-    entry = future.result(10)["log.retention.bytes"]
+    entry = future.result(60)["log.retention.bytes"]
     return entry.value, ConfigSource(entry.source).name
 
 

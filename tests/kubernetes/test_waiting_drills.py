@@ -36,7 +36,7 @@ def drill_manifest(**spec: Any) -> dict[str, Any]:
 
 def reads_of(operator: Operator) -> float:
     """How many single objects and lists the operator has asked for."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return sum(
         float(line.rsplit(" ", 1)[1])

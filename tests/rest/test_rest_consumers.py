@@ -103,7 +103,7 @@ def committed_offsets(cluster: Any, group: str, topic: str) -> dict[int, int]:
     """What Kafka's admin client sees of a group."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     asked = ConsumerGroupTopicPartitions(group)
-    answer = admin.list_consumer_group_offsets([asked])[group].result(20)
+    answer = admin.list_consumer_group_offsets([asked])[group].result(60)
     return {
         each.partition: each.offset
         for each in answer.topic_partitions

@@ -126,7 +126,7 @@ def test_a_topic_that_is_deleted_ends_the_stream_with_a_problem(
 ) -> None:
     with EventStream(client, f"/topics/{topic}/partitions/0/records") as stream:
         admin = AdminClient({"bootstrap.servers": rest_cluster.bootstrap})
-        admin.delete_topics([topic])[topic].result(20)
+        admin.delete_topics([topic])[topic].result(60)
         events = list(stream)
     assert [(event, document["error_code"]) for event, document in events] == [("problem", 40401)]
 
@@ -158,7 +158,7 @@ def test_a_stream_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any
 def test_who_reads_slowly_takes_no_memory(make_cluster: Any) -> None:
     cluster = make_cluster(settings=SETTINGS | {"default.replication.factor": "1"})
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(RECORDS):
         producer.produce("t", RECORD, partition=0)

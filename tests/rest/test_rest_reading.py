@@ -31,7 +31,7 @@ def produce(cluster: Any, topic: str, *values: Any, **settings: Any) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 50, **settings})
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def read(
@@ -53,7 +53,7 @@ def test_a_record_has_all_its_parts_in_each_form(
     headers = [("h", b"\0"), ("n", None)]
     producer.produce(topic, '{"a": [1, "ä"]}', b"7", 0, headers=headers, timestamp=1_000)
     producer.produce(topic, None, "key", 0, timestamp=2_000)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     common = {"topic": topic, "partition": 0, "offset": 0, "timestamp": 1_000}
     common["headers"] = [{"key": "h", "value": "AA=="}, {"key": "n", "value": None}]
     reply = read(client, topic, "offset=0")
@@ -112,7 +112,7 @@ def test_a_read_begins_where_it_says(rest_cluster: Any, client: RestClient, topi
     producer = Producer({"bootstrap.servers": rest_cluster.bootstrap})
     for timestamp in (1_000, 2_000, 3_000):
         producer.produce(topic, b"1", partition=0, timestamp=timestamp)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert offsets(read(client, topic, "")) == [0, 1, 2]
     assert offsets(read(client, topic, "offset=earliest")) == [0, 1, 2]
     assert offsets(read(client, topic, "timestamp=1001")) == [1, 2]
@@ -170,7 +170,7 @@ def test_read_committed_has_nothing_that_was_aborted(
     for value, ends in (("1", "abort"), ("2", "commit"), ("3", "abort"), ("4", "open")):
         producer.begin_transaction()
         producer.produce(topic, value, partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         if ends == "abort":
             producer.abort_transaction(20)
         elif ends == "commit":

@@ -73,7 +73,7 @@ def test_what_the_document_says_is_what_is_done(rest_cluster: Any, tmp_path: Pat
     names = [f"t-{uuid.uuid4().hex[:8]}" for _ in range(2)]
     admin = AdminClient({"bootstrap.servers": rest_cluster.bootstrap})
     for created in admin.create_topics([NewTopic(name, 3, 3) for name in names]).values():
-        created.result(20)
+        created.result(60)
     made = client.post("/consumers/g", {}, content_type="application/vnd.kafka.v2+json").json
     configuration = tmp_path / "schemathesis.toml"
     configuration.write_text(

@@ -248,7 +248,7 @@ def test_a_topic_of_decisions_that_was_made_again_is_read_anew(query: Query) -> 
     topics = Topics(query.bootstrap)
     topics.delete(DECISIONS_TOPIC)
     wait_until(
-        lambda: DECISIONS_TOPIC not in topics.admin.list_topics(timeout=10).topics,
+        lambda: DECISIONS_TOPIC not in topics.admin.list_topics(timeout=60).topics,
         "the decisions are still there",
     )
     decide_only(query, Decision(4, "run", 1, is_ended=True))

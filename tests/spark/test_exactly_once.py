@@ -268,7 +268,7 @@ def has_more(bootstrap: str, count: int) -> bool:
 
 
 def is_gone(topics: Topics, name: str) -> bool:
-    return name not in topics.admin.list_topics(timeout=10).topics
+    return name not in topics.admin.list_topics(timeout=60).topics
 
 
 def wait_while_active(query: StreamingQuery, condition: Callable[[], bool], what: str) -> None:

@@ -96,14 +96,14 @@ class Drivers:
         consumer = Consumer({"bootstrap.servers": self.topics.bootstrap, "group.id": self.group})
         try:
             wanted = [ConfluentPartition(*each) for each in (FIRST, SECOND)]
-            found = consumer.committed(wanted, timeout=20)
+            found = consumer.committed(wanted, timeout=60)
         finally:
             consumer.close()
         return {TopicPartition(each.topic, each.partition): each.offset for each in found}
 
     def describe(self) -> Any:
         (future,) = self.topics.admin.describe_consumer_groups([self.group]).values()
-        return future.result(20)
+        return future.result(60)
 
     def drivers(self) -> set[str]:
         """Which drivers the group has as members."""
@@ -180,7 +180,7 @@ def test_no_text_stands_beside_an_offset_and_every_tool_reads_it(
     asked = [ConsumerGroupTopicPartitions(drivers.group)]
     (future,) = drivers.topics.admin.list_consumer_group_offsets(asked).values()
     listed = {
-        (each.topic, each.partition): each.offset for each in future.result(20).topic_partitions
+        (each.topic, each.partition): each.offset for each in future.result(60).topic_partitions
     }
     assert listed == {FIRST: 20, SECOND: 30}
 

@@ -81,7 +81,7 @@ def test_a_leader_dies_during_a_query(
 
     def kill_once(batch: Any, number: int) -> None:
         if number == 1 and not killed:
-            leader = topics.admin.list_topics(name, timeout=10).topics[name].partitions[0].leader
+            leader = topics.admin.list_topics(name, timeout=60).topics[name].partitions[0].leader
             cluster.brokers[leader].kill()
             killed.append(leader)
         seen.extend(numbers(batch))

@@ -98,14 +98,14 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[i
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
-        return [each.offset for each in consumer.committed(wanted, timeout=20)]
+        return [each.offset for each in consumer.committed(wanted, timeout=60)]
     finally:
         consumer.close()
 
 
 def delete_before(topics: Topics, topic: str, offset: int) -> None:
     for future in topics.admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(20)
+        future.result(60)
 
 
 def test_limits_share_out_and_all_is_read_once(topics: Topics) -> None:
@@ -422,7 +422,7 @@ def test_a_broker_that_knows_less_for_a_moment_loses_and_doubles_nothing(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, known: dict[str, dict[int, int]]
 ) -> None:
     """It has just started, and has not heard of the topic yet, or of its second partition."""
-    if "behind" not in topics.admin.list_topics(timeout=10).topics:
+    if "behind" not in topics.admin.list_topics(timeout=60).topics:
         topics.fill(topics.create("behind"), 0, 100)
     query = Query(topics.bootstrap, "behind", failOnDataLoss="false")
     query.run()
@@ -488,7 +488,7 @@ def test_a_leader_dies_between_plan_and_read_and_one_in_the_middle_of_both(
         **{"kafka.group.id": "survivors-job", "kafka.max.partition.fetch.bytes": "1000"},
     )
     start, end = query.plan()
-    leaders = topics.admin.list_topics("survivors", timeout=10).topics["survivors"].partitions
+    leaders = topics.admin.list_topics("survivors", timeout=60).topics["survivors"].partitions
     topics.create("written", 3, copies=3, min_insync_replicas="2")
     write_meanwhile(cluster.bootstrap, "written", cluster.brokers[leaders[0].leader].kill)
     query.run_batch(start, end)

@@ -76,7 +76,7 @@ def test_a_stream_copies_a_topic_and_goes_on_where_it_was(
 def test_rows_that_cannot_be_written(
     source: Source, topics: Topics, columns: list[str], options: dict[str, Any], said: str
 ) -> None:
-    if "left" not in topics.admin.list_topics(timeout=10).topics:
+    if "left" not in topics.admin.list_topics(timeout=60).topics:
         topics.create("left")
     with pytest.raises(Exception, match=said):
         source.write(source.spark.range(1).selectExpr(*columns), **options)

@@ -20,7 +20,7 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
-        return {each.partition: each.offset for each in consumer.committed(wanted, timeout=10)}
+        return {each.partition: each.offset for each in consumer.committed(wanted, timeout=60)}
     finally:
         consumer.close()
 
@@ -120,7 +120,7 @@ def test_a_leader_dies_in_the_middle_of_a_batch(
 
     def kill_once(batch: Any, number: int) -> None:
         if number == 1 and not killed:
-            leader = topics.admin.list_topics(name, timeout=10).topics[name].partitions[0].leader
+            leader = topics.admin.list_topics(name, timeout=60).topics[name].partitions[0].leader
             cluster.brokers[leader].kill()
             killed.append(leader)
         seen.extend(numbers(batch))
@@ -151,7 +151,7 @@ def busy_source() -> type[FairleadDataSource]:
             if is_first and found[topic] == {"0": 0}:
                 producer = Producer({"bootstrap.servers": servers})
                 producer.produce(topic, b"value 0")
-                assert producer.flush(20) == 0
+                assert producer.flush(60) == 0
             return found
 
     class BusySource(FairleadDataSource):

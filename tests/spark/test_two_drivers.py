@@ -96,7 +96,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_commits_nothing_and_fails(
 
 def members(topics: Topics) -> list[str]:
     (future,) = topics.admin.describe_consumer_groups(["one-query"]).values()
-    return [each.group_instance_id for each in future.result(20).members]
+    return [each.group_instance_id for each in future.result(60).members]
 
 
 def offset(topics: Topics) -> int:

@@ -60,7 +60,7 @@ from fairlead_wire.records import Record, encode_batch
 HANDLERS_LOADED = (api_versions, fetch, produce, sasl_authenticate, sasl_handshake)
 SECRET = b"the secret of a test"
 _Result = TypeVar("_Result")
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class ScriptedVerification:

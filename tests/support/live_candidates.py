@@ -288,7 +288,7 @@ async def skip_beside_an_operator(kube: KubeClient) -> None:
 def create_topic(bootstrap: str, name: str, partitions: int = 6, replicas: int = 3) -> None:
     """Create a topic over Kafka's protocol."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(60)
 
 
 def produce(bootstrap: str, topic: str, partitions: int = 6) -> None:
@@ -302,7 +302,7 @@ def produce(bootstrap: str, topic: str, partitions: int = 6) -> None:
             partition=number,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 

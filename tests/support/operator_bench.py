@@ -45,7 +45,7 @@ class Operator:
     def writes(self) -> dict[str, float]:
         """Return how much it has written so far, by its metrics."""
         url = f"http://127.0.0.1:{self.port}/metrics"
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         samples = (line.rsplit(" ", 1) for line in lines)
         return {

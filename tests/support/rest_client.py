@@ -126,7 +126,7 @@ def make_topic(
     name = name or f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = NewTopic(name, partitions, len(cluster.brokers), config=config or {})
-    admin.create_topics([wanted])[name].result(20)
+    admin.create_topics([wanted])[name].result(60)
     paths = [f"/topics/{name}/partitions/{each}/records?timeout=0" for each in range(partitions)]
     for broker in cluster.brokers:
         client = RestClient(broker.rest_url)

@@ -40,7 +40,7 @@ class Topics:
     def create_when_gone(self, name: str, partitions: int = 2) -> None:
         """Create a topic again; brokers hear of its deletion a moment after the answer."""
         wait_until(
-            lambda: name not in self.admin.list_topics(timeout=10).topics, f"{name} is still there"
+            lambda: name not in self.admin.list_topics(timeout=60).topics, f"{name} is still there"
         )
         self.create(name, partitions)
 

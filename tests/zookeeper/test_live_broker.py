@@ -13,7 +13,7 @@ from fairlead_zookeeper.znodes import CandidateRecord, candidate_path, candidate
 if TYPE_CHECKING:
     from zookeeper_ensemble import ZooKeeperEnsemble
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 IDS = "/brokers/ids/0"
 
 
