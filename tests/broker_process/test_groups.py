@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from live_broker import FrameClient
+from processor_wait import Stopwatch
 from standing_still import stand_still
 
 from fairlead_model.session.session_protocol import SESSION_TIMEOUT_MS
@@ -140,11 +141,12 @@ def test_ten_thousand_groups_are_served_soon_after_their_coordinator_is_killed(
     story.commit(groups, 100)
     story.commit(groups[:1000], 200)
     killed = story.coordinator()
+    survivors = [each.pid for each in story.cluster.brokers if each.node_id != killed]
     story.cluster.brokers[killed].kill()
-    killed_s = time.monotonic()
+    stopwatch = Stopwatch(story.cluster.controller.pid, beside=survivors)
     heir = story.coordinator(but=killed)
     story.committed(heir, ["group-0"])
-    assert time.monotonic() - killed_s < LOAD_S_MAX
+    assert stopwatch.elapsed_s() < LOAD_S_MAX
     story.check(heir, groups[:1000], 200)
     story.check(heir, groups[1000:], 100)
     assert story.listed() == set(groups)

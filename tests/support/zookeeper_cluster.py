@@ -30,6 +30,8 @@ PARTITION_UA = -1
 SECRET_TEXT = "a secret of tests only, long enough"
 SCRIPT = Path(__file__).with_name("zookeeper_candidate.py")
 SESSION_TIMEOUT_MS = 2000
+ANSWER_S = 30.0
+"""On a busy machine a live candidate may answer late; nobody asks one that is paused."""
 TOPIC = "t"
 
 
@@ -60,6 +62,11 @@ class Candidate:
         self._child.wait_ready()
 
     @property
+    def pid(self) -> int:
+        assert self._child is not None, "not started"
+        return self._child.process.pid
+
+    @property
     def exit_code(self) -> int | None:
         assert self._child is not None, "not started"
         return self._child.process.poll()
@@ -84,7 +91,7 @@ class Candidate:
         """Return a page as JSON; empty if the process does not answer."""
         try:
             with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.http_port}{path}", timeout=2
+                f"http://127.0.0.1:{self.http_port}{path}", timeout=ANSWER_S
             ) as on:
                 found: dict[str, Any] = json.loads(on.read())
                 return found
@@ -95,13 +102,7 @@ class Candidate:
             return {}
 
     def metric(self, name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=5) as on:
-            lines = on.read().decode().splitlines()
-        return sum(
-            float(line.rsplit(" ", 1)[1])
-            for line in lines
-            if line.startswith((f"{name} ", f"{name}{{"))
-        )
+        return read_metric(self.http_port, name)
 
     @property
     def is_active(self) -> bool:
@@ -113,6 +114,17 @@ class Candidate:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def read_metric(http_port: int, name: str) -> float:
+    """Return a metric of a process, summed over its labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/metrics", timeout=ANSWER_S) as on:
+        lines = on.read().decode().splitlines()
+    return sum(
+        float(line.rsplit(" ", 1)[1])
+        for line in lines
+        if line.startswith((f"{name} ", f"{name}{{"))
+    )
 
 
 class ZooKeeperCluster:
@@ -164,6 +176,10 @@ class ZooKeeperCluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{ports[0]}" for ports in self._clients)
+
+    @property
+    def candidate_pids(self) -> list[int]:
+        return [each.pid for each in self.candidates]
 
     def active(self, *, other_than: Candidate | None = None) -> Candidate:
         """Wait for a candidate that reigns, and return it."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
+from processor_wait import Stopwatch
 from starvation import LOG_TIME_SIZE, SILENCE_S, STARVED_S, StarvationWatch
 from waiting import wait_until
 
@@ -58,3 +59,15 @@ def test_silence_of_who_had_one_is_not() -> None:
     finally:
         rests.kill()
         rests.wait()
+
+
+def test_a_stopwatch_leaves_out_the_waits_of_each_and_the_longest_of_those_beside(
+    spinners: list[int],
+) -> None:
+    first, second = spinners
+    began_s = time.monotonic()
+    one, two, beside = Stopwatch(first), Stopwatch(first, second), Stopwatch(beside=spinners)
+    wait_until(lambda: min(each.left_out_s() for each in (one, two, beside)) > 0.2)
+    assert two.left_out_s() > one.left_out_s()
+    assert two.left_out_s() > beside.left_out_s()
+    assert one.elapsed_s() < time.monotonic() - began_s - 0.2
