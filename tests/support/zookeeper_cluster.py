@@ -7,6 +7,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -206,6 +207,27 @@ class ZooKeeperCluster:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         topic = NewTopic(TOPIC, partitions, replication_factor)
         admin.create_topics([topic])[TOPIC].result(30)
+
+    def wait_until_all_logs_are_open(self) -> None:
+        """Wait until each broker has the logs of all its replicas, also of the groups' topic.
+
+        A client with a group, as every consumer of librdkafka has, has that topic made. A broker
+        that is killed between hearing of its replicas and making their logs cannot go on without a
+        controller: they may have been lost.
+        """
+        names = (TOPIC, "__consumer_offsets")
+
+        def are_open() -> bool:
+            pages = [self.active().page(f"/status/topics/{name}") for name in names]
+            parts = [each for page in pages for each in page.get("partitionList", [])]
+            wanted = Counter(replica for each in parts for replica in each["replicas"])
+            return all(page.get("partitionList") for page in pages) and all(
+                read_metric(ports[2], "kafka_server_replicamanager_partitioncount")
+                == wanted[number]
+                for number, ports in enumerate(self._clients)
+            )
+
+        wait_until(are_open, self.last_words)
 
     def producer(self) -> Producer:
         return Producer(

@@ -247,6 +247,7 @@ def test_who_is_killed_and_back_while_zookeeper_is_away_goes_on_where_it_stood(
         producer, reader = cluster.producer(), Reader(cluster)
         active = cluster.active()
         _produce_to_each(producer, "before")
+        cluster.wait_until_all_logs_are_open()
         before = active.page("/status/topics/t")["partitionList"]
         victim = before[0]["leader"]
         zookeeper.stop()
