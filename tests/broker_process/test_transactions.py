@@ -178,7 +178,7 @@ def test_an_offline_partition_holds_up_its_own_transaction_only(ledger: Ledger) 
     for number in range(3, 6):
         ledger.commit(free, ledger.write(free, "t", number, 0, 1, 2))
     wait_until(lambda: sorted(ledger.read("t")) == sorted(ledger.committed), deadline_s=DEADLINE_S)
-    assert ledger.markers_without_leader() == 1
+    wait_until(lambda: ledger.markers_without_leader() == 1)
     ledger.cluster.brokers[away].start()
     wait_until(lambda: ledger.leader("lonely", 0) == away)
     wait_until(lambda: ledger.read("lonely", partitions=1) == [b"lonely"], deadline_s=DEADLINE_S)

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -28,10 +29,15 @@ def three_brokers(cli: Cli) -> Cli:
 def test_brokers_are_ended_frozen_and_revived(three_brokers: Cli) -> None:
     cli = three_brokers
     cli.ok("topic", "create", "t", "--partitions", "3", "--replication-factor", "1")
-    before = {row["id"]: row for row in cli.ok("broker", "list", "-o", "json").json}
+
+    def rows() -> list[dict[str, Any]]:
+        return list(cli.ok("broker", "list", "-o", "json").json)
+
+    # Whichever broker is asked hears of the topic in its own time.
+    wait_until(lambda: sum(row["leaders"] for row in rows()) == 3)
+    wait_until(lambda: sum(row["replicas"] for row in rows()) == 3)
+    before = {row["id"]: row for row in rows()}
     assert [row["state"] for row in before.values()] == ["running"] * 3
-    assert sum(row["leaders"] for row in before.values()) == 3
-    assert sum(row["replicas"] for row in before.values()) == 3
     assert "127.0.0.1" in cli.ok("broker", "list").out
 
     assert "Broker 1 serves again after" in cli.ok("broker", "restart", "1").out
@@ -78,7 +84,7 @@ def test_a_drained_broker_is_empty_and_stays_so(three_brokers: Cli) -> None:
     assert broker(cli, 2)["replicas"] == 0
     assert "may hold partitions again" in cli.ok("broker", "undrain", "2").out
     cli.ok("topic", "create", "v", "--partitions", "6", "--replication-factor", "1")
-    assert broker(cli, 2)["replicas"] == 2
+    wait_until(lambda: broker(cli, 2)["replicas"] == 2)
 
 
 def test_a_broker_that_is_gone_is_forgotten_and_joins_anew(three_brokers: Cli) -> None:
@@ -93,16 +99,19 @@ def test_a_broker_that_is_gone_is_forgotten_and_joins_anew(three_brokers: Cli) -
     assert "broker 2 is not in service: what is left on its disks is not known" in drained.err
     done = cli.ok("broker", "unregister", "2", "-o", "json").json
     assert done == {"id": 2, "wasRegistered": True}
-    told = cli.ok("features", "describe", "-o", "json").json
-    assert sorted(told["brokers"]) == ["0", "1"]
+
+    def told() -> list[str]:
+        return sorted(cli.ok("features", "describe", "-o", "json").json["brokers"])
+
+    wait_until(lambda: told() == ["0", "1"])
     assert "is not registered" in cli.ok("broker", "unregister", "2").out
     cli.ok("broker", "resume", "2")
     # What it held is none of its business any more: a new broker, which may be given partitions.
     wait_until(lambda: (broker(cli, 2)["state"], broker(cli, 2)["replicas"]) == ("running", 0))
-    wait_until(lambda: len(cli.ok("features", "describe", "-o", "json").json["brokers"]) == 3)
+    wait_until(lambda: len(told()) == 3)
     fields = ("--partitions", "6", "--replication-factor", "3")
     wait_until(lambda: cli("topic", "create", "u", *fields).code == 0)
-    assert broker(cli, 2)["replicas"] == 6
+    wait_until(lambda: broker(cli, 2)["replicas"] == 6)
 
 
 def test_a_paused_broker_does_not_hold_up_down(three_brokers: Cli) -> None:
