@@ -25,6 +25,7 @@ from fairlead_broker.log.directory.identity import ForeignDirectoryError
 from fairlead_broker.log.directory.lock import DirectoryInUseError
 from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
 from fairlead_broker.log.files.text_files import NewerFormatError
+from fairlead_broker.session.leaving import hand_over
 from fairlead_broker.session.resumption import resumption_problem
 from fairlead_broker.session.role_journal import RoleJournal, roles_in
 from fairlead_broker.tasks.background import Background
@@ -39,10 +40,8 @@ from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.configs.config_values import BROKER_FENCE
 from fairlead_model.host_address import join_address
 from fairlead_model.ids import NO_BROKER_EPOCH
-from fairlead_model.session.calls import Method
 from fairlead_model.session.session_protocol import take_secret
 from fairlead_sockets.stop_signals import on_stop_signal
-from fairlead_wire.errors import KafkaError
 from fairlead_zookeeper.access_settings import DIGEST_FILE
 
 if TYPE_CHECKING:
@@ -71,9 +70,6 @@ GO_ON_AFTER_S: Final = 0.3
 """How long a broker that could go on for a killed process first waits for a controller."""
 CONTROLLER_WAIT_S: Final = 10.0
 """How often a broker without a controller logs that it waits for one."""
-SHUTDOWN_CALL_TIMEOUT_MS: Final = 2_000
-LEADERS_LEAVE_S: Final = 5.0
-"""How long a stopping broker waits until other brokers lead its partitions."""
 REPLY_GRACE_S: Final = 1.0
 
 
@@ -637,15 +633,14 @@ class BrokerProcess:
 
     async def _leave_cluster(self) -> None:
         """Move leaders away first, while clients can still be told of the new leaders."""
-        deadline_s = time.monotonic() + LEADERS_LEAVE_S
-        try:
-            while self._session.is_connected and time.monotonic() < deadline_s:
-                reply = await self._session.call(
-                    Method.CONTROLLED_SHUTDOWN, {}, timeout_ms=SHUTDOWN_CALL_TIMEOUT_MS
-                )
-                if not reply["remaining_leaders"]:
-                    break
-                await asyncio.sleep(0.05)
-        except KafkaError as error:
-            logger.warning("stopping without a controlled shutdown: %s", error)
+        await hand_over(self._session, leads=self._leads_for_others)
         await self._session.stop()
+
+    def _leads_for_others(self) -> bool:
+        """Tell whether this broker leads a partition that others hold, too."""
+        image, node_id = self._session.image, self._settings.node_id
+        return any(
+            len(partition.replicas) > 1 and partition.leader == node_id
+            for topic, index in image.replicas_of(node_id)
+            for partition in (topic.partitions[index],)
+        )
