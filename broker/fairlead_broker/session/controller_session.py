@@ -244,6 +244,10 @@ class ControllerSession:
         self._is_ready = True
         self._send_heartbeat(0.0)
 
+    def set_stopping(self) -> None:
+        """Ask for no service any more, should a controller have fenced this broker."""
+        self._is_ready = False
+
     async def stop(self) -> None:
         """Say goodbye, which fences the broker at once, and close all links."""
         link = self._link

@@ -29,6 +29,7 @@ async def hand_over(
     session: "ControllerSession", *, leads: Callable[[], bool], within_s: float = LEADERS_LEAVE_S
 ) -> None:
     """Move leaders away, while clients can still be told of the new leaders."""
+    session.set_stopping()
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + within_s
     problem: KafkaError | None = None

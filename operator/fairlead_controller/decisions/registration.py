@@ -271,7 +271,10 @@ def decide_unfencing(state: ControllerState, event: UnfenceBroker) -> Decision:
             )
         )
     draft = Draft(state)
-    draft.add(BrokerChanged(replace(known, fenced=False)), BrokerConfirmed(event.broker_id))
+    # A stop that was announced before the broker was fenced is over: this may be another process
+    # of the same start, and no broker that is stopping asks for service.
+    in_service = replace(known, fenced=False, in_controlled_shutdown=False)
+    draft.add(BrokerChanged(in_service), BrokerConfirmed(event.broker_id))
     elected = elect_on(draft, event.broker_id, f"broker {event.broker_id} is in service")
     draft.explain(f"broker {event.broker_id} is in service, leader of {elected} partitions anew")
     return draft.decision({})

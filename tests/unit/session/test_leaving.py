@@ -9,7 +9,7 @@ import pytest
 from fairlead_broker.session.controller_session import ControllerSession
 from fairlead_broker.session.leaving import hand_over
 from fairlead_controller.controller import Controller
-from fairlead_controller.decisions.events import ShutDownBroker
+from fairlead_controller.decisions.events import FenceBroker, FenceReason, ShutDownBroker
 from fairlead_model.broker import Endpoint
 from fairlead_wire.errors import ErrorCode, KafkaError
 
@@ -144,5 +144,39 @@ def test_a_controller_that_will_not_have_it_is_not_asked_again(
             refusing.setattr(ControllerSession, "call", refuse)
             await begin(stopping, within_s=3600)
         assert "without a controlled shutdown: STALE_BROKER_EPOCH" in caplog.text
+
+    play(story)
+
+
+def test_a_start_that_is_tried_again_after_its_stop_comes_into_service(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    """A process that has no image yet leaves its start id on the disk, for the next one."""
+
+    async def story(stage: Any) -> None:
+        await stage.start_controller()
+        stopped = await stage.start_node(0, is_ready=False)
+        await hand_over(stopped.session, leads=lambda: False, within_s=50)
+        await stopped.session.stop()
+        again = stage.node(0)
+        await again.session.start()
+        await wait_until(lambda: again.is_live(0))
+        assert again.session.broker_epoch == stopped.session.broker_epoch
+
+    play(story)
+
+
+def test_a_broker_that_stops_does_not_ask_for_service_again(
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
+) -> None:
+    async def story(stage: Any) -> None:
+        stopping, other = await start_pair(stage)
+        await hand_over(stopping.session, leads=lambda: False, within_s=50)
+        epoch = stopping.session.broker_epoch
+        await stage.controller.submit(FenceBroker(0, epoch, FenceReason.SESSION_EXPIRED))
+        await wait_until(lambda: stopping.image.brokers[0].fenced)
+        beats = stopping.session._heartbeat_number
+        await wait_until(lambda: stopping.session._heartbeat_number > beats + 3)
+        assert other.image.brokers[0].fenced
 
     play(story)

@@ -207,6 +207,21 @@ def test_controlled_shutdown_gives_up_all_leaders(world: World) -> None:
     assert world.decide(ShutDownBroker(1, epoch)).changes == ()
 
 
+def test_a_stop_that_was_announced_ends_with_the_broker_and_not_with_its_start_id(
+    world: World,
+) -> None:
+    """The process after it may have the same one, if the stop came before any image did."""
+    world.create("t", partitions=6)
+    epoch = world.epoch(1)
+    world.do(ShutDownBroker(1, epoch))
+    world.fence(1)
+    assert world.register(1) == epoch
+    assert not world.state.image.is_live(1)
+    world.do(UnfenceBroker(1, epoch))
+    assert world.state.image.is_live(1)
+    assert 1 in world.leaders("t")
+
+
 def test_a_broker_of_very_many_partitions_leaves_them_in_parts_its_leaders_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
