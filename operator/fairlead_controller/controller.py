@@ -19,9 +19,12 @@ from fairlead_controller.counters import ControllerMetrics
 from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.events import (
     Decision,
+    DrainLeaders,
     ElectLeaderless,
+    ElectOnRequest,
     Event,
     FenceBroker,
+    FenceByOrder,
     LeavePartitions,
     NoteDirectory,
     PartitionMove,
@@ -32,6 +35,7 @@ from fairlead_controller.decisions.events import (
 from fairlead_controller.decisions.placement import RandomSource
 from fairlead_controller.decisions.record_rules import BrokenDecisionError, next_state
 from fairlead_controller.decisions.registration import fencing_to_divide, parts_max
+from fairlead_controller.decisions.requested_elections import election_parts
 from fairlead_controller.decisions.security.mutation_quota import MutationQuotas
 from fairlead_controller.decisions.state import (
     FIRST_BROKER_EPOCH,
@@ -94,7 +98,14 @@ EVENTS_WAITING_MAX: Final = 10_000
 """Decisions that may wait for the store. Beyond this number events are refused, except the death of
 a broker and what decisions have left: nobody would ask for it again, and there are never more of
 these than brokers."""
-_NEVER_REFUSED: Final = (FenceBroker, LeavePartitions, ElectLeaderless, NoteDirectory)
+_NEVER_REFUSED: Final = (
+    FenceBroker,
+    LeavePartitions,
+    ElectLeaderless,
+    NoteDirectory,
+    FenceByOrder,
+    DrainLeaders,
+)
 
 SPREAD_RETRY_S: Final = 1.0
 
@@ -229,6 +240,8 @@ class Controller:
         """
         if isinstance(event, FenceBroker) and fencing_to_divide(self._pending, event) is not None:
             return await self._fence_in_parts(event)
+        if isinstance(event, ElectOnRequest) and event.call["partitions"] is None:
+            return await self._elect_in_parts(event)
         return await self._submit(event)
 
     async def make_way(self, event: RegisterBroker) -> None:
@@ -267,6 +280,19 @@ class Controller:
             if reply["rest_fits"]:
                 break
         return await self._submit(fencing)
+
+    async def _elect_in_parts(self, event: ElectOnRequest) -> Reply:
+        """Elect in all partitions that need it; between two parts the loop runs."""
+        results: list[Any] = []
+        for part in election_parts(self._pending, event):
+            reply = await self._submit(part)
+            # Others may have elected since: the caller has not named these partitions.
+            results += [
+                each
+                for each in reply["partitions"]
+                if each["error_code"] != RefusalCode.ELECTION_NOT_NEEDED
+            ]
+        return {"partitions": results}
 
     async def _submit(self, event: Event) -> Reply:
         """Decide an event whole, before anything else runs; RefusedError as for `submit`."""

@@ -37,11 +37,13 @@ from fairlead_controller.decisions.events import (
     DeleteAcls,
     DeleteTopics,
     DrainBrokers,
+    DrainLeaders,
     ElectLeaderless,
     ElectLeaders,
     ElectOnRequest,
     Event,
     FenceBroker,
+    FenceByOrder,
     LeavePartitions,
     LimitCluster,
     ListReassignments,
@@ -63,7 +65,9 @@ from fairlead_controller.decisions.intents import decide_intent, decide_intent_c
 from fairlead_controller.decisions.isr_changes import decide_isr_changes
 from fairlead_controller.decisions.leadership import decide_further_elections
 from fairlead_controller.decisions.minimum_in_sync import decide_spread
+from fairlead_controller.decisions.ordered_fencing import decide_ordered_fencing
 from fairlead_controller.decisions.placement import RandomSource
+from fairlead_controller.decisions.reassignment.evacuation import decide_drained_leaders
 from fairlead_controller.decisions.reassignment.progress import decide_progress
 from fairlead_controller.decisions.reassignment.requests import (
     decide_listing,
@@ -123,8 +127,8 @@ def decide(  # noqa: PLR0911, PLR0912
             UnfenceBroker() | FenceBroker() | LeavePartitions() | CordonBroker() | ShutDownBroker()
         ):
             return _decide_service(state, event)
-        case DrainBrokers():
-            return decide_drain(state, event)
+        case DrainBrokers() | DrainLeaders():
+            return _decide_draining(state, event)
         case LimitCluster():
             return decide_limits(state, event)
         case RecordIntent():
@@ -147,7 +151,7 @@ def decide(  # noqa: PLR0911, PLR0912
             return decide_topic_resources(state, event, random, room)
         case ElectLeaders():
             return decide_elections(state)
-        case ElectLeaderless() | NoteDirectory() | SpreadMinimum():
+        case ElectLeaderless() | NoteDirectory() | SpreadMinimum() | FenceByOrder():
             return _decide_rest(state, event)
         case AlterPartition():
             return decide_isr_changes(state, event)
@@ -178,7 +182,8 @@ def decide(  # noqa: PLR0911, PLR0912
 
 
 def _decide_rest(
-    state: ControllerState, event: ElectLeaderless | NoteDirectory | SpreadMinimum
+    state: ControllerState,
+    event: ElectLeaderless | NoteDirectory | SpreadMinimum | FenceByOrder,
 ) -> Decision:
     """Return what changes where a decision before has left a part."""
     match event:
@@ -188,6 +193,16 @@ def _decide_rest(
             return decide_directory(state, event)
         case SpreadMinimum():
             return decide_spread(state)
+        case FenceByOrder():
+            return decide_ordered_fencing(state, event)
+
+
+def _decide_draining(state: ControllerState, event: DrainBrokers | DrainLeaders) -> Decision:
+    match event:
+        case DrainBrokers():
+            return decide_drain(state, event)
+        case DrainLeaders():
+            return decide_drained_leaders(state, event)
 
 
 def _decide_moves(

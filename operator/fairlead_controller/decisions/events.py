@@ -265,6 +265,24 @@ class NoteDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceByOrder:
+    """Go on to fence a broker that is ordered out of service and has very many partitions."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    parts_left: int
+    """Parts that may go before the decision that fences it. They are counted, because replicas may
+    come in sync anew in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainLeaders:
+    """Go on to move the leaders of brokers that are drained and lead very many partitions."""
+
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SpreadMinimum:
     """Go on to renew records after a change of min.insync.replicas that concerns very many."""
 
@@ -431,6 +449,8 @@ Event: TypeAlias = (
     | ElectLeaderless
     | NoteDirectory
     | SpreadMinimum
+    | FenceByOrder
+    | DrainLeaders
     | AlterPartition
     | ElectOnRequest
     | BalanceLeaders

@@ -14,9 +14,15 @@ from dataclasses import replace
 from typing import Final
 
 from fairlead_controller.decisions.draft import Draft
-from fairlead_controller.decisions.events import AlterConfigs
+from fairlead_controller.decisions.events import AlterConfigs, Decision, FenceByOrder
 from fairlead_controller.decisions.leadership import remove_from_partitions
-from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.registration import (
+    LEFT_PER_DECISION_MAX,
+    partitions_to_take,
+    parts_max,
+)
+from fairlead_controller.decisions.state import BrokerLeaving, ControllerState
+from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import BrokerChanged
 from fairlead_model.configs.config_values import BROKER_FENCE
 from fairlead_model.ids import BrokerId
@@ -84,8 +90,44 @@ def follow_fence(draft: Draft, broker_id: BrokerId, *, was_ordered: bool) -> Non
     known = draft.state.image.brokers[broker_id]
     if was_ordered and not is_ordered:
         draft.explain(f"broker {broker_id} may be in service again")
+        if broker_id in draft.state.leaving:
+            draft.add(BrokerLeaving(broker_id, is_leaving=False))
     if was_ordered or not is_ordered or known.fenced:
         return
+    _carry_out(draft, known, parts_max(draft.state, broker_id))
+
+
+def decide_ordered_fencing(state: ControllerState, event: FenceByOrder) -> Decision:
+    """Go on to fence a broker, unless its order was taken back, or it is out of service."""
+    draft = Draft(state)
+    known = state.image.brokers.get(event.broker_id)
+    if known is None or known.broker_epoch != event.broker_epoch or known.fenced:
+        return draft.decision({})
+    if event.broker_id in state.ordered_out:
+        _carry_out(draft, known, event.parts_left)
+    return draft.decision({})
+
+
+def _carry_out(draft: Draft, known: BrokerRegistration, parts_left: int) -> None:
+    """Fence a broker, or take some of its partitions from it first if it has very many.
+
+    The order is durable before anything else is: a controller that ends between two parts leaves
+    the others to the next one (`decide_elections`).
+    """
+    broker_id = known.broker_id
+    cause = f"broker {broker_id} is fenced by order"
+    held = partitions_to_take(draft.state, broker_id)
+    now, later = held[:LEFT_PER_DECISION_MAX], held[LEFT_PER_DECISION_MAX:]
+    if parts_left > 0 and later:
+        if broker_id not in draft.state.leaving:
+            draft.add(BrokerLeaving(broker_id))
+        lost = remove_from_partitions(draft, broker_id, cause, partitions=now)
+        draft.leave(FenceByOrder(broker_id, known.broker_epoch, parts_left - 1))
+        draft.explain(
+            f"broker {broker_id} is about to be fenced by order; {lost} partitions change leader, "
+            f"{len(later)} come later"
+        )
+        return
     draft.add(BrokerChanged(replace(known, fenced=True)))
-    lost = remove_from_partitions(draft, broker_id, f"broker {broker_id} is fenced by order")
-    draft.explain(f"broker {broker_id} is fenced by order; {lost} partitions change leader")
+    lost = remove_from_partitions(draft, broker_id, cause)
+    draft.explain(f"{cause}; {lost} partitions change leader")

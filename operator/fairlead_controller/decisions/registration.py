@@ -26,6 +26,7 @@ from fairlead_controller.decisions.events import (
     Decision,
     Event,
     FenceBroker,
+    FenceByOrder,
     FenceReason,
     LeavePartitions,
     NoteDirectory,
@@ -336,7 +337,7 @@ def decide_leaving(state: ControllerState, event: LeavePartitions) -> Decision:
     if event.broker_id not in state.leaving:
         # Others that die at the same time leave nothing to it.
         draft.add(BrokerLeaving(event.broker_id))
-    held = _partitions_to_take(state, event.broker_id)
+    held = partitions_to_take(state, event.broker_id)
     now, later = held[:LEFT_PER_DECISION_MAX], held[LEFT_PER_DECISION_MAX:]
     cause = f"broker {event.broker_id} is fenced"
     lost = remove_from_partitions(draft, event.broker_id, cause, partitions=now)
@@ -394,9 +395,7 @@ def _may_be_fenced(state: ControllerState, event: FenceBroker | LeavePartitions)
     return known is not None and known.broker_epoch == event.broker_epoch and not known.fenced
 
 
-def _partitions_to_take(
-    state: ControllerState, broker_id: BrokerId
-) -> list[tuple[TopicImage, int]]:
+def partitions_to_take(state: ControllerState, broker_id: BrokerId) -> list[tuple[TopicImage, int]]:
     """Return the partitions where a dead broker is in sync, those first that others wait for.
 
     First those that another replica in sync can lead; then those whose leader waits for it with
@@ -504,7 +503,7 @@ def decide_elections(state: ControllerState) -> Decision:
     First every partition gets the effective minimum of in-sync replicas again: a crash between the
     tables of its last change may have left different ones. Unconfirmed brokers keep their
     leaderships. They have one session timeout to come back, and mostly do, because it was the
-    controller that restarted.
+    controller that restarted. An order to fence a broker may be carried out only in part.
     """
     draft = Draft(state)
     with suppress(BrokenDecisionError):  # The draft has noted it; elections do not wait for it.
@@ -517,6 +516,11 @@ def decide_elections(state: ControllerState) -> Decision:
                 cause = f"broker {partition.leader} is out of service"
                 moves += moved(topic, index, elect_in(state, topic, index), cause)
     draft.move(moves)
+    for broker_id in sorted(state.ordered_out):
+        known = state.image.brokers.get(broker_id)
+        if known is not None and not known.fenced:
+            parts = parts_max(state, broker_id)
+            draft.leave(FenceByOrder(broker_id, known.broker_epoch, parts))
     return draft.decision({})
 
 

@@ -31,7 +31,12 @@ from fairlead_controller.decisions.observations import LogsReported, ReplicasOff
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import TopicImage
 from fairlead_model.partition import PartitionRegistration
-from fairlead_model.session.calls import ElectablePartition, ElectedPartition, ElectionType
+from fairlead_model.session.calls import (
+    ElectablePartition,
+    ElectedPartition,
+    ElectionType,
+    ElectLeadersCall,
+)
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 BY_HAND = "an election was asked for"
@@ -75,6 +80,24 @@ def decide_requested_elections(state: ControllerState, event: ElectOnRequest) ->
             result["error_code"] = int(RefusalCode.UNKNOWN_SERVER_ERROR)
             result["error_message"] = LEFT_OUT
     return draft.decision({"partitions": results})
+
+
+def election_parts(state: ControllerState, event: ElectOnRequest) -> list[ElectOnRequest]:
+    """Return the parts in which elections of all partitions are decided, one or more.
+
+    Elections of named partitions are one part: a client names no more than it is let.
+    """
+    call = event.call
+    kind = call["election_type"]
+    if call["partitions"] is not None or kind not in set(ElectionType):
+        return [event]
+    wanted = list(_all_in_need(state, ElectionType(kind)))
+    size = ELECTED_PER_DECISION_MAX
+    starts = range(0, max(len(wanted), 1), size)
+    return [
+        ElectOnRequest(ElectLeadersCall(partitions=wanted[i : i + size], election_type=kind))
+        for i in starts
+    ]
 
 
 def _all_in_need(state: ControllerState, kind: ElectionType) -> Iterator[ElectablePartition]:

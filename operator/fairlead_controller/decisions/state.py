@@ -75,6 +75,8 @@ class BrokerLeaving:
     """
 
     broker_id: BrokerId
+    is_leaving: bool = True
+    """False if it stays after all: the order to fence it was taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +324,8 @@ class ControllerState:
         leaving = self.leaving
         for change in changes:
             if isinstance(change, BrokerLeaving):
-                leaving |= {change.broker_id}
+                others = leaving - {change.broker_id}
+                leaving = others | {change.broker_id} if change.is_leaving else others
             elif isinstance(change, BrokerRemoved):
                 leaving -= {change.broker_id}
             elif isinstance(change, BrokerChanged) and change.registration.fenced:

@@ -10,8 +10,8 @@ Replicas of null cancel a reassignment; elections are of preferred leaders.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import AlterReassignments, ElectOnRequest
@@ -27,6 +27,10 @@ from fairlead_model.session.refusals import RefusalCode
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """As many as Kafka accepts in one request."""
+PARTITIONS_PER_DECISION_MAX: Final = 1_000
+"""Partitions of a request that are decided at once; brokers are heard before the next ones are."""
+
+_Part = TypeVar("_Part", ReassignablePartition, ElectablePartition)
 
 
 class ReassignmentRequestError(ValueError):
@@ -47,9 +51,11 @@ async def alter_reassignments(controller: Controller, request: Mapping[str, Any]
         ReassignablePartition(topic=topic, index=index, replicas=_replicas(item))
         for topic, index, item in _partitions(request)
     ]
-    call = AlterReassignmentsCall(partitions=partitions, allow_replication_factor_change=False)
-    reply = await controller.submit(AlterReassignments(call))
-    return {"refused": _refused(reply["partitions"])}
+    results: list[Any] = []
+    for part in _parts(partitions):
+        call = AlterReassignmentsCall(partitions=part, allow_replication_factor_change=False)
+        results += (await controller.submit(AlterReassignments(call)))["partitions"]
+    return {"refused": _refused(results)}
 
 
 async def elect_preferred(controller: Controller, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,11 +63,19 @@ async def elect_preferred(controller: Controller, request: Mapping[str, Any]) ->
     partitions = [
         ElectablePartition(topic=topic, index=index) for topic, index, _ in _partitions(request)
     ]
-    call = ElectLeadersCall(partitions=partitions, election_type=ElectionType.PREFERRED)
-    reply = await controller.submit(ElectOnRequest(call))
-    refused = _refused(reply["partitions"])
+    results: list[Any] = []
+    for part in _parts(partitions):
+        call = ElectLeadersCall(partitions=part, election_type=ElectionType.PREFERRED)
+        results += (await controller.submit(ElectOnRequest(call)))["partitions"]
+    refused = _refused(results)
     not_needed = RefusalCode.ELECTION_NOT_NEEDED.name
     return {"refused": [each for each in refused if each["reason"] != not_needed]}
+
+
+def _parts(partitions: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Cut what a request asks for into parts, at least one."""
+    for first in range(0, max(len(partitions), 1), PARTITIONS_PER_DECISION_MAX):
+        yield list(partitions[first : first + PARTITIONS_PER_DECISION_MAX])
 
 
 def _partitions(request: Mapping[str, Any]) -> list[tuple[str, int, Mapping[str, Any]]]:
@@ -76,6 +90,9 @@ def _partitions(request: Mapping[str, Any]) -> list[tuple[str, int, Mapping[str,
         if not isinstance(topic, str) or not isinstance(index, int):
             raise ReassignmentRequestError("each partition has a topic and a number")
         read.append((topic, index, item))
+    if len({(topic, index) for topic, index, _ in read}) != len(read):
+        # Parts of a request are decided one by one: a partition must not be in two of them.
+        raise ReassignmentRequestError("a partition is named more than once in the request")
     return read
 
 

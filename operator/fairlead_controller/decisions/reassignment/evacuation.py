@@ -7,20 +7,17 @@ directories gets no new replicas either, and keeps those that it has (`Controlle
 """
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from fairlead_controller.decisions.draft import Draft
+from fairlead_controller.decisions.events import Decision, DrainLeaders, PartitionMove
 from fairlead_controller.decisions.leader_election import ElectionReason, Outcome
-from fairlead_controller.decisions.leadership import elect_in, moved
+from fairlead_controller.decisions.leadership import ELECTED_PER_DECISION_MAX, elect_in, moved
 from fairlead_controller.decisions.reassignment.progress import reverted
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
 from fairlead_model.cluster import TopicImage
 from fairlead_model.ids import BrokerId
 from fairlead_model.session.refusals import RefusalCode, RefusedError
-
-if TYPE_CHECKING:
-    from fairlead_controller.decisions.events import PartitionMove
 
 
 def check_drain(state: ControllerState, broker_id: BrokerId) -> None:
@@ -87,19 +84,32 @@ def follow_drain(draft: Draft, broker_id: BrokerId, *, was_drained: bool) -> Non
     """Move the leaders of a broker that is drained from now on; call back what moves if not."""
     is_drained = broker_id in draft.state.cordoned
     if is_drained and not was_drained:
-        begin_drain(draft, broker_id)
+        begin_drain(draft, (broker_id,))
     elif was_drained and not is_drained:
         end_drain(draft, {broker_id})
 
 
-def begin_drain(draft: Draft, broker_id: BrokerId) -> None:
-    """Move the leaders off a broker that is drained from now on."""
+def begin_drain(draft: Draft, brokers: Collection[BrokerId]) -> None:
+    """Move the leaders off brokers that are drained from now on; of very many leave some."""
     moves: list[PartitionMove] = []
-    for topic, index in draft.state.image.replicas_of(broker_id):
-        if topic.partitions[index].leader == broker_id:
+    for broker_id in sorted(brokers):
+        for topic, index in draft.state.image.replicas_of(broker_id):
+            if topic.partitions[index].leader != broker_id:
+                continue
+            if len(moves) >= ELECTED_PER_DECISION_MAX:
+                draft.leave(DrainLeaders(tuple(sorted(brokers))))
+                draft.move(moves)
+                return
             outcome = elect_in(draft.state, topic, index)
             moves += moved(topic, index, outcome, f"broker {broker_id} is being drained")
     draft.move(moves)
+
+
+def decide_drained_leaders(state: ControllerState, event: DrainLeaders) -> Decision:
+    """Move more leaders off the brokers that are still drained."""
+    draft = Draft(state)
+    begin_drain(draft, state.cordoned.intersection(event.brokers))
+    return draft.decision({})
 
 
 def end_drain(draft: Draft, brokers: Collection[BrokerId]) -> None:

@@ -88,8 +88,8 @@ def _drain(draft: Draft, brokers: Sequence[BrokerId], intent: Intent) -> None:
             IntentChanged(_intent_id(broker_id), intent),
             BrokerConfigsChanged(str(broker_id), {**configs, BROKER_DRAIN: "true"}),
         )
+    begin_drain(draft, brokers)
     for broker_id in brokers:
-        begin_drain(draft, broker_id)
         draft.explain(f"broker {broker_id} leaves BrokerPool {intent.target}, and is drained first")
 
 

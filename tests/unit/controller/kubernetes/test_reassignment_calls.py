@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from rebalance_bench import ControllerWorld, controller_world, until
 
+from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.kubernetes import reassignment_calls
 from fairlead_controller.views.assignment import read_assignment
+from fairlead_model.cluster import Change, PartitionChanged
 from fairlead_operator.controller_client import ControllerClient, ControllerRefusedError
 
 PLACE = ("ns", "demo")
@@ -91,9 +94,38 @@ def test_preferred_leaders_lead_when_asked(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_many_partitions_are_decided_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once would keep the controller from its brokers, and from renewing its Lease."""
+    monkeypatch.setattr(reassignment_calls, "PARTITIONS_PER_DECISION_MAX", 1)
+
+    async def story(world: ControllerWorld, client: ControllerClient) -> None:
+        sizes: list[int] = []
+
+        def note(changes: tuple[Change, ...], _: ControllerState) -> None:
+            sizes.append(sum(isinstance(each, PartitionChanged) for each in changes))
+
+        world.controller.subscribe(note)
+        asked = [wanted(0, 1, 0), wanted(1, 9, 2), wanted(0, 0, 2, topic="u")]
+        (refused,) = await client.alter_reassignments(*PLACE, asked)
+        assert (refused["topic"], refused["partition"]) == ("t", 1)
+        await until(lambda: not world.is_moving, "the end of the moves")
+        named = [{"topic": "t", "partition": 0}, {"topic": "u", "partition": 0}]
+        assert await client.elect_preferred(*PLACE, named) == []
+        assert world.image.partition("t", 0).leader == 1
+        assert world.image.partition("u", 0).leader == 0
+        assert sum(sizes) >= 4
+        assert max(sizes) == 1
+        assert await client.alter_reassignments(*PLACE, []) == []
+
+    play(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("partitions", "why"),
     [
+        ([wanted(0, 0, 1), wanted(1, 1, 2), wanted(0, 1, 0)], "named more than once"),
         (["t"], "has to be a list"),
         ([{"topic": "t"}], "has a topic and a number"),
         ([wanted(0) | {"replicas": ["1"]}], "list of broker ids"),
