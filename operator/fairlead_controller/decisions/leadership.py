@@ -174,10 +174,9 @@ def preference_problem(state: ControllerState, topic: TopicImage, index: int) ->
     """Say why the preferred leader of a partition cannot lead now; empty if it can."""
     partition, name = topic.partitions[index], f"{topic.name}-{index}"
     broker = f"broker {partition.preferred_leader}"
-    if partition.is_being_reassigned:
-        # The first of the assignment may be one that is being added.
-        return f"{name} is being reassigned: ask again when that has ended"
     preferred = partition.preferred_leader
+    if preferred in partition.adding_replicas:
+        return f"{broker} is only being added to {name}: ask again when its reassignment has ended"
     if not state.is_electable(preferred):
         return f"{broker} is not in service"
     if preferred in state.observations.offline_replicas(topic.topic_id, index):

@@ -350,7 +350,29 @@ def test_the_preferred_leader_may_be_one_that_is_being_added(world: World) -> No
     item: Any = {"topic": "t", "index": 0, "replicas": [0, 2]}
     call: Any = {"partitions": [item], "allow_replication_factor_change": False}
     world.do(AlterReassignments(call))
-    assert refusal(world, 0) == "t-0 is being reassigned: ask again when that has ended"
+    why = "broker 0 is only being added to t-0: ask again when its reassignment has ended"
+    assert refusal(world, 0) == why
+    partition = world.partition()
+    in_sync = partition.changed(isr=partition.replicas)
+    world.state = world.state.apply([PartitionChanged(world.topic("t").topic_id, 0, in_sync)])
+    assert refusal(world, 0) == why, "another addition may still be missing"
+
+
+def test_the_preferred_leader_leads_when_asked_while_another_replica_is_added(
+    world: World,
+) -> None:
+    """As in Kafka: a copy may take hours."""
+    world.create("t", partitions=-1, replication_factor=-1, assignments={0: [1, 2]})
+    world.do(DrainBrokers({1: "asked for"}))
+    world.do(DrainBrokers({}))
+    item: Any = {"topic": "t", "index": 0, "replicas": [1, 0]}
+    call: Any = {"partitions": [item], "allow_replication_factor_change": False}
+    world.do(AlterReassignments(call))
+    assert world.partition().is_being_reassigned
+    assert world.partition().leader == 2
+    assert elect(world, 0, ("t", 0)) == [("t", 0, RefusalCode.NONE)]
+    assert world.partition().leader == 1
+    assert world.partition().is_being_reassigned
 
 
 def test_who_asks_for_an_unclean_election_in_vain_is_told_why(world: World) -> None:
