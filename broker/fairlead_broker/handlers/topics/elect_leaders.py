@@ -5,8 +5,9 @@ of the assignment takes over if it is in service and in sync, otherwise
 PREFERRED_LEADER_NOT_AVAILABLE; ELECTION_NOT_NEEDED if it leads already. Unclean (type 1): a
 partition without a leader gets any replica in service, and acknowledged records may be lost;
 ELECTION_NOT_NEEDED if there is a leader, ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica is in
-service. A request without partitions means all, and the reply leaves out those that need no
-election.
+service. INVALID_REQUEST for any other type. A replica that a reassignment adds is not made leader
+before that has ended, where Kafka does it once it is in sync: PREFERRED_LEADER_NOT_AVAILABLE. A
+request without partitions means all, and the reply leaves out those that need no election.
 Versions:  1 election type and an error for the whole request · 2 flexible.
 Missing:   quotas on controller mutations.
 """
@@ -20,7 +21,7 @@ from fairlead_broker.authorization import Operation, needs_cluster
 from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.session.controller_calls import ask_controller, slot_error
-from fairlead_model.session.calls import ElectablePartition, ElectLeadersCall, Method
+from fairlead_model.session.calls import ElectablePartition, ElectionType, ElectLeadersCall, Method
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.elect_leaders import (
@@ -34,35 +35,41 @@ if TYPE_CHECKING:
     from fairlead_broker.api_registry import Pending, RequestContext
     from fairlead_broker.broker import Broker
 
+_KNOWN_TYPES = frozenset(ElectionType)
+
 
 def _refuse_access(
     request: ElectLeadersRequest, context: RequestContext, code: ErrorCode
 ) -> ElectLeadersResponse:
-    return _refused(_wanted(request), KafkaError(code), context.version)
+    return _refused(request, KafkaError(code), context.version)
 
 
 @handles(
     ApiKey.ELECT_LEADERS, versions=(0, 2), access=needs_cluster(Operation.ALTER, _refuse_access)
 )
-def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Pending:
+def elect_leaders(
+    request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse | Pending:
     """Forward to the controller."""
     count = count_named(topic.partitions for topic in request.topic_partitions or ())
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RemoteProtocolError(f"ElectLeaders names {count} partitions")
+    if request.election_type not in _KNOWN_TYPES:
+        unknown = f"Unknown election type {request.election_type}"
+        return _refused(request, KafkaError(ErrorCode.INVALID_REQUEST, unknown), context.version)
     return context.later(_elect(request, context.broker, context.version))
 
 
 async def _elect(
     request: ElectLeadersRequest, broker: Broker, version: int
 ) -> ElectLeadersResponse:
-    wanted = _wanted(request)
-    call = ElectLeadersCall(partitions=wanted, election_type=request.election_type)
+    call = ElectLeadersCall(partitions=_wanted(request), election_type=request.election_type)
     try:
         reply = await ask_controller(
             broker, Method.ELECT_LEADERS, call, timeout_ms=request.timeout_ms
         )
     except KafkaError as error:
-        return _refused(wanted, error, version)
+        return _refused(request, error, version)
     results: dict[str, ReplicaElectionResult] = {}
     for elected in reply["partitions"]:
         code, message = slot_error(elected)
@@ -83,14 +90,10 @@ def _wanted(request: ElectLeadersRequest) -> list[ElectablePartition] | None:
     ]
 
 
-def _refused(
-    wanted: list[ElectablePartition] | None, error: KafkaError, version: int
-) -> ElectLeadersResponse:
-    """Version 0 has no place for an error of the whole request: every partition carries it."""
-    if version >= 1:
-        return ElectLeadersResponse(error_code=error.code)
+def _refused(request: ElectLeadersRequest, error: KafkaError, version: int) -> ElectLeadersResponse:
+    """Have every partition carry the error too: version 0 has no place for one of them all."""
     results: dict[str, ReplicaElectionResult] = {}
-    for partition in wanted or ():
+    for partition in _wanted(request) or ():
         _result_of(results, partition["topic"]).partition_result.append(
             PartitionResult(
                 partition_id=partition["index"],
@@ -98,7 +101,10 @@ def _refused(
                 error_message=error.message,
             )
         )
-    return ElectLeadersResponse(replica_election_results=list(results.values()))
+    return ElectLeadersResponse(
+        error_code=error.code if version >= 1 else ErrorCode.NONE,
+        replica_election_results=list(results.values()),
+    )
 
 
 def _result_of(results: dict[str, ReplicaElectionResult], topic: str) -> ReplicaElectionResult:

@@ -4,8 +4,9 @@ Behaviour: the state that the leader of a partition keeps of its idempotent and 
 producers: epoch, last sequence and timestamp, the epoch of the coordinator that ended a transaction
 last, and where an open transaction begins (-1: none is open). With it `kafka-transactions` finds
 transactions that no coordinator will end (KIP-664). Producers of which only the epoch is known, as
-after a marker, have the last sequence -1. Beyond 5,000 producers the broker serves other requests
-meanwhile; one reply has at most 500,000.
+after a marker, have the last sequence -1. A name that no topic can have is answered with
+INVALID_TOPIC_EXCEPTION, whatever the client may read. Beyond 5,000 producers the broker serves
+other requests meanwhile; one reply has at most 500,000.
 Versions:  there is only this one.
 Missing:   nothing.
 """
@@ -18,8 +19,9 @@ from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.in_turns import in_parts, in_turns
 from fairlead_broker.limits import DESCRIBED_MAX, PARTITIONS_PER_REQUEST_MAX
+from fairlead_model.ids import topic_name_problem
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import KafkaError, RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -79,6 +81,8 @@ def _describe(
 ) -> tuple[PartitionResponse, list[ProducerEntry]]:
     """Return a partition without its producers, and these."""
     try:
+        if (problem := topic_name_problem(name)) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         context.require(Operation.READ, ResourceType.TOPIC, name)
         producers = context.broker.leading((name, index)).log.producers
     except KafkaError as error:

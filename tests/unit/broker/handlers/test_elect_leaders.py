@@ -65,9 +65,28 @@ def test_without_a_controller_every_version_says_so_in_its_way(stage: Any, versi
 
     stage.controller.script["elect_leaders"] = refuse
     answer = stage.ask(request(("t", [0])), version)
-    if version:
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-        assert answer.replica_election_results == []
-        return
+    assert answer.error_code == (ErrorCode.REQUEST_TIMED_OUT if version else ErrorCode.NONE)
     ((slot,),) = (topic.partition_result for topic in answer.replica_election_results)
     assert (slot.error_code, slot.error_message) == (ErrorCode.REQUEST_TIMED_OUT, "no controller")
+
+
+@pytest.mark.parametrize("kind", [2, 7, -1])
+def test_an_unknown_election_type_is_refused_for_each_partition_it_names(
+    stage: Any, kind: int
+) -> None:
+    """As in Kafka, whose clients may look at either error."""
+    answer = stage.ask(request(("t", [0, 1]), ("u", [2]), kind=kind), 2)
+    assert stage.controller.calls == []
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    why = f"Unknown election type {kind}"
+    assert [
+        (topic.topic, each.partition_id, each.error_code, each.error_message)
+        for topic in answer.replica_election_results
+        for each in topic.partition_result
+    ] == [
+        (topic, index, ErrorCode.INVALID_REQUEST, why)
+        for topic, index in (("t", 0), ("t", 1), ("u", 2))
+    ]
+    everything = ElectLeadersRequest(election_type=kind, topic_partitions=None, timeout_ms=5000)
+    answer = stage.ask(everything, 2)
+    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])

@@ -228,6 +228,15 @@ def test_producers_are_described(stage: Any, one: Writer, two: Writer) -> None:
         assert refused.active_producers == []
 
 
+@pytest.mark.parametrize("name", ["", "..", "a b", "x" * 250])
+def test_producers_of_a_topic_that_cannot_be_are_asked_for_in_vain(stage: Any, name: str) -> None:
+    """As in Kafka before anything else is looked at, so that a mistyped name shows as one."""
+    asked = [TopicRequest(name, [0, 1])]
+    (topic,) = stage.ask(DescribeProducersRequest(asked), 0).topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 2
+    assert all("topic name" in str(each.error_message) for each in topic.partitions)
+
+
 def test_producers_are_described_once_however_often_their_partition_is_named(
     stage: Any, one: Writer
 ) -> None:
