@@ -46,7 +46,7 @@ _BLOCK: Final = re.compile(
 )
 _LINE_LENGTH: Final = 64
 _CERTIFICATE: Final = "CERTIFICATE"
-_UNREADABLE: Final = (
+UNREADABLE: Final = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
@@ -162,7 +162,7 @@ def _readable(source: PemSource) -> Iterator[None]:
         yield
     except CertificateError:
         raise
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise CertificateError(f"{source.setting}: {error}") from None
 
 
@@ -175,7 +175,7 @@ def _check_chain(
     try:
         secret = password.encode() if password else None
         key = load_pem_private_key(material.key.encode(), secret)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise CertificateError(f"{settings.key.setting}: the key cannot be read: {error}") from None
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 
+from fairlead_tls.certificates import UNREADABLE
 from fairlead_tls.engine import TlsRefusedError
 from fairlead_tls.peer_names import PeerNameError, find_caller, read_peer_names
 
@@ -36,7 +37,7 @@ def _names_of(der: bytes | None) -> tuple[PeerName, ...]:
     try:
         certificate = x509.load_der_x509_certificate(der)
         names = read_peer_names(certificate)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise TlsRefusedError(f"its certificate cannot be read: {error}") from None
     # OpenSSL checks this in a full handshake, but not if TLS 1.2 resumes a session.
     if datetime.now(UTC) >= certificate.not_valid_after_utc:

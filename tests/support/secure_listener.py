@@ -1,9 +1,15 @@
 """A listener with TLS, SASL or both for tests: settings, certificates, users."""
 
+import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from fairlead_broker.listener import Listener
 from fairlead_broker.security.credentials import CredentialChanged
@@ -13,6 +19,8 @@ from fairlead_model.security.scram import ScramCredential, ScramMechanism, deriv
 from fairlead_operator.certificates.authority import KeyPair, issue, make_authority
 
 HOSTS = ("127.0.0.1", "localhost")
+VERSION_3 = bytes.fromhex("a003020102")
+VERSION_2 = bytes.fromhex("a003020101")
 CLIENT = Listener("CLIENT", "127.0.0.1", 0, "127.0.0.1", 0)
 
 
@@ -67,6 +75,33 @@ class Certificates:
     def expired(self, name: str) -> Path:
         then = datetime.now(UTC) - timedelta(days=2)
         return self.issue(name, now=then, life=timedelta(days=1))
+
+    def of_version_2(self, path: Path) -> Path:
+        """Sign a certificate anew as one of X.509 version 2, which cryptography refuses to read."""
+        pem = path.read_bytes()
+        certificate = x509.load_pem_x509_certificate(pem)
+        key = load_pem_private_key(self.authority.key, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        before = certificate.tbs_certificate_bytes
+        content = before.replace(VERSION_3, VERSION_2, 1)
+        whole = certificate.public_bytes(Encoding.DER)
+        after = whole[whole.index(before) + len(before) :]
+        algorithm = after[: 2 + after[1]]
+        signature = key.sign(content, ec.ECDSA(hashes.SHA256()))
+        der = _der(0x30, content + algorithm + _der(0x03, b"\0" + signature))
+        changed = path.with_suffix(".2.pem")
+        owner = pem[pem.index(b"-----BEGIN PRIVATE") :]
+        changed.write_bytes(ssl.DER_cert_to_PEM_cert(der).encode() + owner)
+        return changed
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    """Encode a value of ASN.1."""
+    size = len(content)
+    if size < 128:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8)
+    return bytes((tag, 0x80 | len(length))) + length + content
 
 
 def security_of(

@@ -17,6 +17,7 @@ from fairlead_broker.security.distinguished_name import (
     format_distinguished_name,
 )
 from fairlead_broker.security.principal_mapping import NoRuleError
+from fairlead_tls.certificates import UNREADABLE
 from fairlead_tls.engine import TlsRefusedError
 from fairlead_tls.peer_check import check_caller
 
@@ -61,7 +62,7 @@ def _find_user(mapping: PrincipalMapping | None, der: bytes | None) -> Peer:
         certificate = x509.load_der_x509_certificate(der)
         name = format_distinguished_name(certificate.subject.public_bytes())
         user = mapping.apply(name)
-    except (NoRuleError, BadNameError, ValueError) as error:
+    except (NoRuleError, BadNameError, *UNREADABLE) as error:
         raise TlsRefusedError(f"its certificate names no user: {error}") from None
     # OpenSSL has looked at this in a full handshake, but not where TLS 1.2 takes up a session,
     # which Python cannot forbid. Those sessions end with the context, and so with a trusted CA.

@@ -74,8 +74,17 @@ def test_the_secret_is_needed_too(live: LiveBroker, peers: PeerCertificates) -> 
         (lambda peers: peers.of(2, uris=["fairlead://x/broker/2"]), "fairlead://test/, and has 0"),
         (lambda peers: peers.expired("broker-2"), "certificate has expired"),
         (lambda peers: PeerCertificates(peers.directory / "x").of(2), "CERTIFICATE_VERIFY_FAILED"),
+        (lambda peers: peers.of_version_2(peers.of(2)), "its certificate cannot be read"),
     ],
-    ids=["none", "of a user", "of a controller", "of another cluster", "over", "of another CA"],
+    ids=[
+        "none",
+        "of a user",
+        "of a controller",
+        "of another cluster",
+        "over",
+        "of another CA",
+        "of version 2",
+    ],
 )
 def test_who_is_no_broker_does_not_get_in(
     live: LiveBroker,

@@ -140,13 +140,17 @@ def test_who_shows_no_certificate(
             assert principal_of_client(live_mutual) == ANONYMOUS
 
 
-@pytest.mark.parametrize("kind", ["expired", "other authority", "server only", "self-signed"])
+@pytest.mark.parametrize(
+    "kind", ["expired", "other authority", "server only", "self-signed", "of version 2"]
+)
 @pytest.mark.parametrize("live_mutual", ["required", "requested"], indirect=True)
 def test_bad_certificates_are_refused(
     live_mutual: LiveBroker, certificates: Certificates, tmp_path: Path, kind: str
 ) -> None:
     if kind == "expired":
         path = certificates.expired("alice")
+    elif kind == "of version 2":
+        path = certificates.of_version_2(certificates.issue("alice", is_client=True))
     elif kind == "other authority":
         path = Certificates(tmp_path / "other").issue("alice", is_client=True)
     elif kind == "self-signed":
