@@ -12,9 +12,11 @@ from fairlead_wire.segments import Buffer, Records, Segment
 
 NULL_UUID: Final = bytes(16)
 STRING_SIZE_MAX: Final = 32767
-ELEMENTS_MAX: Final = 500_000
-"""Array elements and tagged fields of one request; arrays of one element are not counted. A frame
-of 100 MiB may have 50 million, which would take gigabytes and block a broker for half a minute."""
+ELEMENTS_MAX: Final = 150_000
+"""Array elements and tagged fields of one request; eight numbers count as one. To decode so many
+holds a broker up for a fifth of a second, before any handler asks whether they are too many, or
+whether the client may ask at all. The most that a handler takes, the 100,000 partitions of an
+OffsetFetch or of a member of KIP-848, are less, even if each is of another topic."""
 TAGS_MAX: Final = 100
 """Tagged fields of one struct; no message defines as many as ten."""
 # Records above this size are separate segments; below it, one more copy is cheaper than one more

@@ -216,8 +216,8 @@ def _decode_add_partitions_to_txn_topic(
         raise null_value("AddPartitionsToTxnTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("AddPartitionsToTxnTopic.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return AddPartitionsToTxnTopic(name, partitions), position
@@ -258,8 +258,8 @@ def _decode_add_partitions_to_txn_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("AddPartitionsToTxnTopic.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -350,7 +350,7 @@ def _decode_add_partitions_to_txn_transaction_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("AddPartitionsToTxnTransaction.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(count):
@@ -434,7 +434,7 @@ def _decode_add_partitions_to_txn_request(
         raise null_value("AddPartitionsToTxnRequest.v3_and_below_topics")
     if count * 6 > len(buffer) - position:
         raise oversized("AddPartitionsToTxnRequest.v3_and_below_topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
     for _ in range(count):
@@ -489,7 +489,7 @@ def _decode_add_partitions_to_txn_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("AddPartitionsToTxnRequest.transactions", count)
-        if count > 1:
+        if count:
             count_elements(count)
         transactions: list[AddPartitionsToTxnTransaction] = []
         for _ in range(count):
@@ -524,7 +524,7 @@ def _decode_add_partitions_to_txn_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("AddPartitionsToTxnRequest.v3_and_below_topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(count):

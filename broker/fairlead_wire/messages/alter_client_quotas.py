@@ -339,7 +339,7 @@ def _decode_request_entry_data(
         raise null_value("RequestEntryData.entity")
     if count * 4 > len(buffer) - position:
         raise oversized("RequestEntryData.entity", count)
-    if count > 1:
+    if count:
         count_elements(count)
     entity: list[RequestEntityData] = []
     for _ in range(count):
@@ -351,7 +351,7 @@ def _decode_request_entry_data(
         raise null_value("RequestEntryData.ops")
     if count * 11 > len(buffer) - position:
         raise oversized("RequestEntryData.ops", count)
-    if count > 1:
+    if count:
         count_elements(count)
     ops: list[OpData] = []
     for _ in range(count):
@@ -390,7 +390,7 @@ def _decode_request_entry_data_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("RequestEntryData.entity", count)
-    if count > 1:
+    if count:
         count_elements(count)
     entity: list[RequestEntityData] = []
     for _ in range(count):
@@ -405,7 +405,7 @@ def _decode_request_entry_data_flexible(
     count -= 1
     if count * 11 > len(buffer) - position:
         raise oversized("RequestEntryData.ops", count)
-    if count > 1:
+    if count:
         count_elements(count)
     ops: list[OpData] = []
     for _ in range(count):
@@ -449,7 +449,7 @@ def _decode_alter_client_quotas_request(
         raise null_value("AlterClientQuotasRequest.entries")
     if count * 8 > len(buffer) - position:
         raise oversized("AlterClientQuotasRequest.entries", count)
-    if count > 1:
+    if count:
         count_elements(count)
     entries: list[RequestEntryData] = []
     for _ in range(count):
@@ -487,7 +487,7 @@ def _decode_alter_client_quotas_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterClientQuotasRequest.entries", count)
-    if count > 1:
+    if count:
         count_elements(count)
     entries: list[RequestEntryData] = []
     for _ in range(count):

@@ -280,7 +280,7 @@ def _decode_alter_configs_resource(
         raise null_value("AlterConfigsResource.configs")
     if count * 4 > len(buffer) - position:
         raise oversized("AlterConfigsResource.configs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     configs: list[AlterableConfig] = []
     for _ in range(count):
@@ -327,7 +327,7 @@ def _decode_alter_configs_resource_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterConfigsResource.configs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     configs: list[AlterableConfig] = []
     for _ in range(count):
@@ -371,7 +371,7 @@ def _decode_alter_configs_request(
         raise null_value("AlterConfigsRequest.resources")
     if count * 7 > len(buffer) - position:
         raise oversized("AlterConfigsRequest.resources", count)
-    if count > 1:
+    if count:
         count_elements(count)
     resources: list[AlterConfigsResource] = []
     for _ in range(count):
@@ -409,7 +409,7 @@ def _decode_alter_configs_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("AlterConfigsRequest.resources", count)
-    if count > 1:
+    if count:
         count_elements(count)
     resources: list[AlterConfigsResource] = []
     for _ in range(count):

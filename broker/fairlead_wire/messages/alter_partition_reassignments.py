@@ -181,8 +181,8 @@ def _decode_reassignable_partition_flexible(
         count -= 1
         if count * 4 > len(buffer) - position:
             raise oversized("ReassignablePartition.replicas", count)
-        if count > 1:
-            count_elements(count)
+        if count > 7:
+            count_elements(count >> 3)
         replicas = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
     tags = buffer[position]
@@ -231,7 +231,7 @@ def _decode_reassignable_topic_flexible(
     count -= 1
     if count * 6 > len(buffer) - position:
         raise oversized("ReassignableTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[ReassignablePartition] = []
     for _ in range(count):
@@ -288,7 +288,7 @@ def _decode_alter_partition_reassignments_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterPartitionReassignmentsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[ReassignableTopic] = []
     for _ in range(count):

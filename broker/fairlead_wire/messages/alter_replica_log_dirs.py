@@ -196,8 +196,8 @@ def _decode_alter_replica_log_dir_topic(
         raise null_value("AlterReplicaLogDirTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirTopic.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return AlterReplicaLogDirTopic(name, partitions), position
@@ -238,8 +238,8 @@ def _decode_alter_replica_log_dir_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirTopic.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -282,7 +282,7 @@ def _decode_alter_replica_log_dir(
         raise null_value("AlterReplicaLogDir.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("AlterReplicaLogDir.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[AlterReplicaLogDirTopic] = []
     for _ in range(count):
@@ -329,7 +329,7 @@ def _decode_alter_replica_log_dir_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterReplicaLogDir.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[AlterReplicaLogDirTopic] = []
     for _ in range(count):
@@ -376,7 +376,7 @@ def _decode_alter_replica_log_dirs_request(
         raise null_value("AlterReplicaLogDirsRequest.dirs")
     if count * 6 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirsRequest.dirs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     dirs: list[AlterReplicaLogDir] = []
     for _ in range(count):
@@ -411,7 +411,7 @@ def _decode_alter_replica_log_dirs_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterReplicaLogDirsRequest.dirs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     dirs: list[AlterReplicaLogDir] = []
     for _ in range(count):

@@ -264,7 +264,7 @@ def _decode_alter_user_scram_credentials_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("AlterUserScramCredentialsRequest.deletions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     deletions: list[ScramCredentialDeletion] = []
     for _ in range(count):
@@ -283,7 +283,7 @@ def _decode_alter_user_scram_credentials_request_flexible(
     count -= 1
     if count * 9 > len(buffer) - position:
         raise oversized("AlterUserScramCredentialsRequest.upsertions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     upsertions: list[ScramCredentialUpsertion] = []
     for _ in range(count):

@@ -194,7 +194,7 @@ def _decode_consumer_group_describe_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("ConsumerGroupDescribeRequest.group_ids", count)
-    if count > 1:
+    if count:
         count_elements(count)
     group_ids: list[str] = []
     for _ in range(count):

@@ -186,8 +186,8 @@ def _decode_request_topic_partitions_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("RequestTopicPartitions.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -267,7 +267,7 @@ def _decode_consumer_group_heartbeat_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ConsumerGroupHeartbeatRequest.subscribed_topic_names", count)
-        if count > 1:
+        if count:
             count_elements(count)
         subscribed_topic_names = []
         for _ in range(count):
@@ -316,7 +316,7 @@ def _decode_consumer_group_heartbeat_request_flexible(
         count -= 1
         if count * 18 > len(buffer) - position:
             raise oversized("ConsumerGroupHeartbeatRequest.topic_partitions", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topic_partitions = []
         for _ in range(count):

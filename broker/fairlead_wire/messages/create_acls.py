@@ -284,7 +284,7 @@ def _decode_create_acls_request(
         raise null_value("CreateAclsRequest.creations")
     if count * 10 > len(buffer) - position:
         raise oversized("CreateAclsRequest.creations", count)
-    if count > 1:
+    if count:
         count_elements(count)
     creations: list[AclCreation] = []
     for _ in range(count):
@@ -319,7 +319,7 @@ def _decode_create_acls_request_flexible(
     count -= 1
     if count * 8 > len(buffer) - position:
         raise oversized("CreateAclsRequest.creations", count)
-    if count > 1:
+    if count:
         count_elements(count)
     creations: list[AclCreation] = []
     for _ in range(count):

@@ -178,8 +178,8 @@ def _decode_create_partitions_assignment(
         raise null_value("CreatePartitionsAssignment.broker_ids")
     if count * 4 > len(buffer) - position:
         raise oversized("CreatePartitionsAssignment.broker_ids", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return CreatePartitionsAssignment(broker_ids), position
@@ -208,8 +208,8 @@ def _decode_create_partitions_assignment_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("CreatePartitionsAssignment.broker_ids", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -252,7 +252,7 @@ def _decode_create_partitions_topic(
     else:
         if count * 4 > len(buffer) - position:
             raise oversized("CreatePartitionsTopic.assignments", count)
-        if count > 1:
+        if count:
             count_elements(count)
         assignments = []
         for _ in range(count):
@@ -309,7 +309,7 @@ def _decode_create_partitions_topic_flexible(
         count -= 1
         if count * 2 > len(buffer) - position:
             raise oversized("CreatePartitionsTopic.assignments", count)
-        if count > 1:
+        if count:
             count_elements(count)
         assignments = []
         for _ in range(count):
@@ -360,7 +360,7 @@ def _decode_create_partitions_request(
         raise null_value("CreatePartitionsRequest.topics")
     if count * 10 > len(buffer) - position:
         raise oversized("CreatePartitionsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[CreatePartitionsTopic] = []
     for _ in range(count):
@@ -398,7 +398,7 @@ def _decode_create_partitions_request_flexible(
     count -= 1
     if count * 7 > len(buffer) - position:
         raise oversized("CreatePartitionsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[CreatePartitionsTopic] = []
     for _ in range(count):

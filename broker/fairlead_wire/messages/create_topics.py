@@ -216,8 +216,8 @@ def _decode_creatable_replica_assignment(
         raise null_value("CreatableReplicaAssignment.broker_ids")
     if count * 4 > len(buffer) - position:
         raise oversized("CreatableReplicaAssignment.broker_ids", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return CreatableReplicaAssignment(partition_index, broker_ids), position
@@ -247,8 +247,8 @@ def _decode_creatable_replica_assignment_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("CreatableReplicaAssignment.broker_ids", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     broker_ids: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -386,7 +386,7 @@ def _decode_creatable_topic(
         raise null_value("CreatableTopic.assignments")
     if count * 8 > len(buffer) - position:
         raise oversized("CreatableTopic.assignments", count)
-    if count > 1:
+    if count:
         count_elements(count)
     assignments: list[CreatableReplicaAssignment] = []
     for _ in range(count):
@@ -402,7 +402,7 @@ def _decode_creatable_topic(
         raise null_value("CreatableTopic.configs")
     if count * 4 > len(buffer) - position:
         raise oversized("CreatableTopic.configs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     configs: list[CreatableTopicConfig] = []
     for _ in range(count):
@@ -449,7 +449,7 @@ def _decode_creatable_topic_flexible(
     count -= 1
     if count * 6 > len(buffer) - position:
         raise oversized("CreatableTopic.assignments", count)
-    if count > 1:
+    if count:
         count_elements(count)
     assignments: list[CreatableReplicaAssignment] = []
     for _ in range(count):
@@ -468,7 +468,7 @@ def _decode_creatable_topic_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("CreatableTopic.configs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     configs: list[CreatableTopicConfig] = []
     for _ in range(count):
@@ -521,7 +521,7 @@ def _decode_create_topics_request(
         raise null_value("CreateTopicsRequest.topics")
     if count * 16 > len(buffer) - position:
         raise oversized("CreateTopicsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[CreatableTopic] = []
     for _ in range(count):
@@ -559,7 +559,7 @@ def _decode_create_topics_request_flexible(
     count -= 1
     if count * 10 > len(buffer) - position:
         raise oversized("CreateTopicsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[CreatableTopic] = []
     for _ in range(count):

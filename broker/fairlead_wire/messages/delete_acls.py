@@ -352,7 +352,7 @@ def _decode_delete_acls_request(
         raise null_value("DeleteAclsRequest.filters")
     if count * 10 > len(buffer) - position:
         raise oversized("DeleteAclsRequest.filters", count)
-    if count > 1:
+    if count:
         count_elements(count)
     filters: list[DeleteAclsFilter] = []
     for _ in range(count):
@@ -387,7 +387,7 @@ def _decode_delete_acls_request_flexible(
     count -= 1
     if count * 8 > len(buffer) - position:
         raise oversized("DeleteAclsRequest.filters", count)
-    if count > 1:
+    if count:
         count_elements(count)
     filters: list[DeleteAclsFilter] = []
     for _ in range(count):

@@ -153,7 +153,7 @@ def _decode_delete_groups_request(
         raise null_value("DeleteGroupsRequest.groups_names")
     if count * 2 > len(buffer) - position:
         raise oversized("DeleteGroupsRequest.groups_names", count)
-    if count > 1:
+    if count:
         count_elements(count)
     groups_names: list[str] = []
     for _ in range(count):
@@ -195,7 +195,7 @@ def _decode_delete_groups_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("DeleteGroupsRequest.groups_names", count)
-    if count > 1:
+    if count:
         count_elements(count)
     groups_names: list[str] = []
     for _ in range(count):

@@ -230,7 +230,7 @@ def _decode_delete_records_topic(
         raise null_value("DeleteRecordsTopic.partitions")
     if count * 12 > len(buffer) - position:
         raise oversized("DeleteRecordsTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[DeleteRecordsPartition] = []
     for _ in range(count):
@@ -277,7 +277,7 @@ def _decode_delete_records_topic_flexible(
     count -= 1
     if count * 13 > len(buffer) - position:
         raise oversized("DeleteRecordsTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[DeleteRecordsPartition] = []
     for _ in range(count):
@@ -324,7 +324,7 @@ def _decode_delete_records_request(
         raise null_value("DeleteRecordsRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("DeleteRecordsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[DeleteRecordsTopic] = []
     for _ in range(count):
@@ -362,7 +362,7 @@ def _decode_delete_records_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("DeleteRecordsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[DeleteRecordsTopic] = []
     for _ in range(count):

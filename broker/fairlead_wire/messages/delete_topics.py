@@ -248,7 +248,7 @@ def _decode_delete_topics_request(
         raise null_value("DeleteTopicsRequest.topic_names")
     if count * 2 > len(buffer) - position:
         raise oversized("DeleteTopicsRequest.topic_names", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topic_names: list[str] = []
     for _ in range(count):
@@ -296,7 +296,7 @@ def _decode_delete_topics_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("DeleteTopicsRequest.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics: list[DeleteTopicState] = []
         for _ in range(count):
@@ -318,7 +318,7 @@ def _decode_delete_topics_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("DeleteTopicsRequest.topic_names", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topic_names: list[str] = []
         for _ in range(count):

@@ -292,7 +292,7 @@ def _decode_describe_client_quotas_request(
         raise null_value("DescribeClientQuotasRequest.components")
     if count * 5 > len(buffer) - position:
         raise oversized("DescribeClientQuotasRequest.components", count)
-    if count > 1:
+    if count:
         count_elements(count)
     components: list[ComponentData] = []
     for _ in range(count):
@@ -330,7 +330,7 @@ def _decode_describe_client_quotas_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("DescribeClientQuotasRequest.components", count)
-    if count > 1:
+    if count:
         count_elements(count)
     components: list[ComponentData] = []
     for _ in range(count):

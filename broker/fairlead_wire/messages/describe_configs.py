@@ -211,7 +211,7 @@ def _decode_describe_configs_resource(
     else:
         if count * 2 > len(buffer) - position:
             raise oversized("DescribeConfigsResource.configuration_keys", count)
-        if count > 1:
+        if count:
             count_elements(count)
         configuration_keys = []
         for _ in range(count):
@@ -270,7 +270,7 @@ def _decode_describe_configs_resource_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("DescribeConfigsResource.configuration_keys", count)
-        if count > 1:
+        if count:
             count_elements(count)
         configuration_keys = []
         for _ in range(count):
@@ -327,7 +327,7 @@ def _decode_describe_configs_request(
         raise null_value("DescribeConfigsRequest.resources")
     if count * 7 > len(buffer) - position:
         raise oversized("DescribeConfigsRequest.resources", count)
-    if count > 1:
+    if count:
         count_elements(count)
     resources: list[DescribeConfigsResource] = []
     for _ in range(count):
@@ -375,7 +375,7 @@ def _decode_describe_configs_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("DescribeConfigsRequest.resources", count)
-    if count > 1:
+    if count:
         count_elements(count)
     resources: list[DescribeConfigsResource] = []
     for _ in range(count):

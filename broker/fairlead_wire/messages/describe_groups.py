@@ -174,7 +174,7 @@ def _decode_describe_groups_request(
         raise null_value("DescribeGroupsRequest.groups")
     if count * 2 > len(buffer) - position:
         raise oversized("DescribeGroupsRequest.groups", count)
-    if count > 1:
+    if count:
         count_elements(count)
     groups: list[str] = []
     for _ in range(count):
@@ -226,7 +226,7 @@ def _decode_describe_groups_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("DescribeGroupsRequest.groups", count)
-    if count > 1:
+    if count:
         count_elements(count)
     groups: list[str] = []
     for _ in range(count):

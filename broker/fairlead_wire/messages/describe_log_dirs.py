@@ -198,8 +198,8 @@ def _decode_describable_log_dir_topic(
         raise null_value("DescribableLogDirTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("DescribableLogDirTopic.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return DescribableLogDirTopic(topic, partitions), position
@@ -240,8 +240,8 @@ def _decode_describable_log_dir_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("DescribableLogDirTopic.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -281,7 +281,7 @@ def _decode_describe_log_dirs_request(
     else:
         if count * 6 > len(buffer) - position:
             raise oversized("DescribeLogDirsRequest.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics = []
         for _ in range(count):
@@ -321,7 +321,7 @@ def _decode_describe_log_dirs_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("DescribeLogDirsRequest.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics = []
         for _ in range(count):

@@ -185,8 +185,8 @@ def _decode_topic_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("TopicRequest.partition_indexes", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -225,7 +225,7 @@ def _decode_describe_producers_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("DescribeProducersRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[TopicRequest] = []
     for _ in range(count):

@@ -234,7 +234,7 @@ def _decode_request_topic_data_flexible(
     count -= 1
     if count * 5 > len(buffer) - position:
         raise oversized("RequestTopicData.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[RequestPartitionData] = []
     for _ in range(count):
@@ -284,7 +284,7 @@ def _decode_describe_quorum_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("DescribeQuorumRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[RequestTopicData] = []
     for _ in range(count):

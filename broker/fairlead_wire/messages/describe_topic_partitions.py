@@ -268,7 +268,7 @@ def _decode_describe_topic_partitions_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("DescribeTopicPartitionsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[TopicRequest] = []
     for _ in range(count):

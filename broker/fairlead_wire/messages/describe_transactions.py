@@ -161,7 +161,7 @@ def _decode_describe_transactions_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("DescribeTransactionsRequest.transactional_ids", count)
-    if count > 1:
+    if count:
         count_elements(count)
     transactional_ids: list[str] = []
     for _ in range(count):

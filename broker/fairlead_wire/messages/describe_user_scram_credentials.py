@@ -196,7 +196,7 @@ def _decode_describe_user_scram_credentials_request_flexible(
         count -= 1
         if count * 2 > len(buffer) - position:
             raise oversized("DescribeUserScramCredentialsRequest.users", count)
-        if count > 1:
+        if count:
             count_elements(count)
         users = []
         for _ in range(count):

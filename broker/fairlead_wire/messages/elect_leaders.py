@@ -187,8 +187,8 @@ def _decode_topic_partitions(
         raise null_value("TopicPartitions.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("TopicPartitions.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return TopicPartitions(topic, partitions), position
@@ -225,8 +225,8 @@ def _decode_topic_partitions_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("TopicPartitions.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -271,7 +271,7 @@ def _decode_elect_leaders_request(
     else:
         if count * 6 > len(buffer) - position:
             raise oversized("ElectLeadersRequest.topic_partitions", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topic_partitions = []
         for _ in range(count):
@@ -319,7 +319,7 @@ def _decode_elect_leaders_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("ElectLeadersRequest.topic_partitions", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topic_partitions = []
         for _ in range(count):

@@ -472,7 +472,7 @@ def _decode_fetch_topic(buffer: memoryview, position: int, version: int) -> tupl
         raise null_value("FetchTopic.partitions")
     if count * 16 > len(buffer) - position:
         raise oversized("FetchTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[FetchPartition] = []
     for _ in range(count):
@@ -523,7 +523,7 @@ def _decode_fetch_topic_flexible(
     count -= 1
     if count * 33 > len(buffer) - position:
         raise oversized("FetchTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[FetchPartition] = []
     for _ in range(count):
@@ -579,8 +579,8 @@ def _decode_forgotten_topic(
             raise null_value("ForgottenTopic.partitions")
         if count * 4 > len(buffer) - position:
             raise oversized("ForgottenTopic.partitions", count)
-        if count > 1:
-            count_elements(count)
+        if count > 7:
+            count_elements(count >> 3)
         partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
     else:
@@ -632,8 +632,8 @@ def _decode_forgotten_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("ForgottenTopic.partitions", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partitions: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -690,7 +690,7 @@ def _decode_fetch_request(
         raise null_value("FetchRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("FetchRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[FetchTopic] = []
     for _ in range(count):
@@ -703,7 +703,7 @@ def _decode_fetch_request(
             raise null_value("FetchRequest.forgotten_topics_data")
         if count > len(buffer) - position:
             raise oversized("FetchRequest.forgotten_topics_data", count)
-        if count > 1:
+        if count:
             count_elements(count)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(count):
@@ -799,7 +799,7 @@ def _decode_fetch_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("FetchRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[FetchTopic] = []
     for _ in range(count):
@@ -814,7 +814,7 @@ def _decode_fetch_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("FetchRequest.forgotten_topics_data", count)
-    if count > 1:
+    if count:
         count_elements(count)
     forgotten_topics_data: list[ForgottenTopic] = []
     for _ in range(count):

@@ -224,7 +224,7 @@ def _decode_find_coordinator_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("FindCoordinatorRequest.coordinator_keys", count)
-        if count > 1:
+        if count:
             count_elements(count)
         coordinator_keys: list[str] = []
         for _ in range(count):

@@ -291,7 +291,7 @@ def _decode_alter_configs_resource(
         raise null_value("AlterConfigsResource.configs")
     if count * 5 > len(buffer) - position:
         raise oversized("AlterConfigsResource.configs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     configs: list[AlterableConfig] = []
     for _ in range(count):
@@ -338,7 +338,7 @@ def _decode_alter_configs_resource_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("AlterConfigsResource.configs", count)
-    if count > 1:
+    if count:
         count_elements(count)
     configs: list[AlterableConfig] = []
     for _ in range(count):
@@ -382,7 +382,7 @@ def _decode_incremental_alter_configs_request(
         raise null_value("IncrementalAlterConfigsRequest.resources")
     if count * 7 > len(buffer) - position:
         raise oversized("IncrementalAlterConfigsRequest.resources", count)
-    if count > 1:
+    if count:
         count_elements(count)
     resources: list[AlterConfigsResource] = []
     for _ in range(count):
@@ -420,7 +420,7 @@ def _decode_incremental_alter_configs_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("IncrementalAlterConfigsRequest.resources", count)
-    if count > 1:
+    if count:
         count_elements(count)
     resources: list[AlterConfigsResource] = []
     for _ in range(count):

@@ -299,7 +299,7 @@ def _decode_join_group_request(
         raise null_value("JoinGroupRequest.protocols")
     if count * 6 > len(buffer) - position:
         raise oversized("JoinGroupRequest.protocols", count)
-    if count > 1:
+    if count:
         count_elements(count)
     protocols: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
@@ -405,7 +405,7 @@ def _decode_join_group_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("JoinGroupRequest.protocols", count)
-    if count > 1:
+    if count:
         count_elements(count)
     protocols: list[JoinGroupRequestProtocol] = []
     for _ in range(count):

@@ -305,7 +305,7 @@ def _decode_leave_group_request(
             raise null_value("LeaveGroupRequest.members")
         if count > len(buffer) - position:
             raise oversized("LeaveGroupRequest.members", count)
-        if count > 1:
+        if count:
             count_elements(count)
         members: list[MemberIdentity] = []
         for _ in range(count):
@@ -366,7 +366,7 @@ def _decode_leave_group_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("LeaveGroupRequest.members", count)
-    if count > 1:
+    if count:
         count_elements(count)
     members: list[MemberIdentity] = []
     for _ in range(count):

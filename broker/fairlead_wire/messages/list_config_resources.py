@@ -147,8 +147,8 @@ def _decode_list_config_resources_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ListConfigResourcesRequest.resource_types", count)
-        if count > 1:
-            count_elements(count)
+        if count > 7:
+            count_elements(count >> 3)
         resource_types: list[int] = list(unpack_from(f">{count}b", buffer, position))
         position += count
     else:

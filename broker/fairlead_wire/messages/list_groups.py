@@ -176,7 +176,7 @@ def _decode_list_groups_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ListGroupsRequest.states_filter", count)
-        if count > 1:
+        if count:
             count_elements(count)
         states_filter: list[str] = []
         for _ in range(count):
@@ -201,7 +201,7 @@ def _decode_list_groups_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("ListGroupsRequest.types_filter", count)
-        if count > 1:
+        if count:
             count_elements(count)
         types_filter: list[str] = []
         for _ in range(count):

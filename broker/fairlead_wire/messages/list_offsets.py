@@ -254,7 +254,7 @@ def _decode_list_offsets_topic(
         raise null_value("ListOffsetsTopic.partitions")
     if count * 12 > len(buffer) - position:
         raise oversized("ListOffsetsTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[ListOffsetsPartition] = []
     for _ in range(count):
@@ -301,7 +301,7 @@ def _decode_list_offsets_topic_flexible(
     count -= 1
     if count * 17 > len(buffer) - position:
         raise oversized("ListOffsetsTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[ListOffsetsPartition] = []
     for _ in range(count):
@@ -355,7 +355,7 @@ def _decode_list_offsets_request(
         raise null_value("ListOffsetsRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("ListOffsetsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[ListOffsetsTopic] = []
     for _ in range(count):
@@ -397,7 +397,7 @@ def _decode_list_offsets_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("ListOffsetsRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[ListOffsetsTopic] = []
     for _ in range(count):

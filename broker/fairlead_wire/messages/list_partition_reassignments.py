@@ -175,8 +175,8 @@ def _decode_list_partition_reassignments_topics_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("ListPartitionReassignmentsTopics.partition_indexes", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -217,7 +217,7 @@ def _decode_list_partition_reassignments_request_flexible(
         count -= 1
         if count * 3 > len(buffer) - position:
             raise oversized("ListPartitionReassignmentsRequest.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics = []
         for _ in range(count):

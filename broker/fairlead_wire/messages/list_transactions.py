@@ -152,7 +152,7 @@ def _decode_list_transactions_request_flexible(
     count -= 1
     if count > len(buffer) - position:
         raise oversized("ListTransactionsRequest.state_filters", count)
-    if count > 1:
+    if count:
         count_elements(count)
     state_filters: list[str] = []
     for _ in range(count):
@@ -174,8 +174,8 @@ def _decode_list_transactions_request_flexible(
     count -= 1
     if count * 8 > len(buffer) - position:
         raise oversized("ListTransactionsRequest.producer_id_filters", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     producer_id_filters: list[int] = list(unpack_from(f">{count}q", buffer, position))
     position += count * 8
     if version >= 1:

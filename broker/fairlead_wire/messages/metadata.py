@@ -290,7 +290,7 @@ def _decode_metadata_request(
     else:
         if count * 2 > len(buffer) - position:
             raise oversized("MetadataRequest.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics = []
         for _ in range(count):
@@ -362,7 +362,7 @@ def _decode_metadata_request_flexible(
         count -= 1
         if count * 2 > len(buffer) - position:
             raise oversized("MetadataRequest.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics = []
         for _ in range(count):

@@ -307,7 +307,7 @@ def _decode_offset_commit_request_topic(
         raise null_value("OffsetCommitRequestTopic.partitions")
     if count * 14 > len(buffer) - position:
         raise oversized("OffsetCommitRequestTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
@@ -366,7 +366,7 @@ def _decode_offset_commit_request_topic_flexible(
     count -= 1
     if count * 18 > len(buffer) - position:
         raise oversized("OffsetCommitRequestTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
@@ -451,7 +451,7 @@ def _decode_offset_commit_request(
         raise null_value("OffsetCommitRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("OffsetCommitRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
@@ -542,7 +542,7 @@ def _decode_offset_commit_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("OffsetCommitRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[OffsetCommitRequestTopic] = []
     for _ in range(count):

@@ -177,7 +177,7 @@ def _decode_offset_delete_request_topic(
         raise null_value("OffsetDeleteRequestTopic.partitions")
     if count * 4 > len(buffer) - position:
         raise oversized("OffsetDeleteRequestTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[OffsetDeleteRequestPartition] = []
     for _ in range(count):
@@ -223,7 +223,7 @@ def _decode_offset_delete_request(
         raise null_value("OffsetDeleteRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("OffsetDeleteRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[OffsetDeleteRequestTopic] = []
     for _ in range(count):

@@ -237,8 +237,8 @@ def _decode_offset_fetch_request_topic(
         raise null_value("OffsetFetchRequestTopic.partition_indexes")
     if count * 4 > len(buffer) - position:
         raise oversized("OffsetFetchRequestTopic.partition_indexes", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     return OffsetFetchRequestTopic(name, partition_indexes), position
@@ -280,8 +280,8 @@ def _decode_offset_fetch_request_topic_flexible(
         count -= 1
         if count * 4 > len(buffer) - position:
             raise oversized("OffsetFetchRequestTopic.partition_indexes", count)
-        if count > 1:
-            count_elements(count)
+        if count > 7:
+            count_elements(count >> 3)
         partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
     else:
@@ -368,8 +368,8 @@ def _decode_offset_fetch_request_topics_flexible(
         count -= 1
         if count * 4 > len(buffer) - position:
             raise oversized("OffsetFetchRequestTopics.partition_indexes", count)
-        if count > 1:
-            count_elements(count)
+        if count > 7:
+            count_elements(count >> 3)
         partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
         position += count * 4
     else:
@@ -475,7 +475,7 @@ def _decode_offset_fetch_request_group_flexible(
             count -= 1
             if count > len(buffer) - position:
                 raise oversized("OffsetFetchRequestGroup.topics", count)
-            if count > 1:
+            if count:
                 count_elements(count)
             topics = []
             for _ in range(count):
@@ -556,7 +556,7 @@ def _decode_offset_fetch_request(
     else:
         if count * 6 > len(buffer) - position:
             raise oversized("OffsetFetchRequest.topics", count)
-        if count > 1:
+        if count:
             count_elements(count)
         topics = []
         for _ in range(count):
@@ -617,7 +617,7 @@ def _decode_offset_fetch_request_flexible(
             count -= 1
             if count > len(buffer) - position:
                 raise oversized("OffsetFetchRequest.topics", count)
-            if count > 1:
+            if count:
                 count_elements(count)
             topics = []
             for _ in range(count):
@@ -640,7 +640,7 @@ def _decode_offset_fetch_request_flexible(
         count -= 1
         if count > len(buffer) - position:
             raise oversized("OffsetFetchRequest.groups", count)
-        if count > 1:
+        if count:
             count_elements(count)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(count):

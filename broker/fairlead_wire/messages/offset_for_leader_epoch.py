@@ -240,7 +240,7 @@ def _decode_offset_for_leader_topic(
         raise null_value("OffsetForLeaderTopic.partitions")
     if count * 12 > len(buffer) - position:
         raise oversized("OffsetForLeaderTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[OffsetForLeaderPartition] = []
     for _ in range(count):
@@ -291,7 +291,7 @@ def _decode_offset_for_leader_topic_flexible(
     count -= 1
     if count * 13 > len(buffer) - position:
         raise oversized("OffsetForLeaderTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[OffsetForLeaderPartition] = []
     for _ in range(count):
@@ -343,7 +343,7 @@ def _decode_offset_for_leader_epoch_request(
         raise null_value("OffsetForLeaderEpochRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("OffsetForLeaderEpochRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[OffsetForLeaderTopic] = []
     for _ in range(count):
@@ -380,7 +380,7 @@ def _decode_offset_for_leader_epoch_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("OffsetForLeaderEpochRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[OffsetForLeaderTopic] = []
     for _ in range(count):

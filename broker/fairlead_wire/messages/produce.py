@@ -309,7 +309,7 @@ def _decode_topic_produce_data(
         raise null_value("TopicProduceData.partition_data")
     if count * 8 > len(buffer) - position:
         raise oversized("TopicProduceData.partition_data", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partition_data: list[PartitionProduceData] = []
     for _ in range(count):
@@ -365,7 +365,7 @@ def _decode_topic_produce_data_flexible(
     count -= 1
     if count * 6 > len(buffer) - position:
         raise oversized("TopicProduceData.partition_data", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partition_data: list[PartitionProduceData] = []
     for _ in range(count):
@@ -429,7 +429,7 @@ def _decode_produce_request(
         raise null_value("ProduceRequest.topic_data")
     if count * 6 > len(buffer) - position:
         raise oversized("ProduceRequest.topic_data", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topic_data: list[TopicProduceData] = []
     for _ in range(count):
@@ -483,7 +483,7 @@ def _decode_produce_request_flexible(
     count -= 1
     if count * 2 > len(buffer) - position:
         raise oversized("ProduceRequest.topic_data", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topic_data: list[TopicProduceData] = []
     for _ in range(count):

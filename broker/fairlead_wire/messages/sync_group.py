@@ -269,7 +269,7 @@ def _decode_sync_group_request(
         raise null_value("SyncGroupRequest.assignments")
     if count * 6 > len(buffer) - position:
         raise oversized("SyncGroupRequest.assignments", count)
-    if count > 1:
+    if count:
         count_elements(count)
     assignments: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
@@ -388,7 +388,7 @@ def _decode_sync_group_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("SyncGroupRequest.assignments", count)
-    if count > 1:
+    if count:
         count_elements(count)
     assignments: list[SyncGroupRequestAssignment] = []
     for _ in range(count):

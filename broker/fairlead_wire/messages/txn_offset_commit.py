@@ -305,7 +305,7 @@ def _decode_txn_offset_commit_request_topic(
         raise null_value("TxnOffsetCommitRequestTopic.partitions")
     if count * 14 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequestTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
@@ -356,7 +356,7 @@ def _decode_txn_offset_commit_request_topic_flexible(
     count -= 1
     if count * 18 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequestTopic.partitions", count)
-    if count > 1:
+    if count:
         count_elements(count)
     partitions: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
@@ -420,7 +420,7 @@ def _decode_txn_offset_commit_request(
         raise null_value("TxnOffsetCommitRequest.topics")
     if count * 6 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
@@ -523,7 +523,7 @@ def _decode_txn_offset_commit_request_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("TxnOffsetCommitRequest.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):

@@ -213,7 +213,7 @@ def _decode_update_features_request_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("UpdateFeaturesRequest.feature_updates", count)
-    if count > 1:
+    if count:
         count_elements(count)
     feature_updates: list[FeatureUpdateKey] = []
     for _ in range(count):

@@ -196,8 +196,8 @@ def _decode_writable_txn_marker_topic_flexible(
     count -= 1
     if count * 4 > len(buffer) - position:
         raise oversized("WritableTxnMarkerTopic.partition_indexes", count)
-    if count > 1:
-        count_elements(count)
+    if count > 7:
+        count_elements(count >> 3)
     partition_indexes: list[int] = list(unpack_from(f">{count}i", buffer, position))
     position += count * 4
     tags = buffer[position]
@@ -217,8 +217,8 @@ def _decode_writable_txn_marker_topic_flexible(
                 count -= 1
                 if count * 4 > len(buffer) - position:
                     raise oversized("WritableTxnMarkerTopic.leader_epochs", count)
-                if count > 1:
-                    count_elements(count)
+                if count > 7:
+                    count_elements(count >> 3)
                 leader_epochs = list(unpack_from(f">{count}i", buffer, position))
                 position += count * 4
             else:
@@ -280,7 +280,7 @@ def _decode_writable_txn_marker_flexible(
     count -= 1
     if count * 3 > len(buffer) - position:
         raise oversized("WritableTxnMarker.topics", count)
-    if count > 1:
+    if count:
         count_elements(count)
     topics: list[WritableTxnMarkerTopic] = []
     for _ in range(count):
@@ -348,7 +348,7 @@ def _decode_write_txn_markers_request_flexible(
     count -= 1
     if count * 17 > len(buffer) - position:
         raise oversized("WriteTxnMarkersRequest.markers", count)
-    if count > 1:
+    if count:
         count_elements(count)
     markers: list[WritableTxnMarker] = []
     for _ in range(count):

@@ -5,12 +5,26 @@ from typing import Any
 
 import pytest
 
+from fairlead_broker.limits import (
+    MEMBER_PARTITIONS_MAX,
+    MEMBER_TOPICS_MAX,
+    OFFSETS_PER_FETCH_MAX,
+)
 from fairlead_wire import primitives
 from fairlead_wire.errors import LocalProtocolError, RemoteProtocolError
 from fairlead_wire.message import Message
 from fairlead_wire.messages import FLEXIBLE_FROM, REQUESTS, RESPONSES, VALID_VERSIONS
 from fairlead_wire.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
-from fairlead_wire.messages.create_topics import CreateTopicsRequest
+from fairlead_wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    RequestTopicPartitions,
+)
+from fairlead_wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from fairlead_wire.messages.delete_topics import DeleteTopicsRequest
 from fairlead_wire.messages.fetch import (
     FetchableTopicResponse,
@@ -22,13 +36,18 @@ from fairlead_wire.messages.fetch import (
 )
 from fairlead_wire.messages.heartbeat import HeartbeatRequest
 from fairlead_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from fairlead_wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from fairlead_wire.primitives import ELEMENTS_MAX
+from fairlead_wire.primitives import ELEMENTS_MAX, NULL_UUID
 
 
 def body(message: Message, version: int) -> bytes:
@@ -164,6 +183,10 @@ def test_claimed_counts_are_checked_before_anything_is_made(version: int) -> Non
         MetadataRequest.decode(memoryview(b"\x7f\xff\xff\xff" + bytes(20)), 0, version)
 
 
+def encoded(message: Message, version: int) -> memoryview:
+    return memoryview(body(message, version))
+
+
 def delete_topics(count: int) -> memoryview:
     """DeleteTopics v1 of empty names: two bytes an element."""
     return memoryview(struct.pack(">i", count) + bytes(2 * count) + struct.pack(">i", 1000))
@@ -172,7 +195,7 @@ def delete_topics(count: int) -> memoryview:
 def test_a_request_of_very_many_elements_is_refused_before_they_are_made() -> None:
     request, _ = DeleteTopicsRequest.decode(delete_topics(ELEMENTS_MAX), 0, 1)
     assert len(request.topic_names) == ELEMENTS_MAX, "each request is counted by itself"
-    with pytest.raises(RemoteProtocolError, match="a request of more than 500000 elements"):
+    with pytest.raises(RemoteProtocolError, match="a request of more than 150000 elements"):
         DeleteTopicsRequest.decode(delete_topics(ELEMENTS_MAX + 1), 0, 1)
 
 
@@ -182,11 +205,55 @@ def test_elements_are_counted_over_all_arrays_of_a_request(monkeypatch: Any) -> 
 
     def produce(topic_count: int) -> memoryview:
         topics = [TopicProduceData("t", partition_data=partitions)] * topic_count
-        return memoryview(b"".join(ProduceRequest(topic_data=topics).encode(9)))  # type: ignore[arg-type]
+        return encoded(ProduceRequest(topic_data=topics), 9)
 
     ProduceRequest.decode(produce(3), 0, 9)
     with pytest.raises(RemoteProtocolError, match="elements"):
         ProduceRequest.decode(produce(4), 0, 9)
+
+
+def test_the_only_element_of_an_array_counts_too(monkeypatch: Any) -> None:
+    """Otherwise each element of a long array might have a chain of others below it."""
+    monkeypatch.setattr(primitives, "ELEMENTS_MAX", 20)
+
+    def create(topic_count: int) -> memoryview:
+        assignment, config = CreatableReplicaAssignment(0, [0]), CreatableTopicConfig("a", "b")
+        topic = CreatableTopic("t", -1, -1, [assignment], [config])
+        return encoded(CreateTopicsRequest([topic] * topic_count), 7)
+
+    CreateTopicsRequest.decode(create(6), 0, 7)
+    with pytest.raises(RemoteProtocolError, match="elements"):
+        CreateTopicsRequest.decode(create(7), 0, 7)
+
+
+def test_eight_numbers_count_as_one_element(monkeypatch: Any) -> None:
+    monkeypatch.setattr(primitives, "ELEMENTS_MAX", 20)
+
+    def fetch(partition_count: int) -> memoryview:
+        topic = OffsetFetchRequestTopics("t", partition_indexes=list(range(partition_count)))
+        return encoded(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[topic])]), 8)
+
+    OffsetFetchRequest.decode(fetch(18 * 8 + 7), 0, 8)
+    with pytest.raises(RemoteProtocolError, match="elements"):
+        OffsetFetchRequest.decode(fetch(19 * 8), 0, 8)
+
+
+@pytest.mark.parametrize("each", [1, 2, 8, OFFSETS_PER_FETCH_MAX])
+def test_what_a_handler_takes_can_be_decoded(each: int) -> None:
+    topics = [
+        OffsetFetchRequestTopics("t", partition_indexes=[0] * each)
+        for _ in range(OFFSETS_PER_FETCH_MAX // each)
+    ]
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
+    OffsetFetchRequest.decode(encoded(fetch, 9), 0, 9)
+    owned = [
+        RequestTopicPartitions(NULL_UUID, [0] * each) for _ in range(MEMBER_PARTITIONS_MAX // each)
+    ]
+    names = ["t"] * MEMBER_TOPICS_MAX
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        "g", subscribed_topic_names=names, topic_partitions=owned
+    )
+    ConsumerGroupHeartbeatRequest.decode(encoded(heartbeat, 1), 0, 1)
 
 
 def test_tagged_fields_count_as_elements(monkeypatch: Any) -> None:
