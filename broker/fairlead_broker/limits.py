@@ -522,6 +522,8 @@ QUOTA_ENTITIES_PER_REQUEST_MAX: Final = 1_000
 ROLE_JOURNAL_BYTES_MAX: Final = 128 * MIB
 """Size of the journal of roles. A broker whose journal would be larger does not go on after a kill,
 and waits for the controller instead."""
+JOURNAL_FRAME_BYTES_MAX: Final = 8 * MIB
+"""A journal that is cut off in a longer frame is damaged: no message of a session is as long."""
 LOGIN_AFTER_MUTE_S: Final = 2.0
 """How long a client whose login expired while a quota muted it may then take to log in again."""
 REFUSED_LOGIN_LINGER_S: Final = 0.2

@@ -10,6 +10,7 @@ import pytest
 from simulated_disk import SimulatedDisk
 
 from fairlead_broker.disk import RealDisk
+from fairlead_broker.log.directory import frame_file
 from fairlead_broker.log.files.file_names import ROLE_JOURNAL
 from fairlead_broker.session import role_journal
 from fairlead_broker.session.image_follower import ImageFollower, Position
@@ -175,6 +176,28 @@ def test_a_frame_that_was_cut_off_has_not_been_acted_on(disk: SimulatedDisk, cut
 def test_a_damaged_frame_makes_all_worthless(disk: SimulatedDisk) -> None:
     journal_on(disk, message(5, broker(1), image=True), message(6, broker(2)))
     disk.names[f"/d/{ROLE_JOURNAL}"].content[30] ^= 1
+    assert found(disk) is None
+
+
+def test_no_flipped_bit_makes_it_tell_less(disk: SimulatedDisk) -> None:
+    """Roles of earlier would be gone on with, though later ones have been acted on."""
+    journal_on(disk, message(5, broker(1), image=True), message(6, broker(2)))
+    content = bytes(disk.names[f"/d/{ROLE_JOURNAL}"].content)
+    for bit in range(len(content) * 8):
+        changed = SimulatedDisk()
+        journal_on(changed)
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        changed.names[f"/d/{ROLE_JOURNAL}"].content[:] = damaged
+        assert found(changed) is None, f"bit {bit % 8} of byte {bit // 8}"
+
+
+def test_what_is_longer_than_any_message_was_not_cut_off(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_on(disk, message(5, broker(1), image=True), message(6, broker(2)))
+    del disk.names[f"/d/{ROLE_JOURNAL}"].content[-3:]
+    monkeypatch.setattr(frame_file, "JOURNAL_FRAME_BYTES_MAX", 10)
     assert found(disk) is None
 
 

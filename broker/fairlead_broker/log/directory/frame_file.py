@@ -2,7 +2,8 @@
 
 It is written through the page cache and never fsynced: it survives the end of the process, but not
 a power loss. A process that is killed while it writes leaves a last frame that is cut off. Any
-other damage was not caused by this class.
+other damage was not caused by this class. A length that is damaged may point beyond the end, as
+that of a frame that is cut off does; but then its payload is here whole, and the CRC finds it.
 """
 
 import struct
@@ -11,6 +12,7 @@ from typing import Final
 from zlib import crc32
 
 from fairlead_broker.disk import Disk, read_file, write_fully
+from fairlead_broker.limits import JOURNAL_FRAME_BYTES_MAX
 from fairlead_broker.log.files.text_files import CorruptFileError
 
 _HEAD: Final = struct.Struct(">II")
@@ -61,8 +63,20 @@ def _payloads(content: bytes) -> Iterator[bytes]:
         at += _HEAD.size
         payload = content[at : at + length]
         if len(payload) < length:
+            if len(payload) > JOURNAL_FRAME_BYTES_MAX or _begins_with_whole(payload, crc):
+                raise CorruptFileError(f"the length of the frame before byte {at} is damaged")
             return  # Cut off while it was written.
         if crc32(payload) != crc:
             raise CorruptFileError(f"a frame that ends at byte {at + length} is damaged")
         yield payload
         at += length
+
+
+def _begins_with_whole(rest: bytes, crc: int) -> bool:
+    """Tell whether a payload with this CRC ends somewhere in the bytes."""
+    so_far = 0
+    for at in range(len(rest)):
+        so_far = crc32(rest[at : at + 1], so_far)
+        if so_far == crc:
+            return True
+    return False
