@@ -9,8 +9,8 @@ The order of decisions is that of Kafka's `StandardAuthorizerData`:
 4. If no rule for any principal applies to the resource, `allow.everyone.if.no.acl.found` decides.
 
 The caller handles super users before all of this. A decision looks only at rules of its principal
-and of `User:*`: one request asks thousands of questions, and a resource may have rules of thousands
-of users.
+and of `User:*`, and among these at those of its host and of `*`: one request asks thousands of
+questions, and a resource may have rules of thousands of users, or for thousands of hosts.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ _ANYBODYS_NAME: Final = "hardcode"
 """The resource name that `Authorizer.authorizeByResourceType` tries first."""
 
 
-_Held: TypeAlias = "dict[str, dict[AclBinding, str]]"
-"""Rules of one resource by principal, with their hosts in the form in which hosts are compared."""
+_ByHost: TypeAlias = "dict[str, dict[AclBinding, None]]"
+"""Rules by their host, in the form in which hosts are compared."""
+_Held: TypeAlias = "dict[str, _ByHost]"
+"""Rules of one resource by principal."""
 
 
 class AclDecision(NamedTuple):
@@ -79,17 +81,22 @@ class AclIndex:
             if by_name is self._prefixes:
                 lengths = self._lengths.setdefault(rule.resource_type, {})
                 lengths[len(rule.name)] = lengths.get(len(rule.name), 0) + 1
-        held.setdefault(rule.principal, {})[rule] = comparable_host(rule.host)
+        by_host = held.setdefault(rule.principal, {})
+        by_host.setdefault(comparable_host(rule.host), {})[rule] = None
 
     def remove(self, rule: AclBinding) -> None:
         """Remove a rule, if the index has it."""
         by_name = self._by_name(rule)
         held = by_name.get((rule.resource_type, rule.name))
-        rules = None if held is None else held.get(rule.principal)
-        if held is None or rules is None or rule not in rules:
+        by_host = None if held is None else held.get(rule.principal)
+        host = comparable_host(rule.host)
+        rules = None if by_host is None else by_host.get(host)
+        if held is None or by_host is None or rules is None or rule not in rules:
             return
         del rules[rule]
         if not rules:
+            del by_host[host]
+        if not by_host:
             del held[rule.principal]
         if held:
             return
@@ -114,15 +121,11 @@ class AclIndex:
         """Decide on an operation of a principal that is not a super user."""
         has_rules = False
         allowing: AclBinding | None = None
-        compared: str | None = None
+        compared = _Host(host)
         implied_by = IMPLIED_BY.get(operation, _NOTHING)
         for held in self._applying(resource_type, name):
             has_rules = True
-            for rule, rule_host in _rules_for(held, principal):
-                if rule_host != ANY_NAME:
-                    compared = comparable_host(host) if compared is None else compared
-                    if rule_host != compared:
-                        continue
+            for rule in _rules_for(held, principal, compared):
                 is_meant = rule.operation in (operation, Operation.ALL)
                 if rule.permission is Permission.DENY:
                     if is_meant:
@@ -138,7 +141,8 @@ class AclIndex:
         return [
             rule
             for held in self._applying(resource_type, name)
-            for rules in held.values()
+            for by_host in held.values()
+            for rules in by_host.values()
             for rule in rules
         ]
 
@@ -166,18 +170,15 @@ class AclIndex:
         """
         if self.decide(principal, host, operation, resource_type, _ANYBODYS_NAME).is_allowed:
             return True
-        compared = comparable_host(host)
+        compared = _Host(host)
         allowed: list[AclBinding] = []
         denied: set[tuple[PatternType, str]] = set()
         for by_name in (self._literals, self._prefixes):
             for (kind, _), held in by_name.items():
                 if kind is not resource_type:
                     continue
-                for rule, rule_host in _rules_for(held, principal):
-                    if rule_host not in (compared, ANY_NAME) or rule.operation not in (
-                        operation,
-                        Operation.ALL,
-                    ):
+                for rule in _rules_for(held, principal, compared):
+                    if rule.operation not in (operation, Operation.ALL):
                         continue
                     if rule.permission is Permission.ALLOW:
                         allowed.append(rule)
@@ -188,12 +189,36 @@ class AclIndex:
         return any(not _is_dominated(rule, denied) for rule in allowed)
 
 
-def _rules_for(held: _Held, principal: str) -> Iterator[tuple[AclBinding, str]]:
-    """Yield the rules of a principal and of everybody, with their hosts."""
+class _Host:
+    """The host of a client, whose comparable form is made only if a rule names a host."""
+
+    __slots__ = ("_comparable", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._comparable: str | None = None
+
+    @property
+    def comparable(self) -> str:
+        if self._comparable is None:
+            self._comparable = comparable_host(self._text)
+        return self._comparable
+
+
+def _rules_for(held: _Held, principal: str, host: _Host) -> Iterator[AclBinding]:
+    """Yield the rules of a principal and of everybody that are for this host, or for any."""
     for each in {principal: None, ANY_USER: None}:
-        rules = held.get(each)
-        if rules is not None:
-            yield from rules.items()
+        by_host = held.get(each)
+        if by_host is None:
+            continue
+        anywhere = by_host.get(ANY_NAME)
+        if anywhere is not None:
+            yield from anywhere
+            if len(by_host) == 1:
+                continue
+        here = by_host.get(host.comparable)
+        if here is not None and here is not anywhere:
+            yield from here
 
 
 def _is_dominated(rule: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
