@@ -147,9 +147,10 @@ PRODUCERS_PER_LOG_MAX: Final = 10_000
 PRODUCERS_MAX: Final = 500_000
 """Idempotent producers whose state all logs of a broker keep, some 300 MB; if there are more, the
 logs with most of them drop the least recently active ones."""
-RECENT_PRODUCERS_MAX: Final = 500
-"""Producers of a log of which snapshots are kept in memory: each takes the loop two milliseconds, a
-few MiB apart."""
+RECENT_PRODUCERS_AT_ONCE: Final = 500
+"""Producers of a log of which a snapshot in memory takes the loop two milliseconds, a few MiB
+apart. If there are more, the snapshots are as many times further apart. Three are kept, each with
+50 to 230 bytes of a producer."""
 RETRIED_WITHIN_MS: Final = 600_000
 """How long a producer may retry a batch: librdkafka gives up after five minutes, Java after two."""
 INDEX_PAGES_MAX: Final = 1_024

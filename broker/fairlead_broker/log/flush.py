@@ -17,7 +17,7 @@ import logging
 from typing import Final
 
 from fairlead_broker.disk import Disk, replace_file
-from fairlead_broker.limits import RECENT_PRODUCERS_MAX
+from fairlead_broker.limits import RECENT_PRODUCERS_AT_ONCE
 from fairlead_broker.log import full_disk
 from fairlead_broker.log.files.deferred_files import SyncJob
 from fairlead_broker.log.files.file_names import FAILED_FLUSH
@@ -29,6 +29,8 @@ from fairlead_model.configs.log_config import NEVER
 logger = logging.getLogger(__name__)
 
 WRITE_OUT_BYTES: Final = 4 << 20
+SPACING_WITHOUT_TRANSACTIONS: Final = 4
+"""How many times rarer the producers of such logs are kept for a truncation."""
 """Dirty bytes of a segment before early write-out is worth a system call."""
 
 
@@ -183,8 +185,13 @@ def begin_write_out(log: SegmentedLog) -> WriteOutJob | None:
 def _note_producers(log: SegmentedLog) -> None:
     """Keep the producers for a truncation: each few MiB, and so with the write-out.
 
-    Not those of logs without transactions, which a truncation can mostly cut in memory.
+    Further apart if there are many, and in logs without transactions: a truncation can mostly cut
+    these in memory, unless all remembered batches of a producer are cut off.
     """
     producers = log.producers
-    if len(producers) <= RECENT_PRODUCERS_MAX and producers.has_transactions:
+    if not producers:
+        return
+    spacing = 1 if producers.has_transactions else SPACING_WITHOUT_TRANSACTIONS
+    spacing *= 1 + (len(producers) - 1) // RECENT_PRODUCERS_AT_ONCE
+    if log.recent_producers.is_due(spacing):
         log.recent_producers.note(log.log_end_offset, encode_snapshot(producers))

@@ -2,7 +2,8 @@
 
 After a truncation the producers at the new end come from a snapshot and the batches after it. The
 newest one on disk is mostly at the base of the active segment, and to read that segment header by
-header blocks the loop for seconds. These are a few MiB apart.
+header blocks the loop for seconds. These are a few MiB apart, and more if there are thousands of
+producers.
 """
 
 from typing import Final, NamedTuple
@@ -20,13 +21,21 @@ class RecentSnapshot(NamedTuple):
 class RecentProducers:
     """The newest snapshots of one log, at rising offsets."""
 
-    __slots__ = ("_snapshots",)
+    __slots__ = ("_passed", "_snapshots")
 
     def __init__(self) -> None:
         self._snapshots: list[RecentSnapshot] = []
+        self._passed = 0
+        """Write-outs since the newest one."""
+
+    def is_due(self, spacing: int) -> bool:
+        """Count a write-out; tell whether a snapshot is due at each `spacing`th of them."""
+        self._passed += 1
+        return not self._snapshots or self._passed >= spacing
 
     def note(self, offset: int, content: bytes) -> None:
         """Keep the producers at the log's end, and drop the oldest ones if there are too many."""
+        self._passed = 0
         self.forget_above(offset - 1)
         self._snapshots.append(RecentSnapshot(offset, content))
         del self._snapshots[:-SNAPSHOTS_MAX]

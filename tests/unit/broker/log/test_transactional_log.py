@@ -9,6 +9,7 @@ from counting_disk import CountingDisk
 from log_batches import LogBench, append, as_leader_sent, batch, flush, patched, record_batch
 from present import present
 
+from fairlead_broker.log import flush as write_out
 from fairlead_broker.log.directory.clean_stop import stop_log
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.producer_loading import load_producers, snapshot_offsets
@@ -309,6 +310,33 @@ def test_a_cut_among_transactions_reads_a_few_mib(tmp_path: Path) -> None:
         assert ours.coordinator_epoch == theirs.coordinator_epoch
     log.truncate_to(0)
     assert len(log.producers) == 0
+    log.close()
+
+
+@pytest.mark.parametrize("others", [0, 1_200])
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_cut_of_all_that_is_remembered_of_a_producer_reads_some_mib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_transactional: bool, others: int
+) -> None:
+    """A busy producer has five batches in flight, and all of them may be cut off."""
+    monkeypatch.setattr(write_out, "WRITE_OUT_BYTES", 1 << 20)
+    disk = CountingDisk()
+    log = LogBench(str(tmp_path / "t-0"), disk).create(index_interval_bytes=4_000)
+    for other in range(others):
+        append(log, batch(producer=(10 + other, 0, 0)))
+    if is_transactional:
+        put(log, 2, 0)
+        end(log, 2, commits=True)
+    for at in range(14_000):
+        append(log, batch(size=2_000, producer=(1, 0, at)))
+        log.begin_write_out()
+    assert log.size > 26 << 20
+    disk.read_bytes = 0
+    log.truncate_to(log.log_end_offset - 7)
+    spacing = (1 if is_transactional else 4) * (3 if others else 1)
+    assert disk.read_bytes < (spacing + 1) << 20
+    assert present(log.producers.get(1)).batches[-1].last_sequence == 13_992
+    assert len(log.producers) == 1 + others + is_transactional
     log.close()
 
 
