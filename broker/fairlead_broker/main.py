@@ -18,11 +18,8 @@ from typing import TYPE_CHECKING, Final
 from fairlead_broker.session.supervisor_pipe import open_supervisor_pipe
 from fairlead_broker.settings import Settings, build_settings
 from fairlead_model.configs.config_values import ConfigError
-from fairlead_model.configs.setting_sources import (
-    read_assignments,
-    read_environment,
-    read_properties,
-)
+from fairlead_model.configs.property_files import read_properties
+from fairlead_model.configs.setting_sources import read_assignments, read_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,8 @@ from needed_tools import need
 
 from fairlead_broker.settings import build_settings
 from fairlead_controller.zookeeper.properties import read_controller_properties
-from fairlead_model.configs.setting_sources import merge_settings, read_properties
+from fairlead_model.configs.property_files import read_properties
+from fairlead_model.configs.setting_sources import merge_settings
 
 FILES = Path(__file__).resolve().parents[2] / "examples" / "hosts"
 UNITS = ("fairlead-broker.service", "fairlead-controller.service")

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from plain_hosts import Host, Switch, fairlead
 from waiting import wait_until
 
-from fairlead_model.configs.setting_sources import read_properties
+from fairlead_model.configs.property_files import read_properties
 
 if TYPE_CHECKING:
     from zookeeper_ensemble import ZooKeeperEnsemble

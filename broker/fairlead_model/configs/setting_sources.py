@@ -1,9 +1,9 @@
 """The sources of the settings of a broker or of a controller.
 
 Strongest first: `--set NAME=VALUE`, the environment (`FAIRLEAD_LOG_DIRS` for `log.dirs`), the file
-(`server.properties`, `controller.properties`), the default. An unknown name is an error that names
-the most similar setting. In the environment it is only a warning, because container platforms set
-variables of their own there.
+(`server.properties`, `controller.properties`; `property_files` reads them), the default. An unknown
+name is an error that names the most similar setting. In the environment it is only a warning,
+because container platforms set variables of their own there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,30 +24,6 @@ NOT_SETTINGS: Final = frozenset({"FAIRLEAD_SUPERVISOR_FD", "FAIRLEAD_ID_BASE"})
 """Variables that are set by process 1 of a container and by the pod, and that are no settings."""
 
 _BY_VARIABLE: Final = {environment_name(name): name for name in BROKER_CONFIGS}
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Return names and values of a `server.properties` text; ConfigError for a line without '='."""
-    values: dict[str, str] = {}
-    pending = ""
-    lines = text.splitlines()
-    for number, raw in enumerate(lines, start=1):
-        line = pending + raw.strip()
-        pending = ""
-        if not line or line[0] in "#!":
-            continue
-        if line.endswith("\\"):
-            line = line[:-1]
-            if number < len(lines):
-                pending = line
-                continue
-        name, separator, value = line.partition("=")
-        if not separator:
-            # The message does not quote the line: it may be part of a key or of a password.
-            where = f"line {number}"
-            raise ConfigError(where, f"{where} is not NAME=VALUE")
-        values[name.strip()] = value.strip()
-    return values
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -47,16 +47,19 @@ def render_curl(settings: Mapping[str, str]) -> str:
 def escape_property(text: str) -> str:
     """Return a value for Java's `Properties`: Latin-1, with escapes by backslash."""
     out = []
-    for character in text:
-        if character in _ESCAPES:
-            out.append(_ESCAPES[character])
-        elif ord(character) <= _LATIN_MAX:
+    for character in escape_utf8_property(text):
+        if ord(character) <= _LATIN_MAX:
             out.append(character)
         else:
             units = character.encode("utf-16-be")
             out += [f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)]
-    escaped = "".join(out)
-    # Java would drop blanks after the equals sign.
+    return "".join(out)
+
+
+def escape_utf8_property(text: str) -> str:
+    """Return a value for a file of properties in UTF-8, such as `server.properties`: one line."""
+    escaped = "".join(_ESCAPES.get(character, character) for character in text)
+    # A reader would drop blanks after the equals sign.
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fairlead_broker.log.files.file_names import parse_partition_directory
 from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
-from fairlead_model.configs.setting_sources import read_properties
+from fairlead_model.configs.property_files import read_properties
 
 if TYPE_CHECKING:
     from fairlead_cli.local.layout import Layout

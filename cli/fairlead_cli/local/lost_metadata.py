@@ -13,7 +13,7 @@ from fairlead_cli.advice import data_arguments
 from fairlead_cli.errors import InputError
 from fairlead_cli.local.log_directories import build_log_directories, find_log_directories
 from fairlead_model.configs.config_key import ConfigError
-from fairlead_model.configs.setting_sources import read_properties
+from fairlead_model.configs.property_files import read_properties
 
 if TYPE_CHECKING:
     from pathlib import Path

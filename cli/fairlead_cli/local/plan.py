@@ -10,6 +10,7 @@ from pathlib import Path
 from fairlead_cli.local.layout import BrokerPorts, Layout, Ports
 from fairlead_cli.local.log_directories import LOG_DIRS, build_log_directories
 from fairlead_cli.local.secure_files import ADMIN
+from fairlead_model.security.client_texts import escape_utf8_property
 from fairlead_tls.protocol_map import PROTOCOL_MAP
 
 BROKERS_DEFAULT = 3
@@ -199,5 +200,5 @@ def decode_plan(text: str) -> LaunchPlan:
 
 def encode_properties(settings: dict[str, str]) -> str:
     """Return the text of a `server.properties` file."""
-    lines = [f"{name}={value}" for name, value in settings.items()]
+    lines = [f"{name}={escape_utf8_property(value)}" for name, value in settings.items()]
     return "# Written by `fairlead up`; the next one overwrites it.\n" + "\n".join(lines) + "\n"

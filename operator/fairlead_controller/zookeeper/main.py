@@ -22,11 +22,11 @@ from fairlead_controller.zookeeper.properties import (
     read_controller_properties,
 )
 from fairlead_controller.zookeeper.settings import CandidateSettings
+from fairlead_model.configs.property_files import read_properties
 from fairlead_model.configs.setting_sources import (
     merge_settings,
     read_assignments,
     read_environment,
-    read_properties,
 )
 from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_tls.followed_certificate import follow_peer

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fairlead_model.configs.broker_configs import BROKER_CONFIGS
+from fairlead_model.security.client_texts import escape_utf8_property
 from fairlead_operator.specs.names import CONFIG_HASH_ANNOTATION, PROPERTIES_KEY
 from fairlead_operator.specs.views import ClusterView
 
@@ -80,7 +81,8 @@ def decide_settings(
     held = {name: value for name, value in _read(text).items() if name not in live}
     defaults = {name: _default(name) for name in _read(told) if name not in live}
     kept = {name: value for name, value in defaults.items() if value is not None}
-    if held == restarting and len(kept) == len(defaults):
+    written = {name: _on_one_line(value) for name, value in restarting.items()}
+    if held == written and len(kept) == len(defaults):
         return PoolSettings(restarting, {**kept, **live}, held_hash)
     if fresh == held_hash:
         fresh = _hash(held_hash + fresh)
@@ -115,14 +117,11 @@ def _on_one_line(value: str) -> str:
 
     Values of spec.config are refused before (`broker_setting_problem`); this is for all others.
     """
-    line = " ".join(value.splitlines())
-    while line.rstrip().endswith("\\"):
-        line = line.rstrip()[:-1]
-    return line
+    return escape_utf8_property(" ".join(value.splitlines()))
 
 
 def _read(text: str) -> dict[str, str]:
-    """Parse what `render_properties` has written."""
+    """Return the values that `render_properties` has written, as they are written."""
     lines = (line.partition("=") for line in text.split("\n") if line)
     return {name: value for name, _, value in lines}
 

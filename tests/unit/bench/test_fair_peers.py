@@ -9,7 +9,7 @@ from rich.console import Console
 from fairlead_bench.main import Run, parse_arguments
 from fairlead_bench.peers.kafka_cluster import KafkaCluster
 from fairlead_bench.peers.kafka_distribution import KafkaDistribution
-from fairlead_model.configs.setting_sources import read_properties
+from fairlead_model.configs.property_files import read_properties
 
 if TYPE_CHECKING:
     from pathlib import Path

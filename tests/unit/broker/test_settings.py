@@ -8,7 +8,6 @@ from fairlead_model.configs.setting_sources import (
     environment_name,
     read_assignments,
     read_environment,
-    read_properties,
 )
 
 NEEDED = {
@@ -87,30 +86,6 @@ def test_log_directories_may_be_several_and_none_twice() -> None:
         settings(file={"log.dirs": ","})
     with pytest.raises(ConfigError, match="names 65 folders, 64 fit"):
         settings(file={"log.dirs": ",".join(f"/{number}" for number in range(65))})
-
-
-def test_properties_hold_comments_and_continued_lines() -> None:
-    text = "# a comment\n\n! another\n num.partitions = 4 \nlisteners=A://h:1,\\\n  B://h:2\n"
-    assert read_properties(text) == {"num.partitions": "4", "listeners": "A://h:1,B://h:2"}
-
-
-def test_a_property_line_without_a_value_is_refused_with_its_number() -> None:
-    with pytest.raises(ConfigError, match="line 2"):
-        read_properties("num.partitions=1\nnonsense\n")
-
-
-def test_a_line_that_is_continued_at_the_end_of_the_file_counts() -> None:
-    text = "node.id=1\nlog.dirs=/a,\\\n/b\\"
-    assert read_properties(text) == {"node.id": "1", "log.dirs": "/a,/b"}
-    with pytest.raises(ConfigError, match="line 2"):
-        read_properties("node.id=1\nnonsense\\")
-
-
-def test_a_line_that_is_refused_is_not_shown() -> None:
-    """It may be one of a private key, which somebody has put here as it is."""
-    text = "ssl.keystore.key=-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\n"
-    with pytest.raises(ConfigError, match=r"^line 2 is not NAME=VALUE$"):
-        read_properties(text)
 
 
 def test_assignments_keep_equals_signs_of_the_value() -> None:

@@ -31,6 +31,11 @@ def started(tmp_path: Path, *folders: str) -> Layout:
     return layout
 
 
+def test_a_folder_with_a_backslash_is_found_again(tmp_path: Path) -> None:
+    layout = started(tmp_path, "one\\new")
+    assert find_log_directories(layout, 0) == (tmp_path / "one\\new/broker-0",)
+
+
 def test_each_broker_has_a_folder_in_each_directory(tmp_path: Path) -> None:
     layout = started(tmp_path, "one", "two")
     assert find_log_directories(layout, 1) == (tmp_path / "one/broker-1", tmp_path / "two/broker-1")

@@ -114,6 +114,14 @@ def test_a_live_setting_restarts_nobody_and_the_file_follows() -> None:
         assert story.told() == plan.live_settings
 
 
+def test_a_setting_with_a_backslash_is_the_same_in_the_next_pass() -> None:
+    story = Story()
+    story.change(pool_view(rack="a\\u"), **{BYTES: 7})
+    before = story.hash()
+    story.change(pool_view(rack="a\\u"), **{BYTES: 8})
+    assert story.hash() == before
+
+
 def test_a_static_setting_restarts_and_so_does_a_change_of_both() -> None:
     story = Story(**{BYTES: 7})
     assert SET in keys(story.change(**{BYTES: 7, HOURS: 5}))

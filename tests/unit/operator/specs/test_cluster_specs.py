@@ -15,7 +15,8 @@ from fairlead_broker.security.principal_mapping import NoRuleError
 from fairlead_broker.settings import build_settings
 from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS
 from fairlead_model.configs.endpoint_text import parse_endpoint
-from fairlead_model.configs.setting_sources import read_environment, read_properties
+from fairlead_model.configs.property_files import read_properties
+from fairlead_model.configs.setting_sources import read_environment
 from fairlead_model.session.session_protocol import parse_secret
 from fairlead_operator.resources.broker_settings import (
     MANAGED_SETTINGS,

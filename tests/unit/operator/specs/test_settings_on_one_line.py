@@ -3,7 +3,7 @@
 import pytest
 from operator_views import SETTINGS, cluster_view, pool_view
 
-from fairlead_model.configs.setting_sources import read_properties
+from fairlead_model.configs.property_files import read_properties
 from fairlead_operator.resources.broker_settings import broker_setting_problem
 from fairlead_operator.specs.config_map import build_properties
 from fairlead_operator.specs.live_settings import render_properties
@@ -26,7 +26,7 @@ def test_what_brokers_read_has_the_names_that_were_given_and_no_others(value: st
     read = read_properties(expand_properties(render_properties(given), POD))
     assert read.keys() == given.keys()
     assert (read["controller.x"], read["z"]) == ("1", "2")
-    assert render_properties({"a": " b\\c ", "d": ""}) == "a= b\\c \nd=\n"
+    assert render_properties({"a": " b\\c ", "d": ""}) == "a=\\ b\\\\c \nd=\n"
 
 
 def test_a_rack_says_nothing_about_who_may_do_what() -> None:
@@ -34,3 +34,9 @@ def test_a_rack_says_nothing_about_who_may_do_what() -> None:
     pool = pool_view(rack="a\nauthorizer.class.name=")
     settings = build_properties(cluster_view(), pool, SETTINGS)
     assert read_properties(render_properties(settings)).keys() == settings.keys()
+
+
+def test_brokers_read_the_backslashes_that_were_given() -> None:
+    rules = r"RULE:^CN=(.*?)\.example$/$1/,DEFAULT"
+    given = {"ssl.principal.mapping.rules": rules, "broker.rack": "a\\\\"}
+    assert read_properties(expand_properties(render_properties(given), POD)) == given
