@@ -38,6 +38,10 @@ class NoAnswerError(CliError):
     """There was no reply; the broker may be restarting."""
 
 
+class UnreachableError(NoAnswerError):
+    """No connection came about, so that the broker has got no request."""
+
+
 class ForbiddenError(CliError):
     """The command's user may not do that to the topic."""
 

@@ -51,16 +51,12 @@ def command(*, broker_id: int, data: Path, bootstrap: str | None, output: str) -
 
 def unregister(addresses: str, broker_id: int) -> bool:
     """Ask any broker; tell whether the broker was registered."""
-    from fairlead_cli.client.target import parse_addresses
-    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_cli.client.wire_call import call_first
     from fairlead_cli.wire_exchange import name_error
     from fairlead_wire.errors import ErrorCode
     from fairlead_wire.messages.unregister_broker import UnregisterBrokerRequest
 
-    asked = parse_addresses(addresses)[0]
-    reply = call_broker(
-        asked.host, asked.port, UnregisterBrokerRequest(broker_id), UNREGISTER_VERSION
-    )
+    reply = call_first(addresses, UnregisterBrokerRequest(broker_id), UNREGISTER_VERSION)
     if reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
         return False
     if reply.error_code:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
-from fairlead_cli.client.target import parse_addresses
-from fairlead_cli.client.wire_call import asking_order, call_any, call_broker
+from fairlead_cli.client.wire_call import asking_order, call_any, call_first
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import explain_error, name_error
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
@@ -84,11 +83,11 @@ def delete_rules(admin: AdminClient, rules: Iterable[AclBinding]) -> list[AclBin
     Without librdkafka, whose Python client takes a rule that the cluster keeps for a removed one.
     """
     filters = [_filter(rule) for rule in rules]
-    (at, *_) = parse_addresses(asking_order(fetch_metadata(admin)))
+    addresses = asking_order(fetch_metadata(admin))
     removed: list[AclBinding] = []
     for start in range(0, len(filters), FILTERS_A_REQUEST):
         request = DeleteAclsRequest(filters[start : start + FILTERS_A_REQUEST])
-        for result in call_broker(at.host, at.port, request, 1).filter_results:
+        for result in call_first(addresses, request, 1).filter_results:
             if result.error_code:
                 why = explain_error(result.error_code, result.error_message)
                 raise CliError(f"cannot remove an access rule: {why}")

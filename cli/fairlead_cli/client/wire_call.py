@@ -10,7 +10,7 @@ from fairlead_cli.client.access import wrap
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S
 from fairlead_cli.client.login import log_in_as_configured
 from fairlead_cli.client.target import parse_addresses
-from fairlead_cli.errors import NoAnswerError
+from fairlead_cli.errors import NoAnswerError, UnreachableError
 from fairlead_cli.wire_exchange import exchange
 from fairlead_model.host_address import join_address
 from fairlead_wire.errors import RemoteProtocolError
@@ -28,16 +28,21 @@ Answer = TypeVar("Answer")
 
 
 def call_broker(host: str, port: int, message: Message, version: int) -> Any:
-    """Return the reply to a request on a new connection. CliError if there is none."""
+    """Return the reply to a request on a new connection.
+
+    NoAnswerError if there is none, UnreachableError if the broker has not got the request.
+    """
+    is_sent = False
     try:
         with (
             socket.create_connection((host, port), timeout=REQUEST_TIMEOUT_S) as plain,
             wrap(plain, host) as connection,
         ):
             log_in_as_configured(connection)
+            is_sent = True
             return exchange(connection, message, version)
     except (OSError, EOFError, RemoteProtocolError, LoginRefusedError) as error:
-        raise NoAnswerError(
+        raise (NoAnswerError if is_sent else UnreachableError)(
             f"broker {join_address(host, port)} did not answer {type(message).__name__}: {error}",
             hint="It may be too old for this request, or gone. Look:  "
             f"fairlead status{cluster_arguments()}",
@@ -49,13 +54,7 @@ def ask_any(addresses: str, question: Callable[[Address], Answer]) -> Answer:
 
     For idempotent requests. NoAnswerError, of the last broker, if none answers.
     """
-    *others, last = parse_addresses(addresses)
-    for at in others:
-        try:
-            return question(at)
-        except NoAnswerError:
-            continue
-    return question(last)
+    return _ask_in_turn(addresses, question, NoAnswerError)
 
 
 def asking_order(metadata: ClusterMetadata) -> str:
@@ -72,3 +71,25 @@ def asking_order(metadata: ClusterMetadata) -> str:
 def call_any(addresses: str, message: Message, version: int) -> Any:
     """Return the reply of any broker to a request, as `ask_any`."""
     return ask_any(addresses, lambda at: call_broker(at.host, at.port, message, version))
+
+
+def call_first(addresses: str, message: Message, version: int) -> Any:
+    """Return the reply of the first broker that gets a request; no second one gets it.
+
+    For requests whose answer is different when they come again.
+    """
+    return _ask_in_turn(
+        addresses, lambda at: call_broker(at.host, at.port, message, version), UnreachableError
+    )
+
+
+def _ask_in_turn(
+    addresses: str, question: Callable[[Address], Answer], passed_over: type[NoAnswerError]
+) -> Answer:
+    *others, last = parse_addresses(addresses)
+    for at in others:
+        try:
+            return question(at)
+        except passed_over:
+            continue
+    return question(last)
