@@ -57,8 +57,12 @@ class ClusterTls:
     """True because clusters without TLS share the port; `problem_of` checks once the broker's
     cluster is known."""
 
-    def __init__(self, find: FindSecret) -> None:
+    def __init__(
+        self, find: FindSecret, wants_tls: Callable[[ClusterKey], bool | None] = lambda key: None
+    ) -> None:
+        """`wants_tls` tells what a LogCluster says: it also holds while its Secret is not found."""
         self._find = find
+        self._wants_tls = wants_tls
         self._found: dict[ClusterKey, _Found] = {}
         self._lock = threading.Lock()
         self._clusters: WeakKeyDictionary[ssl.SSLContext, str] = WeakKeyDictionary()
@@ -81,7 +85,7 @@ class ClusterTls:
         if peer is not None:
             return None if peer.cluster == cluster else f"{peer} is none of {cluster}"
         secret = self._find(key)
-        if secret is None or _allows_plaintext(secret):
+        if not self._wants_tls(key) if secret is None else _allows_plaintext(secret):
             return None
         return (
             f"brokers of {cluster} have to come over TLS: set "

@@ -73,7 +73,7 @@ class Candidate:
             on_clusters=self._on_clusters,
             on_machines=self._on_machines,
         )
-        self._tls = ClusterTls(self._watches.find_tls)
+        self._tls = ClusterTls(self._watches.find_tls, self._watches.wants_tls)
         self._gate = build_gate(self._watches.find_secret, self._tls.problem_of)
         self._reigns = Reigns(
             self._watches.clusters.objects,

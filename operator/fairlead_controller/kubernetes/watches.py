@@ -100,6 +100,11 @@ class Watches:
         """Return the Secret with the certificate that a cluster's brokers are shown."""
         return self._find_own(key, SECRET_SUFFIX)
 
+    def wants_tls(self, key: ClusterKey) -> bool:
+        """Tell whether a LogCluster says that its brokers come over TLS."""
+        spec = self.clusters.objects.get(key, {}).get("spec") or {}
+        return bool((spec.get("interBroker") or {}).get("tls"))
+
     def _find_own(self, key: ClusterKey, suffix: str) -> Mapping[str, Any] | None:
         namespace, cluster = key
         manifest = self.secrets.objects.get((namespace, f"{cluster}-{suffix}"))

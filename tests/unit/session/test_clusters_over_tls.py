@@ -74,7 +74,7 @@ class Port:
 @asynccontextmanager
 async def listening(stage: Any, *clusters: str) -> AsyncIterator[Port]:
     secrets: dict[ClusterKey, dict[str, Any]] = {}
-    tls = ClusterTls(secrets.get)
+    tls = ClusterTls(secrets.get, {("ns", "lost"): True}.get)
     gate = build_gate(lambda key: SECRET, tls.problem_of)
     door = SessionDoor(tls)
     runner = web.AppRunner(gate.build_application(), shutdown_timeout=0.1)
@@ -208,6 +208,20 @@ def test_it_tells_when_the_certificate_ends_that_a_handshake_would_show(tmp_path
         assert tls.find_end(("ns", "a")) == shown.not_valid_after_utc.timestamp()
     del secrets["ns", "a"]
     assert tls.find_end(("ns", "a")) is None
+
+
+def test_a_cluster_with_tls_takes_nobody_in_clear_while_its_secret_is_not_seen(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody took the label away by which the candidate finds the Secret."""
+
+    async def story(stage: Any) -> None:
+        async with listening(stage, "ns/lost") as port:
+            await register(stage, port, "ns/lost", url=port.url("ns/lost", "ws"))
+            await until(lambda: "brokers of ns/lost have to come over TLS" in caplog.text)
+            assert port.servers["ns", "lost"]._sessions == {}
+
+    play(story)
 
 
 async def reconnect(port: Port, node: Any) -> None:

@@ -38,3 +38,18 @@ def test_a_secret_that_is_about_to_go_is_not_taken_up(
     monkeypatch.setattr(watches.clusters, "objects", {KEY: cluster})
     monkeypatch.setattr(watches.secrets, "objects", {("shop", "demo-session"): secret(*owners)})
     assert (watches.find_secret(KEY) is not None) is is_found
+
+
+def test_a_cluster_says_whether_its_brokers_come_over_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = None
+    watches = Watches(client, (), on_clusters=lambda: None, on_machines=lambda: None)
+    specs: list[Any] = [None, {}, {"interBroker": {}}, {"interBroker": {"tls": False}}]
+    for spec in specs:
+        monkeypatch.setattr(watches.clusters, "objects", {KEY: {"spec": spec}})
+        assert not watches.wants_tls(KEY)
+    monkeypatch.setattr(
+        watches.clusters, "objects", {KEY: {"spec": {"interBroker": {"tls": True}}}}
+    )
+    assert watches.wants_tls(KEY)
+    monkeypatch.setattr(watches.clusters, "objects", {})
+    assert not watches.wants_tls(KEY)
