@@ -44,21 +44,21 @@ class ApiWriter:
 
     async def write_status(
         self, kind: ResourceKind, live: Manifest, status: dict[str, Any]
-    ) -> bool:
-        """Write a status if it differs from the present one; tell whether it differs.
+    ) -> Manifest:
+        """Write a status if it differs from the present one; return what the server has now.
 
         ApiError with a conflict if the object was deleted and created again meanwhile.
         """
         before = live.get("status") or {}
         names = before.keys() | status.keys()
         if all(before.get(name) == status.get(name) for name in names):
-            return False
+            return before
         metadata = live["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         seen = self._live.seen_version(kind, namespace, name)
         answer = await self._client.write_status(kind, namespace, name, status, uid=metadata["uid"])
         self._note("status", kind, namespace, name, answer, before=seen)
-        return True
+        return dict(answer.get("status") or {})
 
     async def patch(
         self, kind: ResourceKind, namespace: str, name: str, patch: dict[str, Any]

@@ -35,6 +35,11 @@ class StatusWriter:
         self._writer = writer
         self._events = events
         self._written_at: dict[str, float] = {}
+        self._cut: dict[str, tuple[Manifest, Manifest]] = {}
+        """By uid: a status that the server has cut, and what it has kept.
+
+        CustomResourceDefinitions of an earlier release drop fields that they do not know.
+        """
 
     async def write_cluster(self, manifest: Manifest, facts: ClusterFacts) -> bool:
         """Write a LogCluster's status; tell whether it is up to date now."""
@@ -83,8 +88,13 @@ class StatusWriter:
         uid, now = manifest["metadata"]["uid"], time.monotonic()
         if manifest.get("status") == status:
             return True
+        if self._cut.get(uid) == (status, manifest.get("status")):
+            return True
         if now - self._written_at.get(uid, -INTERVAL_S) < INTERVAL_S:
             return False
-        await self._writer.write_status(kind, manifest, status)
+        kept = await self._writer.write_status(kind, manifest, status)
         self._written_at[uid] = now
+        self._cut.pop(uid, None)
+        if kept != status:
+            self._cut[uid] = status, kept
         return True
