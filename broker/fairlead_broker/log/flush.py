@@ -29,9 +29,9 @@ from fairlead_model.configs.log_config import NEVER
 logger = logging.getLogger(__name__)
 
 WRITE_OUT_BYTES: Final = 4 << 20
+"""Dirty bytes of a segment before early write-out is worth a system call."""
 SPACING_WITHOUT_TRANSACTIONS: Final = 4
 """How many times rarer the producers of such logs are kept for a truncation."""
-"""Dirty bytes of a segment before early write-out is worth a system call."""
 
 
 class FlushJob:
