@@ -185,7 +185,7 @@ def test_a_transaction_whose_time_is_out_is_aborted(
 ) -> None:
     topic = make_topic("time-out")
     other = make_producer("other")
-    late = make_producer("late", timeout_ms=1000)
+    late = make_producer("late", timeout_ms=4000)
     late.begin()
     late.send(topic, b"late")
     late.flush()
@@ -198,7 +198,7 @@ def test_a_transaction_whose_time_is_out_is_aborted(
     wait_until(lambda: read(topic) == [b"other", b"anew"])
 
 
-def committed_offset(bootstrap: str, group: str, topic: str, timeout_s: float = 20) -> Any:
+def committed_offset(bootstrap: str, group: str, topic: str, timeout_s: float = 60) -> Any:
     """As a consumer is told that reads committed data: it waits while an offset is pending."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -266,13 +266,13 @@ def test_a_member_that_has_left_commits_nothing(
     left = consumer.consumer_group_metadata()
     consumer.close()
     producer = Producer({**settings, "transactional.id": f"left-{group}"})
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(target, b"late", partition=0)
     with pytest.raises(KafkaException) as refused:
-        producer.send_offsets_to_transaction([TopicPartition(source, 0, 5)], left, 20)
+        producer.send_offsets_to_transaction([TopicPartition(source, 0, 5)], left, 60)
     assert refused.value.args[0].txn_requires_abort(), refused.value
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     assert committed_offset(bootstrap, group, source) < 0
 
 

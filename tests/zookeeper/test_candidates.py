@@ -327,7 +327,7 @@ def test_a_thousand_leaders_move_in_few_transactions(
 
             def told() -> Counter[int]:
                 found = [client.get_async(path) for path in paths]
-                return Counter(json.loads(each.get(10)[0])["leader"] for each in found)
+                return Counter(json.loads(each.get(60)[0])["leader"] for each in found)
 
             wait_until(lambda: told() == {0: MANY}, cluster.last_words)
             before = transactions(zookeeper)
