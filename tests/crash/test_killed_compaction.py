@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from marked_transactions import wait_until_marked
 from proofs import KILLS
 
 from fairlead_broker.tools.verify import verify_partition
@@ -127,15 +128,6 @@ def write_transactions(
             last |= written
 
 
-def wait_until_all_ended(peer: FairleadPeer) -> None:
-    """Wait for the markers of the last transaction: a commit is answered before they are written.
-
-    Until then a consumer sees the end of the partition where that transaction begins.
-    """
-    settings = {"bootstrap.servers": peer.bootstrap, "transactional.id": "prices", "log_level": 2}
-    Producer(settings).init_transactions(DEADLINE_S)
-
-
 def read_values(peer: FairleadPeer) -> tuple[dict[bytes, bytes | None], int]:
     """The last value of each key as a new consumer sees it, and how many records that took."""
     consumer = Consumer(
@@ -189,7 +181,8 @@ def test_killed_while_compacting(peer: FairleadPeer) -> None:
         peer.kill_broker()
         peer.start_broker()
         wait_until_ready(peer, partitions=1)
-        wait_until_all_ended(peer)
+        # A commit is answered before its markers are written; until then nobody reads behind it.
+        wait_until_marked(peer.bootstrap)
         found, count = read_values(peer)
         values = {key: value for key, value in last.items() if value is not None}
         assert {key: value for key, value in found.items() if value is not None} == values
