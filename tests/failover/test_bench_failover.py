@@ -14,7 +14,8 @@ from fairlead_bench.peers.fairlead_cluster import FairleadCluster  # noqa: E402
 from fairlead_bench.report.results import Results  # noqa: E402
 from fairlead_bench.scenarios.failover import FailoverRun  # noqa: E402
 
-pytestmark = pytest.mark.slow
+# Every application is measured alone: on a busy machine that is half of what other tests have.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 # Applications wait no longer than this even where a test suite uses the machine, too.
 BOUND_MS = 10_000

@@ -91,6 +91,7 @@ def own_secure_cluster(tmp_path: Path) -> Any:
 
 
 @NEW_AUTHORITY.mark
+@pytest.mark.timeout(STORY_S + 200)
 def test_an_authority_is_replaced_under_load(
     own_secure_cluster: Cli, log_in: Callable[[Cli], None]
 ) -> None:
