@@ -16,6 +16,7 @@ So a partition that cannot be written holds up the transactions that need it, an
 from __future__ import annotations
 
 import heapq
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from fairlead_model.delta import BrokerChanged, PartitionChanged, TopicChanged, TopicRemoved
@@ -372,17 +373,18 @@ class MarkerPlan:
         """
         batch = MarkerBatch(destination.broker_id)
         room = self._markers_per_batch
-        ready = destination.ready
-        while ready and room:
-            partition = next(iter(ready))
-            del ready[partition]
-            waiting = partition.waiting
-            while waiting and room:
-                ending = next(iter(waiting))
-                del waiting[ending]
-                partition.sent += 1
-                room -= 1
+        # Looked for once a batch: whoever asks a dictionary for its first key again and again walks
+        # over all that were taken from its front before. Each of these partitions has a marker.
+        for partition in list(islice(destination.ready, room)):
+            if not room:
+                break
+            del destination.ready[partition]
+            endings = list(islice(partition.waiting, room))
+            for ending in endings:
+                del partition.waiting[ending]
                 batch.sent.setdefault(ending, []).append(partition)
+            partition.sent += len(endings)
+            room -= len(endings)
         return batch
 
     def _end(self, ending: _Ending, keys: list[TopicPartition]) -> None:

@@ -1,6 +1,7 @@
 """Markers: each partition of a decided transaction gets one, whatever brokers and topics do."""
 
 import random
+import time
 import zlib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -508,3 +509,24 @@ def test_random_faults_then_peace(seed: int) -> None:
     while under_way:
         settle(healthy=True)
     assert (len(plan), plan.take_outcomes(), plan.leaderless_count) == (0, [], 0)
+
+
+def _time_to_send(count: int) -> float:
+    """Return the processor time in which very many markers are sent, a batch after the other."""
+    cluster = Cluster(markers_per_batch=500)
+    cluster.make_topic("t", 0)
+    for number in range(count):
+        cluster.begin(number, ("t", 0))
+    began = time.process_time()
+    sent_count = 0
+    while batches := cluster.take():
+        cluster.answer(batches[0])
+        sent_count += len(cluster.ended())
+    assert sent_count == count
+    return time.process_time() - began
+
+
+def test_a_marker_costs_the_same_however_many_wait() -> None:
+    """A coordinator that takes over from one that died may have tens of thousands of them."""
+    few = min(_time_to_send(5_000) for _ in range(3))
+    assert _time_to_send(80_000) < 60 * few, "16 times as many, and none of them much dearer"
