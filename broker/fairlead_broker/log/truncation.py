@@ -68,7 +68,7 @@ def truncate_to(log: SegmentedLog, offset: int) -> None:
             # The records before the end were compacted away: only a new segment's name can tell
             # where the log ends.
             last.seal()
-            log.add_segment(_new_segment(log, end_offset))
+            log.add_segment(_new_segment(log, end_offset, last.created_ms))
         if end_offset < log.log_start_offset:
             # The dropped batch also contained the log's start: nothing is left above it.
             restart_at(log, log.log_start_offset)
@@ -113,14 +113,14 @@ def restart_at(log: SegmentedLog, offset: int) -> None:
         # Epochs are dropped, too: if the leader does not have the last one, it would have this log
         # truncate again and again.
         log.epochs.truncate_from_end(0)
-        log.add_segment(_new_segment(log, offset))
+        log.add_segment(_new_segment(log, offset, gone[-1].created_ms))
         _end_at(log, offset)
         _take_back_producers(log, offset)
     except OSError as error:
         raise log.go_offline(error) from error
 
 
-def _new_segment(log: SegmentedLog, base_offset: int) -> Segment:
+def _new_segment(log: SegmentedLog, base_offset: int, created_ms: int) -> Segment:
     return Segment.create(
         log.disk,
         log.cache,
@@ -128,7 +128,7 @@ def _new_segment(log: SegmentedLog, base_offset: int) -> Segment:
         base_offset,
         index_interval_bytes=log.config.index_interval_bytes,
         index_bytes_max=log.config.segment_index_bytes,
-        created_ms=0,
+        created_ms=created_ms,
     )
 
 

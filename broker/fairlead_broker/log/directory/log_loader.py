@@ -115,7 +115,7 @@ class LogLoader:
             settle_leftovers(self._disk, directory, set(entries))
             entries = {entry.name: entry for entry in self._disk.list_directory(directory)}
         try:
-            segments = self._load_segments(directory, entries, config)
+            segments = self._load_segments(directory, entries, config, now_ms)
             log_end_offset = segments[-1].end_offset() if segments else log_start_offset
             epochs = self._load_epochs(directory, entries)
         except (CorruptSegmentError, CorruptFileError) as error:
@@ -168,7 +168,7 @@ class LogLoader:
         return log
 
     def _load_segments(
-        self, directory: str, entries: dict[str, DirectoryEntry], config: LogConfig
+        self, directory: str, entries: dict[str, DirectoryEntry], config: LogConfig, now_ms: int
     ) -> list[Segment]:
         segments, unindexed, lost = [], [], []
         for name, entry in entries.items():
@@ -189,6 +189,7 @@ class LogLoader:
                 transaction_index_size=aborts.size if aborts else 0,
                 index_interval_bytes=config.index_interval_bytes,
                 index_bytes_max=config.segment_index_bytes,
+                created_ms=now_ms,
             )
             if not (index and times) or segment.has_ragged_index(index.size, times.size):
                 unindexed.append(segment)

@@ -10,6 +10,7 @@ from log_batches import (
     append,
     as_leader_sent,
     batch,
+    flush,
     patched,
     read_headers,
 )
@@ -159,6 +160,26 @@ def test_records_without_timestamps_roll_by_the_clock(bench: LogBench) -> None:
     append(log, batch(timestamp=-1), now_ms=100)
     append(log, batch(timestamp=-1), now_ms=101)
     assert log.bases == [0, 2]
+
+
+def test_records_without_timestamps_do_not_roll_because_the_broker_has_restarted(
+    bench: LogBench,
+) -> None:
+    """As with Apache Kafka the age begins anew; a log would get a tiny segment at each restart."""
+    now_ms = 1_800_000_000_000
+    log = bench.create(now_ms=now_ms, segment_ms=100)
+    append(log, batch(timestamp=-1), now_ms=now_ms)
+    flush(log)
+    log.close()
+    log = bench.load(now_ms=now_ms + 50, segment_ms=100)
+    append(log, batch(timestamp=-1), batch(timestamp=-1), now_ms=now_ms + 149)
+    assert log.bases == [0]
+    log.restart_at(10)
+    log.refusal = None
+    append(log, batch(timestamp=-1), batch(timestamp=-1), now_ms=now_ms + 149)
+    assert log.bases == [10]
+    append(log, batch(timestamp=-1), now_ms=now_ms + 151)
+    assert log.bases == [10, 12]
 
 
 def test_a_replay_of_old_records_does_not_roll_at_every_batch(bench: LogBench) -> None:
