@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
-from fairlead_broker.handlers.groups.group_requests import require_consumer_protocol
+from fairlead_broker.handlers.groups.group_requests import (
+    check_group_names,
+    require_consumer_protocol,
+)
 from fairlead_broker.handlers.in_turns import in_counted_turns, in_parts
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -50,8 +52,7 @@ def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse | Pending:
     names = list(dict.fromkeys(request.group_ids))
-    if len(names) > GROUPS_PER_REQUEST_MAX:
-        raise RemoteProtocolError(f"ConsumerGroupDescribe names {len(names)} groups")
+    check_group_names(names, "ConsumerGroupDescribe")
     response = ConsumerGroupDescribeResponse()
     return in_counted_turns(context, _steps(names, request, context, response), lambda: response)
 

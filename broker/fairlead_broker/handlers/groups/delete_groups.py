@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import PENDING, Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.removal import delete_group
+from fairlead_broker.handlers.groups.group_requests import check_group_names
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -35,8 +35,7 @@ def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Pending:
     names = list(dict.fromkeys(request.groups_names))
-    if len(names) > GROUPS_PER_REQUEST_MAX:
-        raise RemoteProtocolError(f"DeleteGroups names {len(names)} groups")
+    check_group_names(names, "DeleteGroups")
     deletion = _Deletion(names, context)
     coordinator = context.broker.group_coordinator
     for name in names:

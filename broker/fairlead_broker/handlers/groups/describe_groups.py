@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.group.group_types import GroupState
+from fairlead_broker.handlers.groups.group_requests import check_group_names
 from fairlead_broker.handlers.in_turns import in_counted_turns, in_parts
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.limits import GROUPS_PER_REQUEST_MAX
 from fairlead_wire.api_keys import ApiKey
-from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -43,8 +43,7 @@ def describe_groups(
 ) -> DescribeGroupsResponse | Pending:
     # Each once: a group may have megabytes of metadata, and its name be there thousands of times.
     names = list(dict.fromkeys(request.groups))
-    if len(names) > GROUPS_PER_REQUEST_MAX:
-        raise RemoteProtocolError(f"DescribeGroups names {len(names)} groups")
+    check_group_names(names, "DescribeGroups")
     response = DescribeGroupsResponse()
     return in_counted_turns(context, _steps(names, request, context, response), lambda: response)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from fairlead_broker.limits import COORDINATOR_KEYS_LENGTH_MAX, GROUPS_PER_REQUEST_MAX
 from fairlead_model.features import GROUP_VERSION
-from fairlead_wire.errors import ErrorCode, KafkaError
+from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fairlead_broker.api_registry import RequestContext
     from fairlead_broker.broker import Broker
@@ -21,6 +22,15 @@ def check_group_id(group_id: str) -> None:
     """Members need a group with a name; only old standalone commits may go without."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+
+def check_group_names(names: Sequence[str], api: str) -> None:
+    """Raise RemoteProtocolError if a request names too many groups, or too long ones together."""
+    if len(names) > GROUPS_PER_REQUEST_MAX:
+        raise RemoteProtocolError(f"{api} names {len(names)} groups")
+    length = sum(map(len, names))
+    if length > COORDINATOR_KEYS_LENGTH_MAX:
+        raise RemoteProtocolError(f"{api} names groups of {length} characters")
 
 
 def require_consumer_protocol(broker: Broker) -> None:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from fairlead_broker.api_registry import Pending, handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.coordinator.slicing import in_slices
+from fairlead_broker.handlers.groups.group_requests import check_group_names
 from fairlead_broker.handlers.in_turns import encoded_in_turns, in_parts
 from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.topic_rights import topic_denial
 from fairlead_broker.limits import (
-    GROUPS_PER_REQUEST_MAX,
     OFFSETS_A_TURN,
     OFFSETS_FOUND_MAX,
     OFFSETS_PER_FETCH_MAX,
@@ -110,8 +110,7 @@ def _asked(request: OffsetFetchRequest, version: int, image: ClusterImage) -> li
         _check_count(each.partition_indexes for each in request.topics or ())
         asked = [_Asked(request.group_id, _named(request.topics))]
     else:
-        if len(request.groups) > GROUPS_PER_REQUEST_MAX:
-            raise RemoteProtocolError(f"OffsetFetch names {len(request.groups)} groups")
+        check_group_names([each.group_id for each in request.groups], "OffsetFetch")
         _check_count(
             topic.partition_indexes for each in request.groups for topic in each.topics or ()
         )

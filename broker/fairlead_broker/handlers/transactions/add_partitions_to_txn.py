@@ -21,7 +21,7 @@ from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.named_partitions import count_named
 from fairlead_broker.handlers.once_awake import once_awake
 from fairlead_broker.handlers.transactions.transaction_requests import ParkedTransaction, told_in
-from fairlead_broker.limits import PARTITIONS_PER_REQUEST_MAX
+from fairlead_broker.limits import COORDINATOR_KEYS_LENGTH_MAX, PARTITIONS_PER_REQUEST_MAX
 from fairlead_broker.log.producers.end_marker import TRANSACTION_VERSION_2
 from fairlead_model.ids import is_internal_topic
 from fairlead_wire.api_keys import ApiKey
@@ -104,6 +104,9 @@ def _of_many(
         )
         if size > PARTITIONS_PER_REQUEST_MAX:
             raise RemoteProtocolError("too many transactions and partitions")
+        length = sum(len(each.transactional_id) for each in request.transactions)
+        if length > COORDINATOR_KEYS_LENGTH_MAX:
+            raise RemoteProtocolError("transactional ids of too many characters")
     asked = [(each, _partitions(each.topics)) for each in request.transactions]
     gathering = _Gathering(len(asked), context, parked)
     for transaction, partitions in asked:

@@ -16,7 +16,11 @@ from fairlead_broker.api_registry import handles
 from fairlead_broker.authorization import Access, Operation, ResourceType
 from fairlead_broker.handlers.in_turns import in_turns
 from fairlead_broker.handlers.once_awake import once_awake
-from fairlead_broker.limits import DESCRIBED_MAX, TRANSACTIONAL_IDS_PER_REQUEST_MAX
+from fairlead_broker.limits import (
+    COORDINATOR_KEYS_LENGTH_MAX,
+    DESCRIBED_MAX,
+    TRANSACTIONAL_IDS_PER_REQUEST_MAX,
+)
 from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode, KafkaError, RemoteProtocolError
 from fairlead_wire.messages.describe_transactions import (
@@ -42,6 +46,8 @@ def describe_transactions(
     names = list(dict.fromkeys(request.transactional_ids))
     if len(names) > TRANSACTIONAL_IDS_PER_REQUEST_MAX:
         raise RemoteProtocolError("DescribeTransactions names too many ids")
+    if sum(map(len, names)) > COORDINATOR_KEYS_LENGTH_MAX:
+        raise RemoteProtocolError("DescribeTransactions names ids of too many characters")
     known = context.broker.transaction_coordinator.transactions
     count = len(names) + sum(len(known[each].machine.partitions) for each in names if each in known)
     if count > DESCRIBED_MAX:
