@@ -42,6 +42,10 @@ class UnreachableError(NoAnswerError):
     """No connection came about, so that the broker has got no request."""
 
 
+class NothingAuthorizedError(CliError):
+    """The brokers authorize nothing, so that there are no access rules."""
+
+
 class ForbiddenError(CliError):
     """The command's user may not do that to the topic."""
 

@@ -12,6 +12,12 @@ from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from local_cluster import Cli, take_cluster_ports
 from waiting import wait_until
 
@@ -39,6 +45,32 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         yield cli
     finally:
         cli.close()
+
+
+@pytest.fixture
+def open_cli(tmp_path: Path) -> Iterator[Cli]:
+    """A cluster that asks nobody who he is."""
+    cli = Cli(tmp_path / "data", *take_cluster_ports())
+    try:
+        outcome = cli.up("--brokers", "1")
+        assert outcome.code == 0, outcome
+        yield cli
+    finally:
+        cli.close()
+
+
+def test_users_are_listed_and_removed_where_nothing_is_authorized(open_cli: Cli) -> None:
+    """They were made before somebody asks for a login."""
+    assert "no users who log in" in open_cli.ok("user", "list").err
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{open_cli.port}"})
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    upsertion = UserScramCredentialUpsertion("shop", info, b"secret")
+    admin.alter_user_scram_credentials([upsertion])["shop"].result(DEADLINE_S)
+    listed = open_cli.ok("user", "list", "-o", "json")
+    assert listed.json == [{"name": "shop", "mechanisms": {"SCRAM-SHA-512": 4096}, "acls": []}]
+    assert "each user may do everything" in listed.err
+    assert "Deleted user shop" in open_cli.ok("user", "delete", "shop", "--yes").out
+    assert open_cli.ok("user", "list", "-o", "json").json == []
 
 
 def settings(cli: Cli, name: str) -> dict[str, str]:

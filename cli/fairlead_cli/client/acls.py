@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S, build_error, fetch_metadata
 from fairlead_cli.client.wire_call import asking_order, call_any, call_first
-from fairlead_cli.errors import CliError
+from fairlead_cli.errors import CliError, NothingAuthorizedError
 from fairlead_cli.wire_exchange import explain_error, name_error
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
+from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from fairlead_wire.messages.describe_acls import DescribeAclsRequest
 
@@ -41,13 +42,14 @@ class AuthorizerSettings(NamedTuple):
 
 
 def fetch_rules(admin: AdminClient) -> list[AclBinding]:
-    """Return all access rules, sorted; CliError.
+    """Return all access rules, sorted; CliError, NothingAuthorizedError where none apply.
 
     Without librdkafka, whose Python client takes a refusal for an empty list.
     """
     reply = call_any(asking_order(fetch_metadata(admin)), EVERY_RULE, 1)
     if reply.error_code:
-        raise CliError(
+        disabled = reply.error_code == ErrorCode.SECURITY_DISABLED
+        raise (NothingAuthorizedError if disabled else CliError)(
             f"cannot read the access rules: {name_error(reply.error_code)}: {reply.error_message}"
         )
     return sorted(

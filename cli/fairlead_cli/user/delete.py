@@ -32,7 +32,7 @@ def command(name: str, yes: bool, data: Path, bootstrap: str | None) -> None:
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.client.users import fetch_users, remove_passwords
-    from fairlead_cli.errors import CliError, InputError
+    from fairlead_cli.errors import CliError, InputError, NothingAuthorizedError
     from fairlead_cli.local.client_files import remove_client_files
     from fairlead_cli.local.layout import Layout
     from fairlead_cli.output import format_count
@@ -41,7 +41,10 @@ def command(name: str, yes: bool, data: Path, bootstrap: str | None) -> None:
     if name == client_settings().get("sasl.username"):
         raise InputError(f"this command logs in as {name}: it would cut itself off")
     found = [user for user in fetch_users(admin) if user.name == name]
-    rules = [rule for rule in fetch_rules(admin) if rule.principal == principal_of(name)]
+    try:
+        rules = [rule for rule in fetch_rules(admin) if rule.principal == principal_of(name)]
+    except NothingAuthorizedError:
+        rules = []
     if not yes:
         raise InputError(
             f"user {name} has {format_count(len(found), 'password')} and "

@@ -29,12 +29,19 @@ def command(data: Path, bootstrap: str | None, output: str) -> None:
     from fairlead_cli.client.connection import build_admin
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.client.users import fetch_users
+    from fairlead_cli.errors import NothingAuthorizedError
     from fairlead_cli.output import note, print_json, print_table
 
     admin = build_admin(resolve_bootstrap(bootstrap, data))
     users = fetch_users(admin)
     rights: dict[str, list[str]] = {}
-    for rule in fetch_rules(admin):
+    try:
+        rules = fetch_rules(admin)
+    except NothingAuthorizedError:
+        rules = []
+        if users:
+            note("The brokers authorize nothing: each user may do everything.")
+    for rule in rules:
         text = f"{rule.operation.name} {resource_text(rule)}"
         if rule.permission.name == "DENY":
             text = f"not {text}"
