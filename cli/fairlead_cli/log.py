@@ -16,7 +16,7 @@ from fairlead_cli.errors import CliError, ExitCode, InputError
 from fairlead_cli.local.layout import Layout
 from fairlead_cli.local.log_directories import find_log_directories as broker_log_directories
 from fairlead_cli.options import output_option
-from fairlead_cli.output import encode_json, format_count, tell
+from fairlead_cli.output import encode_json, escape_controls, format_count, tell
 from fairlead_cli.records.sink import json_bytes
 from fairlead_cli.verb_group import VerbGroup
 
@@ -185,12 +185,12 @@ def show_cell(cell: object) -> str:
         case bool():
             return "yes" if cell else "NO"
         case bytes() | memoryview():
-            return ascii(bytes(cell).decode(errors="backslashreplace"))[1:-1]
+            return show_cell(bytes(cell).decode(errors="backslashreplace"))
         case list() | tuple():
-            pairs = (f"{key}={show_cell(value)}" for key, value in cell)
+            pairs = (f"{show_cell(key)}={show_cell(value)}" for key, value in cell)
             return ",".join(pairs) or "-"
         case _:
-            return str(cell)
+            return escape_controls(str(cell).replace("\n", "\\n").replace("\t", "\\t"))
 
 
 def align(cells: Iterable[str], widths: list[int]) -> str:
