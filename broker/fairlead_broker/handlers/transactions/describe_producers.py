@@ -1,12 +1,14 @@
 """DescribeProducers (key 61), version 0.
 
-Behaviour: the state that the leader of a partition keeps of its idempotent and transactional
-producers: epoch, last sequence and timestamp, the epoch of the coordinator that ended a transaction
-last, and where an open transaction begins (-1: none is open). With it `kafka-transactions` finds
-transactions that no coordinator will end (KIP-664). Producers of which only the epoch is known, as
-after a marker, have the last sequence -1. A name that no topic can have is answered with
-INVALID_TOPIC_EXCEPTION, whatever the client may read. Beyond 5,000 producers the broker serves
-other requests meanwhile; one reply has at most 500,000.
+Behaviour: the state that a replica of a partition, leader or follower, keeps of its idempotent and
+transactional producers: epoch, last sequence and timestamp, the epoch of the coordinator that ended
+a transaction last, and where an open transaction begins (-1: none is open). Clients ask the leader,
+or the broker that they name (`kafka-transactions --broker-id`); one without a replica answers
+NOT_LEADER_OR_FOLLOWER. With it `kafka-transactions` finds transactions that no coordinator will end
+(KIP-664). Producers of which only the epoch is known, as after a marker, have the last sequence -1.
+A name that no topic can have is answered with INVALID_TOPIC_EXCEPTION, whatever the client may
+read. Beyond 5,000 producers the broker serves other requests meanwhile; one reply has at most
+500,000.
 Versions:  there is only this one.
 Missing:   nothing.
 """
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fairlead_broker.api_registry import Pending, RequestContext
+    from fairlead_broker.local_replicas import PartitionKey
     from fairlead_broker.log.producers.producer_state import ProducerEntry
+    from fairlead_broker.replication.partition import Partition
 
 _NO_SEQUENCE = -1
 
@@ -84,10 +88,19 @@ def _describe(
         if (problem := topic_name_problem(name)) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         context.require(Operation.READ, ResourceType.TOPIC, name)
-        producers = context.broker.leading((name, index)).log.producers
+        producers = _replica((name, index), context).log.producers
     except KafkaError as error:
         return PartitionResponse(index, error.code, error.message), []
     return PartitionResponse(index), [*producers]
+
+
+def _replica(key: PartitionKey, context: RequestContext) -> Partition:
+    """Return a partition that this broker has, whoever leads it; KafkaError otherwise."""
+    code = context.broker.partition_error(*key)
+    partition = context.broker.partitions.get(key)
+    if partition is None or code not in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        raise KafkaError(code)
+    return partition
 
 
 def _described(entry: ProducerEntry) -> ProducerState:

@@ -237,6 +237,26 @@ def test_producers_of_a_topic_that_cannot_be_are_asked_for_in_vain(stage: Any, n
     assert all("topic name" in str(each.error_message) for each in topic.partitions)
 
 
+def test_a_follower_describes_the_producers_that_it_knows(stage: Any, one: Writer) -> None:
+    """`kafka-transactions` asks one broker with `--broker-id`, and that may lead nothing."""
+    begun = one.put(b"a", b"b")
+    stage.change("t", leader=2)
+    assert not stage.partition("t").is_leader
+    (topic,) = stage.ask(DescribeProducersRequest([TopicRequest("t", [0])]), 0).topics
+    (answered,) = topic.partitions
+    assert answered.error_code == ErrorCode.NONE
+    (producer,) = answered.active_producers
+    assert (producer.producer_id, producer.current_txn_start_offset) == (1, begun)
+
+
+def test_a_broker_without_the_replica_describes_no_producers(stage: Any, one: Writer) -> None:
+    stage.topic("elsewhere", leader=2, replicas=(2,))
+    (topic,) = stage.ask(DescribeProducersRequest([TopicRequest("elsewhere", [0])]), 0).topics
+    (answered,) = topic.partitions
+    assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answered.active_producers == []
+
+
 def test_producers_are_described_once_however_often_their_partition_is_named(
     stage: Any, one: Writer
 ) -> None:
