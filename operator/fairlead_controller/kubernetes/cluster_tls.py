@@ -58,7 +58,7 @@ class ClusterTls:
     cluster is known."""
 
     def __init__(
-        self, find: FindSecret, wants_tls: Callable[[ClusterKey], bool | None] = lambda key: None
+        self, find: FindSecret, wants_tls: Callable[[ClusterKey], bool] = lambda key: False
     ) -> None:
         """`wants_tls` tells what a LogCluster says: it also holds while its Secret is not found."""
         self._find = find
@@ -85,7 +85,8 @@ class ClusterTls:
         if peer is not None:
             return None if peer.cluster == cluster else f"{peer} is none of {cluster}"
         secret = self._find(key)
-        if not self._wants_tls(key) if secret is None else _allows_plaintext(secret):
+        is_open = not self._wants_tls(key) if secret is None else _allows_plaintext(secret)
+        if is_open:
             return None
         return (
             f"brokers of {cluster} have to come over TLS: set "
