@@ -29,6 +29,7 @@ from fairlead_controller.decisions.events import (
     NoteDirectory,
     PartitionMove,
     RegisterBroker,
+    RelieveReplicas,
     ReturnUnclean,
     SpreadMinimum,
 )
@@ -105,6 +106,7 @@ _NEVER_REFUSED: Final = (
     NoteDirectory,
     FenceByOrder,
     DrainLeaders,
+    RelieveReplicas,
 )
 
 SPREAD_RETRY_S: Final = 1.0

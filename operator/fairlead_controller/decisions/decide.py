@@ -50,6 +50,7 @@ from fairlead_controller.decisions.events import (
     NoteDirectory,
     RecordIntent,
     RegisterBroker,
+    RelieveReplicas,
     ReportLogs,
     ReportOffline,
     ReturnUnclean,
@@ -61,6 +62,7 @@ from fairlead_controller.decisions.events import (
     UpdateFeatures,
 )
 from fairlead_controller.decisions.feature_updates import decide_feature_update
+from fairlead_controller.decisions.full_disks import decide_relief
 from fairlead_controller.decisions.intents import decide_intent, decide_intent_cleared
 from fairlead_controller.decisions.isr_changes import decide_isr_changes
 from fairlead_controller.decisions.leadership import decide_further_elections
@@ -161,8 +163,8 @@ def decide(  # noqa: PLR0911, PLR0912
             return decide_balancing(state, event)
         case AlterReassignments() | ListReassignments() | AdvanceReassignments() | ScaleDownPool():
             return _decide_moves(state, event, room)
-        case ReportOffline():
-            return decide_offline_report(state, event)
+        case ReportOffline() | RelieveReplicas():
+            return _decide_offline(state, event)
         case ReportLogs():
             return decide_log_report(state, event)
         case UpdateFeatures():
@@ -203,6 +205,14 @@ def _decide_draining(state: ControllerState, event: DrainBrokers | DrainLeaders)
             return decide_drain(state, event)
         case DrainLeaders():
             return decide_drained_leaders(state, event)
+
+
+def _decide_offline(state: ControllerState, event: ReportOffline | RelieveReplicas) -> Decision:
+    match event:
+        case ReportOffline():
+            return decide_offline_report(state, event)
+        case RelieveReplicas():
+            return decide_relief(state, event)
 
 
 def _decide_moves(

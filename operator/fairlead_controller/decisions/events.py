@@ -283,6 +283,15 @@ class DrainLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class RelieveReplicas:
+    """Go on to relieve replicas that lack room, of a broker that reported very many of them."""
+
+    broker_id: BrokerId
+    partitions: tuple[tuple[bytes, int], ...]
+    """Topic id and index of those that are left."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpreadMinimum:
     """Go on to renew records after a change of min.insync.replicas that concerns very many."""
 
@@ -450,6 +459,7 @@ Event: TypeAlias = (
     | NoteDirectory
     | SpreadMinimum
     | FenceByOrder
+    | RelieveReplicas
     | DrainLeaders
     | AlterPartition
     | ElectOnRequest

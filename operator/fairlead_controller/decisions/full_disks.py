@@ -5,16 +5,22 @@ leaves the in-sync replicas, and another replica leads, if one is in sync and ha
 none, the replica stays as it is: its partition can be read but not written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fairlead_controller.decisions.draft import Draft
-from fairlead_controller.decisions.events import Decision, PartitionMove, ReportOffline
+from fairlead_controller.decisions.events import (
+    Decision,
+    PartitionMove,
+    RelieveReplicas,
+    ReportOffline,
+)
 from fairlead_controller.decisions.leader_election import Outcome
-from fairlead_controller.decisions.leadership import elect_in, moved
+from fairlead_controller.decisions.leadership import ELECTED_PER_DECISION_MAX, elect_in, moved
 from fairlead_controller.decisions.membership import Members, members_with_isr, present_members
 from fairlead_controller.decisions.observations import PartitionKey, ReplicasFull
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import TopicImage
+from fairlead_model.ids import BrokerId
 
 
 def decide_room_report(state: ControllerState, event: ReportOffline) -> Decision:
@@ -33,19 +39,40 @@ def decide_room_report(state: ControllerState, event: ReportOffline) -> Decision
     before = state.observations.full.get(broker_id, frozenset())
     if full != before:
         draft.add(ReplicasFull(broker_id, call["broker_epoch"], full))
-    moves: list[PartitionMove] = []
-    cause = f"broker {broker_id} has no room for records"
-    for topic, index in _held(state, sorted(full | before)):
-        outcome = relieve(draft.state, topic, index, present_members(topic.partitions[index]))
-        if outcome is not None:
-            moves += moved(topic, index, outcome, cause)
-    changed = draft.move(moves)
+    changed = _relieve_some(draft, broker_id, sorted(full | before))
     if full != before:
         draft.explain(
             f"broker {broker_id} has no room for records of {len(full)} replicas; "
             f"{changed} partitions change leader"
         )
     return draft.decision({})
+
+
+def decide_relief(state: ControllerState, event: RelieveReplicas) -> Decision:
+    """Relieve more of the replicas that lack room, unless they have room again."""
+    draft = Draft(state)
+    changed = _relieve_some(draft, event.broker_id, event.partitions)
+    if changed:
+        draft.explain(
+            f"broker {event.broker_id} has no room for records; {changed} more partitions change "
+            "leader"
+        )
+    return draft.decision({})
+
+
+def _relieve_some(draft: Draft, broker_id: BrokerId, keys: Sequence[PartitionKey]) -> int:
+    """Relieve replicas, and of very many leave some; return how many leaders change."""
+    moves: list[PartitionMove] = []
+    cause = f"broker {broker_id} has no room for records"
+    for number, key in enumerate(keys):
+        if len(moves) >= ELECTED_PER_DECISION_MAX:
+            draft.leave(RelieveReplicas(broker_id, tuple(keys[number:])))
+            break
+        for topic, index in _held(draft.state, [key]):
+            outcome = relieve(draft.state, topic, index, present_members(topic.partitions[index]))
+            if outcome is not None:
+                moves += moved(topic, index, outcome, cause)
+    return draft.move(moves)
 
 
 def relieve(

@@ -11,9 +11,15 @@ from run_controller import play
 from waiting import until
 
 from fairlead_controller.controller import Controller
-from fairlead_controller.decisions import leadership, ordered_fencing, requested_elections
+from fairlead_controller.decisions import (
+    full_disks,
+    leadership,
+    ordered_fencing,
+    requested_elections,
+)
 from fairlead_controller.decisions import registration as registrations
 from fairlead_controller.decisions.events import (
+    AdvanceReassignments,
     AllocateProducerIds,
     AlterConfigs,
     DrainBrokers,
@@ -23,11 +29,13 @@ from fairlead_controller.decisions.events import (
     Event,
     FenceByOrder,
     RegisterBroker,
+    RelieveReplicas,
+    ReportOffline,
     ScaleDownPool,
     UnfenceBroker,
 )
 from fairlead_controller.decisions.ordered_fencing import fence_by_order
-from fairlead_controller.decisions.reassignment import evacuation
+from fairlead_controller.decisions.reassignment import evacuation, progress
 from fairlead_controller.decisions.state import ControllerState, initial_state
 from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_model.cluster import PartitionChanged
@@ -40,6 +48,7 @@ from fairlead_model.session.calls import (
     ElectablePartition,
     ElectionType,
     ElectLeadersCall,
+    ReportOfflineCall,
     ResourceType,
 )
 from fairlead_model.session.refusals import RefusalCode
@@ -54,7 +63,7 @@ TAKEN_BACK = fence_by_order(BROKER, None)
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (leadership, requested_elections, evacuation):
+    for module in (leadership, requested_elections, evacuation, full_disks):
         monkeypatch.setattr(module, "ELECTED_PER_DECISION_MAX", PART)
     for other in (registrations, ordered_fencing):
         monkeypatch.setattr(other, "LEFT_PER_DECISION_MAX", PART)
@@ -208,6 +217,23 @@ def test_the_leaders_of_a_broker_that_is_drained_move_in_parts(held_world: World
     assert BROKER not in world.leaders("t")
 
 
+def test_what_begins_moves_meanwhile_does_not_elect_all_the_others(
+    held_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is woken by the same change that the parts follow, and each election is one step of it."""
+    monkeypatch.setattr(progress, "ELECTIONS_PER_DECISION_MAX", PART)
+    monkeypatch.setattr(progress, "MOVES_PER_BROKER_MAX", 1)
+    world = held_world
+    world.start_broker(3)
+    (rest,) = take_step(world, drain(BROKER))
+    decision = world.decide(AdvanceReassignments())
+    assert sum(move.changes_leader for move in decision.moves) == PART
+    for turn in range(COUNT):
+        world.do(AdvanceReassignments(turn=turn))
+    assert BROKER not in world.leaders("t"), "also where the parts have ended with a controller"
+    assert world.decide(rest).changes == ()
+
+
 def test_a_drain_that_was_taken_back_between_two_parts_moves_nothing_more(
     held_world: World,
 ) -> None:
@@ -228,6 +254,53 @@ def test_brokers_that_leave_a_pool_together_share_the_parts(held_world: World) -
     parts = do_all(world, event)
     assert parts[0] == DrainLeaders((BROKER, 2))
     assert {BROKER, 2}.isdisjoint([*world.leaders("t"), *world.leaders("u")])
+
+
+def report_full(world: World) -> ReportOffline:
+    """Return the report of the broker that its disk has no room for any of its replicas."""
+    partitions: Any = [
+        {"topic_id": world.topic("t").topic_id, "index": index} for index in range(COUNT)
+    ]
+    call = ReportOfflineCall(
+        broker_epoch=world.epoch(BROKER),
+        partitions=partitions,
+        is_unclean=False,
+        lacks_room=True,
+    )
+    return ReportOffline(BROKER, call)
+
+
+def test_a_broker_with_a_full_disk_is_relieved_in_parts(
+    held_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk is full for all replicas at once."""
+    world, whole = held_world, World(3)
+    whole.state = world.state
+    event = report_full(world)
+    parts = do_all(world, event)
+    assert [len(each.partitions) for each in parts if isinstance(each, RelieveReplicas)] == [
+        *range(COUNT - PART, 0, -PART)
+    ]
+    monkeypatch.setattr(full_disks, "ELECTED_PER_DECISION_MAX", COUNT)
+    assert not whole.decide(event).rest
+    whole.do(event)
+    assert world.state.image == whole.state.image, "the same as all at once"
+    assert members(world.state) == 0
+
+
+def test_who_has_room_again_between_two_parts_keeps_the_others(held_world: World) -> None:
+    world = held_world
+    (rest,) = take_step(world, report_full(world))
+    world.do(
+        ReportOffline(
+            BROKER,
+            ReportOfflineCall(
+                broker_epoch=world.epoch(BROKER), partitions=[], is_unclean=False, lacks_room=True
+            ),
+        )
+    )
+    assert world.decide(rest).changes == ()
+    assert members(world.state) == COUNT - PART
 
 
 def misplace(world: World) -> None:

@@ -39,6 +39,10 @@ PLANS_PER_DECISION_MAX: Final = 500
 copy is busy. Each looks at all brokers: those of ten thousands of partitions would keep the
 controller from its brokers for longer than their sessions last."""
 
+ELECTIONS_PER_DECISION_MAX: Final = 1_000
+"""Leaders of drained brokers that one decision looks at. `DrainLeaders` moves them by thousands;
+here each is a step by itself, for those that have nobody else in sync until later."""
+
 
 def finishing(state: ControllerState, topic: TopicImage, index: int, outcome: Outcome) -> Outcome:
     """Return the outcome with the reassignment finished in the same record, if it can be."""
@@ -151,6 +155,7 @@ class _Steps:
         self._slots = Slots(draft.state)
         self._touched: set[PartitionKey] = set()
         self._starts = 0
+        self._elections = 0
         self._holdings: Holdings | None = None
         self.waiting: dict[BrokerId, int] = {}
         """Replicas of cordoned brokers that no other broker can take now."""
@@ -211,7 +216,8 @@ class _Steps:
                 if self._move_off(broker_id, topic, index, lost):
                     continue
                 plans_left -= 1
-            if partition.leader == broker_id:
+            if partition.leader == broker_id and self._elections < ELECTIONS_PER_DECISION_MAX:
+                self._elections += 1
                 outcome = elect_in(self._state, topic, index)
                 self._take(moved(topic, index, outcome, f"broker {broker_id} is being drained"))
 
