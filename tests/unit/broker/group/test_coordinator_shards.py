@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from group_cluster import NO_DELAY, GroupCluster, commit_code, delete_topic, lead, run
 from group_protocols import classic_of
+from present import present
 from replica_cluster import ReplicaCluster
 
 from fairlead_broker.coordinator.record_batching import build_batch, encode_body
@@ -29,6 +30,7 @@ from fairlead_broker.group.records.classic_records import (
 )
 from fairlead_broker.group.shard_groups import ShardGroups
 from fairlead_broker.replication.acks import ALL_IN_SYNC
+from fairlead_model.cluster import ClusterDelta, PartitionChanged
 from fairlead_model.ids import CONSUMER_OFFSETS
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.heartbeat import HeartbeatRequest
@@ -68,6 +70,42 @@ def test_nothing_completes_under_another_leader_epoch(tmp_path: Path) -> None:
             await lead(cluster, 1)
             await groups.ready(1)
             assert groups.offset("g") == 3
+
+    run(story())
+
+
+def test_a_coordinator_that_does_not_know_yet_of_the_next_one_answers_nothing_old(
+    tmp_path: Path,
+) -> None:
+    """G4: while it is in the in-sync set, the next one has neither answers nor commits."""
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            assert await groups.committed("g", 1) is ErrorCode.NONE
+            behind = cluster.members[1]
+            topic = cluster.image.topic(CONSUMER_OFFSETS)
+            assert topic is not None
+            record = topic.partitions[0].changed(leader=2)
+            change = PartitionChanged(topic.topic_id, 0, record)
+            cluster.publish(change, without=behind)
+            late = groups.commit("g", 2)
+            led = cluster.partition(2, CONSUMER_OFFSETS)
+            await cluster.until(lambda: present(led.leader).followers[3].end_offset == 1)
+            assert groups.offset("g") == 1
+            loading = groups.fetch("g", broker_id=2)
+            assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            refused = commit_code(groups.commit("g", 3, broker_id=2))
+            assert refused is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert late.reply is None
+            behind.broker.publish(ClusterDelta((change,)), cluster.image)
+            assert groups.fetch("g").error_code == ErrorCode.NOT_COORDINATOR
+            assert commit_code(late) is ErrorCode.NOT_COORDINATOR
+            await groups.ready(2)
+            assert groups.offset("g", broker_id=2) == 1
+            assert await groups.committed("g", 3, broker_id=2) is ErrorCode.NONE
+            assert groups.offset("g", broker_id=2) == 3
 
     run(story())
 
