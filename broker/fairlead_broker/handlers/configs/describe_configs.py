@@ -126,8 +126,10 @@ def _once(
     A resource that is named twice is in the answer once, with all requested configs that exist.
     """
     merged: dict[tuple[int, str], DescribeConfigsResource] = {}
+    # Once for each kind: thousands of resources may be named.
+    names_of = {kind: _names(kind, broker) for kind in {each.resource_type for each in resources}}
     for each in resources:
-        names = _names(each.resource_type, broker)
+        names = names_of[each.resource_type]
         keys = each.configuration_keys
         wanted = [key for key in keys if key in names] if keys and names else keys
         if keys and not wanted:

@@ -114,6 +114,24 @@ def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+def test_the_names_of_configs_are_gathered_once_for_a_request(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker has hundreds, and a request may name its resource thousands of times."""
+    gathered: list[int] = []
+    names_of = describe_configs._names
+
+    def gather(kind: int, broker: Any) -> Any:
+        gathered.append(kind)
+        return names_of(kind, broker)
+
+    monkeypatch.setattr(describe_configs, "_names", gather)
+    asked = [DescribeConfigsResource(BROKER, "1", ["log.retention.hours"])] * 1_000
+    (result,) = stage.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert [each.name for each in result.configs] == ["log.retention.hours"]
+    assert gathered == [BROKER]
+
+
 def test_many_topics_are_described_by_their_few_sets_of_overrides(
     stage: Any, described: list[str]
 ) -> None:
