@@ -17,6 +17,7 @@ from fairlead_broker.authorization import (
     Operation,
     ResourceType,
 )
+from fairlead_broker.limits import MEMBER_TOPICS_MAX
 from fairlead_model.cluster import (
     AclChanged,
     CredentialChanged,
@@ -614,6 +615,17 @@ def test_a_topic_that_is_denied_is_told_before_what_a_heartbeat_lacks(
     )
     reply = stage.ask(request, version)
     assert reply.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_of_more_topics_than_a_member_may_have_nobody_is_asked(stage: Any) -> None:
+    """A hundred thousand of them took the loop half a second."""
+    stage.authorizer = Denying()
+    names = [f"t{number}" for number in range(MEMBER_TOPICS_MAX + 1)]
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, None, None, 1_000, names, topic_partitions=[]
+    )
+    assert stage.ask(request, 1).error_code == ErrorCode.INVALID_REQUEST
+    assert {kind for _, kind, _ in stage.authorizer.asked} <= {GROUP}
 
 
 def test_configs_of_a_group_are_the_groups(stage: Any) -> None:

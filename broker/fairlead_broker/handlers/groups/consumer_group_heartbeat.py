@@ -58,7 +58,9 @@ def consumer_group_heartbeat(
     waiter = ParkedMember(context, request.group_id, _build_response)
     try:
         require_consumer_protocol(broker)
-        for name in request.subscribed_topic_names or ():
+        names = request.subscribed_topic_names or ()
+        # More are refused below, whoever may know of them: to ask for each would take long.
+        for name in names if len(names) <= MEMBER_TOPICS_MAX else ():
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
         _check(request, context.version)
         coordinator = broker.group_coordinator
