@@ -12,6 +12,19 @@ from fairlead_cli.output import tell
 if TYPE_CHECKING:
     from pathlib import Path
 
+
+def require_host(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Refuse a name or a network, because no client would ever match it (an option's callback)."""
+    from fairlead_model.host_address import is_address
+
+    if value != "*" and not is_address(value):
+        raise click.BadParameter(
+            f"'{value}' is no address: rules are for one address or for *, not for a name or "
+            "a network"
+        )
+    return value
+
+
 EPILOG = """\b
 Examples:
   fairlead acl create --user alice 'WRITE topic:orders'
@@ -29,7 +42,13 @@ Examples:
     metavar="NAME",
     help="The user that the rules are for; * is every user.",
 )
-@click.option("--host", default="*", show_default=True, help="Address from which the rules apply.")
+@click.option(
+    "--host",
+    default="*",
+    show_default=True,
+    callback=require_host,
+    help="Address from which the rules apply.",
+)
 @click.option(
     "--deny", is_flag=True, help="Make rules that deny; they override all rules that allow."
 )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
+import pytest
+from click.testing import CliRunner
+
+from fairlead_cli.acl import acl
 from fairlead_cli.acl.rule_text import (
     parse_operation,
     parse_resource,
@@ -13,6 +17,9 @@ from fairlead_cli.acl.rule_text import (
 )
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_model.security.acl_explanation import explain
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, PatternType.LITERAL, PatternType.PREFIXED
 
@@ -122,3 +129,23 @@ def test_where_no_rule_decides_it_is_said_why(default: bool) -> None:
     )
     assert not other.is_allowed
     assert other.reason == "rules apply to this resource, and none of them allows it"
+
+
+@pytest.mark.parametrize("host", ["10.0.0.0/8", "db.example", "999.1.1.1", "[::1]", ""])
+def test_a_rule_for_hosts_that_no_client_has_is_not_made(host: str, tmp_path: Path) -> None:
+    """A rule that denies would deny nobody, and nothing would say so."""
+    asked = ["create", "--user", "a", "--data", str(tmp_path), "--host", host, "READ topic:t"]
+    result = CliRunner().invoke(acl, asked)
+    assert result.exit_code == 2
+    assert f"'{host}' is no address: rules are for one address or for *" in unwrapped(result.output)
+
+
+@pytest.mark.parametrize("host", ["*", "10.0.0.1", "::1", "0:0:0:0:0:0:0:1"])
+def test_a_rule_for_an_address_is_made(host: str, tmp_path: Path) -> None:
+    asked = ["create", "--user", "a", "--data", str(tmp_path), "--host", host, "READ topic:t"]
+    result = CliRunner().invoke(acl, asked)
+    assert "there is no local cluster" in str(result.exception)
+
+
+def unwrapped(text: str) -> str:
+    return " ".join(text.split())
