@@ -20,14 +20,25 @@ INT64_MAX = 2**63 - 1
 # librdkafka refuses more; the cluster decides how many a topic may have.
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
+EMPTY = "it is empty"
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _DataDirectory(click.Path):
+    """A folder that has a name: an empty one would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the folder (called by click)."""
+        if value == "":
+            self.fail(EMPTY, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def data_option(command: Command) -> Command:
     """Add `--data DIR`, which names a local cluster."""
     return click.option(
         "--data",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_DataDirectory(file_okay=False, path_type=Path),
         default=DATA_DEFAULT,
         show_default=True,
         envvar="FAIRLEAD_DATA",
@@ -51,8 +62,16 @@ def bootstrap_option(command: Command) -> Command:
         "--bootstrap",
         metavar="HOST:PORT",
         envvar="FAIRLEAD_BOOTSTRAP",
+        callback=_require_address,
         help="Address of any Kafka-compatible cluster, instead of --data.",
     )(command)
+
+
+def _require_address(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """Refuse an empty address: the command would go to a local cluster (an option's callback)."""
+    if value == "":
+        raise click.BadParameter(EMPTY)
+    return value
 
 
 def _read_client_config(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -142,7 +161,7 @@ def require_name(_ctx: click.Context, _parameter: click.Parameter, value: Any) -
     """
     names = value if isinstance(value, tuple) else (value,)
     if "" in names:
-        raise click.BadParameter("it is empty")
+        raise click.BadParameter(EMPTY)
     longest = max((len(str(name).encode(errors="replace")) for name in names), default=0)
     if longest > INT16_MAX:
         raise click.BadParameter(f"it has {longest} bytes; at most {INT16_MAX} fit")
