@@ -74,7 +74,7 @@ class Port:
 @asynccontextmanager
 async def listening(stage: Any, *clusters: str) -> AsyncIterator[Port]:
     secrets: dict[ClusterKey, dict[str, Any]] = {}
-    tls = ClusterTls(secrets.get, {("ns", "lost"): True}.get)
+    tls = ClusterTls(secrets.get, lambda key: key == ("ns", "lost"))
     gate = build_gate(lambda key: SECRET, tls.problem_of)
     door = SessionDoor(tls)
     runner = web.AppRunner(gate.build_application(), shutdown_timeout=0.1)
