@@ -81,15 +81,7 @@ def decide_registration(
     known = state.image.brokers.get(asking.broker_id)
     draft = Draft(state)
     if known is not None and is_same_start(known, asking):
-        _remove_unclean(draft, event)
-        # Another process of the same start may have other addresses, and a controller that did not
-        # know of these features may have registered it.
-        current = replace(known, endpoints=asking.endpoints, features=asking.features)
-        if current != known:
-            draft.add(BrokerChanged(current))
-        if asking.broker_id in state.unconfirmed:
-            draft.add(BrokerConfirmed(asking.broker_id))
-            elect_on(draft, asking.broker_id, f"broker {asking.broker_id} is back")
+        _register_again(draft, known, event)
         return draft.decision({"broker_epoch": known.broker_epoch})
     holdings = holders_found(state, known, event)
     if room is not None:
@@ -134,6 +126,28 @@ def decide_registration(
         cause = "all brokers of the restored metadata have said what they hold"
         elect_leaderless(draft, awaiting_recovery(draft.state), cause)
     return draft.decision({"broker_epoch": epoch})
+
+
+def _register_again(draft: Draft, known: BrokerRegistration, event: RegisterBroker) -> None:
+    """Take what a start that is registered says of itself now."""
+    asking = event.registration
+    is_unconfirmed = asking.broker_id in draft.state.unconfirmed
+    _remove_unclean(draft, event)
+    # Another process of the same start may have other addresses and another rack, and a controller
+    # that did not know of these features may have registered it, or one that did not know the zone
+    # of its node. One that does not know it now has not heard that it has none.
+    current = replace(
+        known,
+        endpoints=asking.endpoints,
+        features=asking.features,
+        host_name=asking.host_name,
+        rack=asking.rack or known.rack,
+    )
+    if current != known:
+        draft.add(BrokerChanged(current))
+    if is_unconfirmed:
+        draft.add(BrokerConfirmed(asking.broker_id))
+        elect_on(draft, asking.broker_id, f"broker {asking.broker_id} is back")
 
 
 def _end_incarnation(

@@ -45,6 +45,19 @@ def test_a_start_whose_answer_was_lost_is_reached_where_the_next_process_listens
     assert world.state.image.brokers[1] == replace(known, endpoints=moved)
 
 
+def test_a_start_whose_answer_was_lost_is_placed_where_the_next_process_says_that_it_is(
+    world: World,
+) -> None:
+    """`broker.rack` may be corrected, and a controller may not know the zone of a node at first."""
+    known = world.state.image.brokers[1]
+    there = replace(known, rack="b", host_name="elsewhere")
+    for asking, expected in ((there, there), (replace(there, rack="c"), replace(there, rack="c"))):
+        world.do(RegisterBroker(asking, "this-cluster"))
+        assert world.state.image.brokers[1] == expected
+    unknown = replace(there, rack=None)
+    assert world.decide(RegisterBroker(unknown, "this-cluster")).changes == ()
+
+
 def test_a_new_incarnation_takes_leadership_from_the_old_one_at_once(world: World) -> None:
     world.create("t", partitions=3)
     before = dict(enumerate(world.partitions("t")))
