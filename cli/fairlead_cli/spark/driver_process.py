@@ -115,8 +115,11 @@ class DriverProcess:
         """Return the last error in Spark's log, in a line."""
         text = self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        told = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)]
-        return told[-1][:500] if told else f"exit code {self._process.returncode}"
+        # Py4J writes Java's error on a line of its own, behind a colon.
+        told = [line for line in lines if re.match(r"(: )?[\w.]*(Error|Exception)\b.*: ", line)]
+        return (
+            told[-1].removeprefix(": ")[:500] if told else f"exit code {self._process.returncode}"
+        )
 
     def _start(self, log: TextIO) -> None:
         self._process = subprocess.Popen(

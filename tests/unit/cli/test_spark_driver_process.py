@@ -152,3 +152,33 @@ def test_a_second_ctrl_c_ends_a_driver_that_takes_long(tmp_path: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode != 0
     wait_until(lambda: not is_there(driver))
+
+
+LOG = """\
+26/11/30 08:55:11 WARN Utils: a JavaError: nothing of note
+Traceback (most recent call last):
+  File "protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+{error}
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("ValueError: no such column", "ValueError: no such column"),
+        (
+            "py4j.protocol.Py4JJavaError: An error occurred while calling None.a.JavaContext.\n"
+            ": org.apache.spark.SparkException: Could not parse Master URL: 'local[x'\n"
+            "\tat org.apache.spark.SparkContext.<init>(SparkContext.scala:603)",
+            "org.apache.spark.SparkException: Could not parse Master URL: 'local[x'",
+        ),
+    ],
+    ids=["Python's", "Java's"],
+)
+def test_the_error_that_ended_a_job_is_told(error: str, told: str, tmp_path: Path) -> None:
+    """Py4J's own line says only that there was one; Java's is below it."""
+    driver = DriverProcess(tmp_path, {"name": "job"})
+    driver.prepare()
+    driver.log_file.write_text(LOG.format(error=error))
+    assert driver.describe_failure() == told
