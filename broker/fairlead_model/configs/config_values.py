@@ -161,8 +161,11 @@ def broker_config_key(name: str) -> ConfigKey:
 
 
 def is_broker_config(name: str) -> bool:
-    """Tell whether brokers have a config of this name."""
-    return name in BROKER_CONFIGS or find_security_key(name) is not None
+    """Tell whether brokers have a config of this name; those that are refused they have not."""
+    try:
+        return name in BROKER_CONFIGS or find_security_key(name) is not None
+    except ConfigError:
+        return False
 
 
 def _has_synonym(key: ConfigKey, name: str) -> bool:

@@ -452,6 +452,17 @@ def test_what_cannot_be_altered_says_so(stage: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["security.inter.broker.protocol", "listener.name.client.ssl.provider"]
+)
+def test_the_controller_says_why_a_config_of_kafkas_is_refused(stage: Any, name: str) -> None:
+    """Without an answer of their own such configs ended the connection."""
+    stage.controller.script["alter_configs"] = altered
+    assert alter(stage, 2, "1", kind=BROKER, name=name) == [("1", 0)]
+    ((_, body),) = stage.controller.calls
+    assert [each["name"] for each in body["resources"][0]["alterations"]] == [name]
+
+
+@pytest.mark.parametrize(
     "stage", [{"group.consumer.min.session.timeout.ms": "6000"}], indirect=True
 )
 def test_groups_are_altered_within_the_limits_of_this_broker(stage: Any) -> None:
