@@ -5,11 +5,15 @@ Goals, strongest first:
 2. Then as many racks as possible.
 3. The partitions of a topic spread evenly over the brokers, and so do their preferred leaders.
 4. All topics together load the brokers evenly, by preferred leaders, then by replicas.
+5. What one broker leads of a topic has its second replicas on as many others as possible: they lead
+   when that broker is gone (`elect_leader` takes the first in sync), and none gets it all.
 
 Partitions are placed one by one; each takes the broker that is best by (leaders of this topic,
 replicas of this topic, preferred leaders, replicas, a random order that is fixed per call) as its
-preferred leader, then followers likewise, with host and rack first. A topic's own spread comes
-before the cluster's, or else a new, empty broker would get every partition of the next topic.
+preferred leader, then followers likewise, with host and rack first, and then whoever follows least
+in this topic: where its leaders and its followers are even, its replicas are, too. A topic's own
+spread comes before the cluster's, or else a new, empty broker would get every partition of the next
+topic. Of the followers that are up, the one that has been second to this leader least comes first.
 
 Replicas go to brokers that are up. Only where these are too few, as while one restarts, those that
 are registered and will come back count too, as anybody's equals in leading: the preferred leaders
@@ -19,11 +23,12 @@ Worked example, three brokers on three hosts, two partitions, two replicas, rand
 
     partition 0: all equal → leader 2; follower: 0 and 1 equal → 0
     partition 1: leader: 0 and 1 have led nothing of the topic, 1 holds less → 1;
-                 follower: 0 and 2 hold one each, 2 leads more in all, so → 0
+                 follower: 2 follows nothing of the topic, 0 does → 2
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -81,6 +86,8 @@ class _Candidate:
         """Return the rank as a follower, without the part that the other replicas decide."""
         return (
             int(self.is_absent),
+            # Leaders come to all in turn. Counted here, those who lead first would follow less.
+            self.topic_replicas - self.topic_leaders,
             self.topic_replicas,
             self.replicas,
             self.preferred_leaders,
@@ -100,7 +107,10 @@ class _Group:
 class _Ranking:
     """All candidates, kept in order, so that a partition does not cost a look at each of them."""
 
-    def __init__(self, candidates: Sequence[_Candidate]) -> None:
+    def __init__(
+        self, candidates: Sequence[_Candidate], seconds: Iterable[tuple[BrokerId, ...]]
+    ) -> None:
+        """`seconds` are the first two replicas of the topic's partitions so far."""
         self._by_order = {candidate.order: candidate for candidate in candidates}
         self._leader_ranks = sorted(candidate.leader_rank() for candidate in candidates)
         self._groups: dict[tuple[bool, str | None], _Group] = {}
@@ -112,6 +122,7 @@ class _Ranking:
             group.ranks.sort()
         self._heads = sorted(group.ranks[0] for group in self._groups.values())
         """The best of each group."""
+        self._seconds = Counter(seconds)
 
     def place_one(self, replication_factor: int) -> tuple[BrokerId, ...]:
         """Choose the replicas of the next partition, the preferred leader first."""
@@ -126,7 +137,13 @@ class _Ranking:
             racks.append(follower.rack)
         for candidate in chosen.values():
             self._add_replica(candidate, is_leader=candidate is leader)
-        return tuple([candidate.broker_id for candidate in chosen.values()])
+        followers = [candidate for candidate in chosen.values() if candidate is not leader]
+        followers.sort(
+            key=lambda each: (each.is_absent, self._seconds[leader.broker_id, each.broker_id])
+        )
+        replicas = tuple([candidate.broker_id for candidate in (leader, *followers)])
+        self._seconds[replicas[:2]] += 1
+        return replicas
 
     def _best_follower(
         self, chosen: Mapping[int, _Candidate], hosts: set[str], racks: list[str | None]
@@ -212,7 +229,8 @@ def place_partitions(
             + (f" that are not {_CLOSED} ({len(spared)} are)" if spared else ""),
         )
     chosen = alive if replication_factor <= len(alive) else brokers
-    ranking = _Ranking(_candidates(chosen, loads, existing, random))
+    candidates = _candidates(chosen, loads, existing, random)
+    ranking = _Ranking(candidates, (replicas[:2] for replicas in existing))
     return [ranking.place_one(replication_factor) for _ in range(partition_count)]
 
 

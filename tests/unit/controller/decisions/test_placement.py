@@ -1,4 +1,5 @@
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -51,6 +52,54 @@ def test_a_topic_is_spread_although_one_broker_is_empty() -> None:
     )
     counts = [placed.count((broker,)) for broker in range(3)]
     assert counts == [2, 2, 2]
+
+
+@pytest.mark.parametrize("racks", ["", "xyyxzz"])
+@pytest.mark.parametrize("seed", range(10))
+def test_as_many_replicas_of_a_topic_are_on_each_broker(racks: str, seed: int) -> None:
+    """Kafka's TopicCommandTest counts them, and those that are led."""
+    placed = place_partitions(
+        brokers("abcdef", racks),
+        {},
+        partition_count=18,
+        replication_factor=3,
+        random=random.Random(seed),
+    )
+    assert Counter(broker for replicas in placed for broker in replicas) == dict.fromkeys(
+        range(6), 9
+    )
+    assert Counter(replicas[0] for replicas in placed) == dict.fromkeys(range(6), 3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("count", [3, 5, 6])
+def test_no_broker_alone_follows_what_another_leads(count: int, seed: int) -> None:
+    """When a broker dies, its partitions are led by the second replicas of their lists."""
+    placed = place_partitions(
+        brokers("abcdef"[:count]),
+        {},
+        partition_count=10 * count,
+        replication_factor=3,
+        random=random.Random(seed),
+    )
+    for leader in range(count):
+        seconds = Counter(replicas[1] for replicas in placed if replicas[0] == leader)
+        assert sum(seconds.values()) == 10
+        assert max(seconds.values()) == 5
+
+
+def test_more_partitions_of_a_topic_go_on_with_the_spread_of_the_first() -> None:
+    existing = [(0, 1, 2), (0, 1, 2), (1, 0, 2), (2, 0, 1)]
+    placed = place_partitions(
+        brokers("abc"),
+        {},
+        partition_count=2,
+        replication_factor=3,
+        existing=existing,
+        random=random.Random(1),
+    )
+    seconds = {replicas[0]: replicas[1] for replicas in placed}
+    assert seconds == {1: 2, 2: 1}
 
 
 def test_the_rest_of_a_topic_goes_to_the_least_loaded() -> None:

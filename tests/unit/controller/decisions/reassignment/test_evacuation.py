@@ -184,17 +184,19 @@ def test_an_order_in_capitals_is_taken_back_as_any(four: Any) -> None:
     assert [set(each.replicas) for each in four.world.partitions("t")] == before
 
 
-def test_undraining_calls_back_what_is_under_way(four: Any) -> None:
-    four.drain(2)
-    four.tick()
-    assert four.undrain(2)[0] is NONE
-    assert not four.world.state.moves
-    held = replicas(four, 2)
+def test_undraining_calls_back_what_is_under_way(make_mover: Callable[[int], Any]) -> None:
+    mover = make_mover(4)
+    mover.world.create("t", partitions=60, replication_factor=3)
+    mover.drain(2)
+    mover.tick()
+    assert mover.undrain(2)[0] is NONE
+    assert not mover.world.state.moves
+    held = replicas(mover, 2)
     assert held > 0
-    four.settle()
-    assert replicas(four, 2) == held
-    four.world.do(BalanceLeaders(0))
-    assert 2 in four.world.leaders("t")
+    mover.settle()
+    assert replicas(mover, 2) == held
+    mover.world.do(BalanceLeaders(0))
+    assert 2 in mover.world.leaders("t"), "of the moves that had not begun"
 
 
 def test_a_target_that_stays_away_is_replaced_by_another(make_mover: Callable[[int], Any]) -> None:
