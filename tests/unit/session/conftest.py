@@ -44,12 +44,14 @@ class Node:
     def is_live(self, broker_id: int) -> bool:
         return self.image.is_live(broker_id)
 
-    async def create(self, name: str, partitions: int = 1) -> dict[str, Any]:
+    async def create(
+        self, name: str, partitions: int = 1, replication_factor: int = -1
+    ) -> dict[str, Any]:
         """Create a topic over the session."""
         topic = {
             "name": name,
             "partitions": partitions,
-            "replication_factor": -1,
+            "replication_factor": replication_factor,
             "assignments": {},
             "configs": {},
         }

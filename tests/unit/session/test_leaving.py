@@ -24,20 +24,7 @@ async def start_pair(stage: Any) -> tuple[Any, Any]:
     # Whose port refuses is dead for a controller: here somebody listens as long as one is there.
     listening = (Endpoint("INTERNAL", "127.0.0.1", stage.port, is_internal=True),)
     stopping, other = [await stage.start_node(each, endpoints=listening) for each in (0, 1)]
-    topic = {
-        "name": "t",
-        "partitions": 2,
-        "replication_factor": 2,
-        "assignments": {},
-        "configs": {},
-    }
-    body = {
-        "topics": [topic],
-        "validate_only": False,
-        "default_partitions": 1,
-        "default_replication_factor": 1,
-    }
-    await stopping.session.call("create_topics", body, timeout_ms=30_000)
+    await stopping.create("t", partitions=2, replication_factor=2)
     assert leaders_of(stopping, "t") == {0, 1}
     return stopping, other
 
