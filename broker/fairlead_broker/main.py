@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from fairlead_broker.session.supervisor_pipe import open_supervisor_pipe
 from fairlead_broker.settings import Settings, build_settings
 from fairlead_model.configs.config_values import ConfigError
-from fairlead_model.configs.property_files import read_properties
+from fairlead_model.configs.property_files import decode_properties
 from fairlead_model.configs.setting_sources import read_assignments, read_environment
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     supervisor = open_supervisor_pipe(os.environ)
     try:
         settings = _read_settings(arguments)
-    except (ConfigError, OSError, UnicodeDecodeError) as error:
+    except (ConfigError, OSError) as error:
         print(f"fairlead broker: {error}", file=sys.stderr)
         if supervisor is not None:
             supervisor.report_fatal(str(error))
@@ -76,7 +76,7 @@ def _read_settings(arguments: Sequence[str] | None) -> Settings:
     options = parser.parse_args(arguments)
     file = {}
     if options.config is not None:
-        file = read_properties(Path(options.config).read_text(encoding="utf-8"))
+        file = decode_properties(Path(options.config).read_bytes(), options.config)
     environment, warnings = read_environment(os.environ)
     for warning in warnings:
         print(f"fairlead broker: {warning}", file=sys.stderr)

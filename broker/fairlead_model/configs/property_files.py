@@ -21,6 +21,17 @@ _ESCAPE: Final = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+|\\(.)")
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
+def decode_properties(content: bytes, file: str) -> dict[str, str]:
+    """Return the names and values in a file's bytes; ConfigError, which names the file."""
+    try:
+        return read_properties(content.decode())
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(file, f"{file}: line {line} is not UTF-8") from None
+    except ConfigError as error:
+        raise ConfigError(error.name, f"{file}: {error}") from None
+
+
 def read_properties(text: str) -> dict[str, str]:
     """Return the names and values of a file; ConfigError for a line that is no NAME=VALUE.
 

@@ -22,7 +22,7 @@ from fairlead_controller.zookeeper.properties import (
     read_controller_properties,
 )
 from fairlead_controller.zookeeper.settings import CandidateSettings
-from fairlead_model.configs.property_files import read_properties
+from fairlead_model.configs.property_files import decode_properties
 from fairlead_model.configs.setting_sources import (
     merge_settings,
     read_assignments,
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _read_properties(options: argparse.Namespace) -> ControllerProperties:
     file = {}
     if options.config is not None:
-        file = read_properties(options.config.read_text(encoding="utf-8"))
+        file = decode_properties(options.config.read_bytes(), str(options.config))
     environment, warnings = read_environment(os.environ)
     for warning in warnings:
         print(f"fairlead controller: {warning}", file=sys.stderr)

@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_model.configs.config_values import ConfigError
-from fairlead_model.configs.property_files import read_properties
+from fairlead_model.configs.property_files import decode_properties, read_properties
 from fairlead_model.security.client_texts import escape_utf8_property
 
 
@@ -67,3 +67,15 @@ def test_a_line_that_is_refused_is_not_shown() -> None:
     text = "ssl.keystore.key=-----BEGIN PRIVATE KEY-----\nMIIEvQIBADAN\n"
     with pytest.raises(ConfigError, match=r"^line 2 is not NAME=VALUE$"):
         read_properties(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"node.id=1\n\nlog.dirs\n", "s.properties: line 3 is not NAME=VALUE"),
+        (b"node.id=1\n# caf\xe9\n", "s.properties: line 2 is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_name(content: bytes, problem: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{problem}$"):
+        decode_properties(content, "s.properties")
