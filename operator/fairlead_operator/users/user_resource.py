@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fairlead_model.host_address import is_address
 from fairlead_model.resources.topic_claims import Claimant, read_claimant
 from fairlead_model.resources.user_declaration import PRINCIPAL_TYPE
 from fairlead_model.security.acl import (
+    ANY_NAME,
     CLUSTER_NAME,
     AclBinding,
     Operation,
@@ -152,6 +154,12 @@ def read_rules(principal: str, entries: tuple[AclEntry, ...]) -> tuple[frozenset
     """Return the rules of entries, and the problem of the first invalid entry."""
     rules = set()
     for number, entry in enumerate(entries):
+        if entry.host != ANY_NAME and not is_address(entry.host):
+            # Brokers would take it, as Kafka's do, and a rule that denies would deny nobody.
+            return frozenset(), (
+                f"spec.acls[{number}].host: {entry.host!r} is no address; clients are known by "
+                "theirs, not by a name or a network"
+            )
         resource = entry.resource
         prefixed = resource.pattern_type == "prefixed"
         for operation in entry.operations:
