@@ -115,7 +115,7 @@ async def kill_coordinator_and_another(cluster: FairleadCluster) -> None:
         held = [set(each.positions) for each in group.members]
         for is_coordinator in (True, False):
             tries: list[dict[str, float]] = []
-            while not tries or (len(tries) < TRIES and not is_quick(tries[-1])):
+            while not tries or (len(tries) < TRIES and tries[-1]["cpu_s"] > CLUSTER_CPU_S):
                 index = await choose(cluster, is_coordinator=is_coordinator)
                 figures = await kill_and_settle(
                     cluster, group, producer, index, is_coordinator=is_coordinator
@@ -123,24 +123,16 @@ async def kill_coordinator_and_another(cluster: FairleadCluster) -> None:
                 told = {"is_coordinator": is_coordinator, "load": getloadavg(), **figures}
                 print(json.dumps(told))
                 tries.append(figures)
+                assert figures["settled_ms"] <= allowed_ms(SETTLED_848_MS), figures
+                # On a busy machine, too: what is not a wait for a processor shows in the first one.
+                assert figures["first_ms"] <= SETTLED_848_MS, figures
                 assert group.fenced == []
                 now = [set(each.positions) for each in group.members]
                 assert now == held, "nobody had to move"
                 await start_again(cluster, group, producer, index)
-            assert is_quick(tries[-1]), tries
-
-
-def is_quick(figures: dict[str, float]) -> bool:
-    """Whether a death cost no more than it may.
-
-    On a busy machine, too: what is not a wait for a processor shows in the first record. More work
-    than that is done there while others have the processors, so more than one death may be tried.
-    """
-    return (
-        figures["settled_ms"] <= allowed_ms(SETTLED_848_MS)
-        and figures["first_ms"] <= SETTLED_848_MS
-        and figures["cpu_s"] <= CLUSTER_CPU_S
-    )
+            # More work is done while others have the processors: one death in three may show what
+            # it costs by itself.
+            assert tries[-1]["cpu_s"] <= CLUSTER_CPU_S, tries
 
 
 async def choose(cluster: FairleadCluster, *, is_coordinator: bool) -> int:
