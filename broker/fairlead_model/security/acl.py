@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from fairlead_model.host_address import is_address
+
 ANY_NAME: Final = "*"
 """Name of a literal pattern: every resource of the type. As a host: every address."""
 ANY_USER: Final = "User:*"
@@ -153,6 +155,16 @@ def binding_problem(rule: AclBinding) -> str:
     if max(len(rule.name), len(rule.principal), len(rule.host)) > ACL_TEXT_MAX:
         return f"name, principal and host have at most {ACL_TEXT_MAX} characters each"
     return ""
+
+
+def host_problem(host: str) -> str:
+    """Return why no client can ever match a rule's host, or "".
+
+    Brokers accept such a rule, as Kafka's do; then a rule that denies would deny nobody.
+    """
+    if host == ANY_NAME or is_address(host):
+        return ""
+    return f"{host!r} is no address: rules are for one address or for *, not a name or a network"
 
 
 def filter_problem(wanted: AclFilter) -> str:

@@ -14,14 +14,11 @@ if TYPE_CHECKING:
 
 
 def require_host(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Refuse a name or a network, because no client would ever match it (an option's callback)."""
-    from fairlead_model.host_address import is_address
+    """Refuse a host that no client would ever match (an option's callback)."""
+    from fairlead_model.security.acl import host_problem
 
-    if value != "*" and not is_address(value):
-        raise click.BadParameter(
-            f"'{value}' is no address: rules are for one address or for *, not for a name or "
-            "a network"
-        )
+    if problem := host_problem(value):
+        raise click.BadParameter(problem)
     return value
 
 

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlead_model.host_address import is_address
 from fairlead_model.resources.topic_claims import Claimant, read_claimant
 from fairlead_model.resources.user_declaration import PRINCIPAL_TYPE
 from fairlead_model.security.acl import (
-    ANY_NAME,
     CLUSTER_NAME,
     AclBinding,
     Operation,
@@ -16,6 +14,7 @@ from fairlead_model.security.acl import (
     Permission,
     ResourceType,
     binding_problem,
+    host_problem,
 )
 from fairlead_model.security.client_quota import (
     CONSUMER_BYTE_RATE,
@@ -154,12 +153,8 @@ def read_rules(principal: str, entries: tuple[AclEntry, ...]) -> tuple[frozenset
     """Return the rules of entries, and the problem of the first invalid entry."""
     rules = set()
     for number, entry in enumerate(entries):
-        if entry.host != ANY_NAME and not is_address(entry.host):
-            # Brokers would take it, as Kafka's do, and a rule that denies would deny nobody.
-            return frozenset(), (
-                f"spec.acls[{number}].host: {entry.host!r} is no address; clients are known by "
-                "theirs, not by a name or a network"
-            )
+        if problem := host_problem(entry.host):
+            return frozenset(), f"spec.acls[{number}].host: {problem}"
         resource = entry.resource
         prefixed = resource.pattern_type == "prefixed"
         for operation in entry.operations:

@@ -103,7 +103,7 @@ def test_rules_are_one_for_each_operation() -> None:
 def test_a_rule_for_a_host_that_no_client_has_is_refused(host: str) -> None:
     """It would match nobody: who is to be denied would not be."""
     refused = resource(acls=[cluster_acl("Describe"), cluster_acl("Create", host=host)])
-    assert refused.problem.startswith(f"spec.acls[1].host: {host!r} is no address; ")
+    assert refused.problem.startswith(f"spec.acls[1].host: {host!r} is no address: ")
     assert resource(acls=[cluster_acl("Create", host="2001:db8::1")]).problem == ""
 
 
