@@ -469,8 +469,14 @@ REST_READ_TIMEOUT_MS: Final = 10_000
 """How long a read by HTTP waits for records if it sets no time-out."""
 REST_READ_TIMEOUT_MAX_MS: Final = 60_000
 """Longest such time-out, because proxies close connections that are silent for longer."""
+REST_LEADER_ANSWER_MS: Final = 5_000
+"""Least time that another broker has for its answer, where the client gets an error without one.
+
+It is not the client's time-out: that says how long to wait for records that do not exist yet.
+A broker that has no processor for a second or two still answers.
+"""
 REST_READ_HOP_MS: Final = 500
-"""Least time that a read has to ask another broker what is there."""
+"""Least time that a read has to ask another broker what is there, if it can answer without."""
 REST_READ_BYTES: Final = MIB
 """Bytes of JSON in the answer to a read by HTTP that sets no size."""
 REST_READ_BYTES_MAX: Final = 16 * MIB

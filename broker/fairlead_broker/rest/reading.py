@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from fairlead_broker.authorization import Operation, ResourceType
-from fairlead_broker.limits import REST_READ_HOP_MS
+from fairlead_broker.limits import REST_LEADER_ANSWER_MS, REST_READ_HOP_MS
 from fairlead_broker.net.read_ahead import SliceLostError
 from fairlead_broker.rest.offset_lookup import EARLIEST, LATEST
 from fairlead_broker.rest.problems import KAFKA_ERROR, KAFKA_REFUSED, ProblemError, raise_code
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fairlead_broker.rest.request import RestRequest
     from fairlead_wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
+_LEADER_ANSWER_S = REST_LEADER_ANSWER_MS / 1000
 _HOP_S = REST_READ_HOP_MS / 1000
 
 
@@ -62,7 +63,7 @@ class PartitionReader:
         if quotas is not None:
             quotas.admit_read()
             bytes_max = quotas.bound_read(bytes_max)
-        until_s = max(deadline_s, self._loop.time() + _HOP_S)
+        until_s = max(deadline_s, self._loop.time() + _LEADER_ANSWER_S)
         found: list[RenderedRecord] = []
         size = 0
         while True:

@@ -17,9 +17,9 @@ from aiohttp import web
 
 from fairlead_broker.limits import (
     REST_DOCUMENT_BYTES_MAX,
+    REST_LEADER_ANSWER_MS,
     REST_PEER_CONNECTIONS_MAX,
     REST_READ_BYTES_MAX,
-    REST_READ_HOP_MS,
 )
 from fairlead_broker.rest.documents.json_text import JsonError, load_json
 from fairlead_broker.rest.instances.envelopes import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _PASSED_ON: Final = ("Accept", "Content-Type")
 _VERSION: Final = 0
-_GRACE_S: Final = 2 * REST_READ_HOP_MS / 1000
+_GRACE_S: Final = REST_LEADER_ANSWER_MS / 1000
 
 
 class UnreachableError(ProblemError):
@@ -66,7 +66,7 @@ class Forwarding:
     async def forward(self, request: ForwardableRequest) -> web.StreamResponse:
         """Return the answer of the broker that has the instance; ProblemError 404, 429 or 503.
 
-        Each broker has until `request.deadline_s` to answer.
+        Each broker has until `request.deadline_s` and REST_LEADER_ANSWER_MS more to answer.
         """
         # The 429 must come before a broker is asked: it counts the records that it answers as read.
         # The memory is not reserved meanwhile, because a read may wait for long.

@@ -14,9 +14,9 @@ from urllib.parse import quote, urlencode
 from fairlead_broker.authorization import Operation as Right
 from fairlead_broker.authorization import ResourceType
 from fairlead_broker.limits import (
+    REST_LEADER_ANSWER_MS,
     REST_READ_BYTES,
     REST_READ_BYTES_MAX,
-    REST_READ_HOP_MS,
     REST_READ_STEP_BYTES,
     REST_READ_TIMEOUT_MAX_MS,
     REST_READ_TIMEOUT_MS,
@@ -125,10 +125,10 @@ def _choose_form(request: RestRequest) -> Form:
 
 
 def _set_deadline(request: RestRequest) -> float:
-    """Return until when to wait; a lookup before it gets at least REST_READ_HOP_MS."""
+    """Return until when to wait; a lookup before it gets REST_LEADER_ANSWER_MS."""
     timeout_ms: int = min(request.query["timeout"], REST_READ_TIMEOUT_MAX_MS)
     now_s = asyncio.get_running_loop().time()
-    request.deadline_s = now_s + max(timeout_ms, REST_READ_HOP_MS) / 1000
+    request.deadline_s = now_s + max(timeout_ms, REST_LEADER_ANSWER_MS) / 1000
     return now_s + timeout_ms / 1000
 
 
