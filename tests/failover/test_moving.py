@@ -8,6 +8,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from local_cluster import Cli, take_cluster_ports
 from waiting import wait_until
 
@@ -17,8 +24,10 @@ TOPIC = "load"
 PARTITIONS = 8
 PADDING = 1000
 PRELOADED = 1500
-"""Records of each partition before anything moves: copies take some seconds at this rate."""
-RATE = 2 << 20
+"""Records of each partition before anything moves: copies take a minute at the slow rate."""
+RATE_SETTING = "fairlead.reassignment.throttled.rate"
+SLOW, FAST = 64 << 10, 4 << 20
+"""The copies must not be over before commands on a busy machine have killed a broker."""
 FLUSH_S = 60.0
 
 
@@ -107,11 +116,20 @@ def read_back(bootstrap: str) -> dict[int, list[int]]:
 def four_brokers(tmp_path: Path) -> Iterator[Cli]:
     cli = Cli(tmp_path / "data", *take_cluster_ports())
     try:
-        rate = f"fairlead.reassignment.throttled.rate={RATE}"
-        assert cli.up("--brokers", "4", "--set", rate).code == 0
+        assert cli.up("--brokers", "4", "--set", f"{RATE_SETTING}={SLOW}").code == 0
         yield cli
     finally:
         cli.close()
+
+
+def copy_faster(bootstrap: str) -> None:
+    """Tell it to every broker; the one that was killed is told when it is back."""
+    entry = ConfigEntry(RATE_SETTING, str(FAST), incremental_operation=AlterConfigOpType.SET)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for broker_id in range(4):
+        resource = ConfigResource(ResourceType.BROKER, str(broker_id), incremental_configs=[entry])
+        changed = admin.incremental_alter_configs([resource], request_timeout=FLUSH_S)
+        changed[resource].result(FLUSH_S)
 
 
 def moving(cli: Cli) -> list[dict[str, Any]]:
@@ -135,6 +153,7 @@ def test_a_broker_dies_while_partitions_move_at_load(four_brokers: Cli) -> None:
         assert len([row for row in begun if row["adding"]]) >= PARTITIONS // 2, begun
         cli.ok("broker", "kill", staying[0], "--no-wait")
         assert moving(cli), "it died in the midst"
+        copy_faster(cli.status()["bootstrap"])
         wait_until(lambda: not moving(cli), deadline_s=120)
         at_the_end = dict(load.acknowledged)
         wait_until(lambda: all(load.acknowledged[each] > at_the_end[each] for each in at_the_end))
