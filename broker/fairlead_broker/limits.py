@@ -235,8 +235,8 @@ PARTITION_CHANGES_PER_TURN_MS: Final = 20
 COORDINATOR_KEYS_MAX: Final = 10_000
 """Groups in one FindCoordinator request…"""
 COORDINATOR_KEYS_LENGTH_MAX: Final = 2 * MIB
-"""…and characters in the names of groups, or transactional ids, of any request: their hashes take a
-tenth of a second."""
+"""…and characters in the names of groups, or transactional ids, of any request: their hashes take
+hundredths of a second."""
 ADMIN_TIMEOUT_MS: Final = 30_000
 """Wait for the controller if a request has no time-out."""
 DEPARTED_BROKER_LISTED_MS: Final = 10_000
