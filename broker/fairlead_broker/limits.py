@@ -389,6 +389,8 @@ ISR_PROPOSALS_PER_CALL_MAX: Final = 1_000
 REPLICAS_PER_REPORT_MAX: Final = 1_000
 """Replicas that one call tells the controller of as lost, or with the end of their logs: it decides
 on all of them before it hears anybody else."""
+FULL_REPLICAS_PER_REPORT_MAX: Final = 10_000
+"""Replicas without room that one call tells of: the controller takes no call with 40,000."""
 HELD_REQUEST_BYTES_MAX: Final = 64 * MIB
 """Requests that wait until a broker whose process stood still knows that it still leads."""
 HELD_REQUEST_OVERHEAD_BYTES: Final = KIB

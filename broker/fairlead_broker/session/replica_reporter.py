@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from fairlead_broker.limits import REPLICAS_PER_REPORT_MAX
+from fairlead_broker.limits import FULL_REPLICAS_PER_REPORT_MAX, REPLICAS_PER_REPORT_MAX
 from fairlead_model.session.calls import (
     LocatedPartition,
     LogEnd,
@@ -70,7 +70,9 @@ class ReplicaReporter:
 
     def tell_full(self, replicas: Iterable[tuple[bytes, int]]) -> None:
         """Report all replicas here that lack room, or that none does any more."""
-        self._full = [{"topic_id": topic_id, "index": index} for topic_id, index in replicas]
+        self._full = [
+            {"topic_id": topic_id, "index": index} for topic_id, index in sorted(replicas)
+        ]
         self._is_full_untold = True
         if self._full_task is None or self._full_task.done():
             self._full_task = asyncio.get_running_loop().create_task(self._report_full())
@@ -110,15 +112,23 @@ class ReplicaReporter:
     async def _report_full(self) -> None:
         while self._is_full_untold:
             self._is_full_untold = False
-            body = ReportOfflineCall(
-                broker_epoch=self._broker.broker_epoch,
-                partitions=self._full,
-                is_unclean=False,
-                lacks_room=True,
-            )
-            if not await self._call(Method.REPORT_OFFLINE, dict(body)):
-                self._is_full_untold = True
-                await asyncio.sleep(RETRY_DELAY_S)
+            full, size = self._full, FULL_REPLICAS_PER_REPORT_MAX
+            for first in range(0, max(len(full), 1), size):
+                body = ReportOfflineCall(
+                    broker_epoch=self._broker.broker_epoch,
+                    partitions=full[first : first + size],
+                    is_unclean=False,
+                    lacks_room=True,
+                )
+                if first:
+                    body["after"] = full[first - 1]
+                if first + size < len(full):
+                    body["until"] = full[first + size - 1]
+                if not await self._call(Method.REPORT_OFFLINE, dict(body)):
+                    self._is_full_untold = True
+                    await asyncio.sleep(RETRY_DELAY_S)
+                if self._is_full_untold:
+                    break
 
     async def _report_log_ends(self) -> None:
         while self._awaited:

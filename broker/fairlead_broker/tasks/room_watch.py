@@ -155,7 +155,7 @@ class RoomWatch:
             for each in self._broker.partitions.values()
             if each.log.lacks_room
         } | self._broker.replicas.without_room
-        self._broker.reporter.tell_full(sorted(self._told))
+        self._broker.reporter.tell_full(self._told)
 
 
 def _run_out(directory: LogDirectory) -> None:

@@ -453,12 +453,18 @@ class ReportOfflineCall(TypedDict):
     With `lacks_room` the report has another meaning: these are *all* its replicas that have no room
     for records, but still serve readers; an empty list means that all have room again. A controller
     that does not know this key takes the replicas for unusable until the broker restarts.
+
+    Very many of them come in several calls. By topic id and index, each is about the replicas
+    behind `after` and up to `until`, both of them places between calls. A controller that does not
+    know these keys takes each call for all.
     """
 
     broker_epoch: int
     partitions: list[LocatedPartition]
     is_unclean: bool
     lacks_room: NotRequired[bool]
+    after: NotRequired[LocatedPartition | None]
+    until: NotRequired[LocatedPartition | None]
 
 
 class ReportOfflineReply(TypedDict):

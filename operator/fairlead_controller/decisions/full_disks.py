@@ -21,24 +21,27 @@ from fairlead_controller.decisions.observations import PartitionKey, ReplicasFul
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import TopicImage
 from fairlead_model.ids import BrokerId
+from fairlead_model.session.calls import LocatedPartition, ReportOfflineCall
 
 
 def decide_room_report(state: ControllerState, event: ReportOffline) -> Decision:
     """Note all replicas of a broker that lack room, and relieve them where others have room.
 
-    Partitions that have room again are looked at, too: their leader may be full meanwhile.
+    Partitions that have room again are looked at, too: their leader may be full meanwhile. A report
+    in several calls leaves, with each of them, what the others are about as it is.
     """
     broker_id, call = event.broker_id, event.call
     draft = Draft(state)
-    named = {(item["topic_id"], item["index"]) for item in call["partitions"]}
+    named = {_key(item) for item in call["partitions"]}
     full = frozenset(
         (topic.topic_id, index)
         for topic, index in _held(state, sorted(named))
         if broker_id in topic.partitions[index].replicas
     )
-    before = state.observations.full.get(broker_id, frozenset())
+    known = state.observations.full.get(broker_id, frozenset())
+    before = _concerned(known, call)
     if full != before:
-        draft.add(ReplicasFull(broker_id, call["broker_epoch"], full))
+        draft.add(ReplicasFull(broker_id, call["broker_epoch"], known - before | full))
     changed = _relieve_some(draft, broker_id, sorted(full | before))
     if full != before:
         draft.explain(
@@ -46,6 +49,22 @@ def decide_room_report(state: ControllerState, event: ReportOffline) -> Decision
             f"{changed} partitions change leader"
         )
     return draft.decision({})
+
+
+def _concerned(known: frozenset[PartitionKey], call: ReportOfflineCall) -> frozenset[PartitionKey]:
+    """Return those of the replicas that a call is about: all, unless it is one of several calls."""
+    after, until = call.get("after"), call.get("until")
+    if after is not None:
+        first = _key(after)
+        known = frozenset([key for key in known if key > first])
+    if until is not None:
+        last = _key(until)
+        known = frozenset([key for key in known if key <= last])
+    return known
+
+
+def _key(located: LocatedPartition) -> PartitionKey:
+    return located["topic_id"], located["index"]
 
 
 def decide_relief(state: ControllerState, event: RelieveReplicas) -> Decision:

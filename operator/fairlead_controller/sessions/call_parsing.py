@@ -396,17 +396,20 @@ def _parse_confirm_deletions(body: Body, broker_id: BrokerId) -> Event:
 
 
 def _parse_report_offline(body: Body, broker_id: BrokerId) -> Event:
-    partitions = [
-        LocatedPartition(topic_id=topic_id(item["topic_id"]), index=whole(item["index"]))
-        for item in _items(body, "partitions")
-    ]
+    after, until = body.get("after"), body.get("until")
     call = ReportOfflineCall(
         broker_epoch=whole(body["broker_epoch"]),
-        partitions=partitions,
+        partitions=[_located(item) for item in _items(body, "partitions")],
         is_unclean=flag(body["is_unclean"]),
         lacks_room=flag(body.get("lacks_room", False)),
+        after=None if after is None else _located(after),
+        until=None if until is None else _located(until),
     )
     return ReportOffline(broker_id, call)
+
+
+def _located(item: Any) -> LocatedPartition:
+    return LocatedPartition(topic_id=topic_id(item["topic_id"]), index=whole(item["index"]))
 
 
 def _parse_report_logs(body: Body, broker_id: BrokerId) -> Event:

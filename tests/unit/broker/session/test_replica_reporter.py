@@ -7,6 +7,7 @@ import pytest
 from waiting import until
 
 from fairlead_broker.session import replica_reporter
+from fairlead_model.session.session_messages import is_call_acceptable, pack_message
 
 
 def told_ends(stage: Any) -> list[dict[str, Any]]:
@@ -76,6 +77,52 @@ def test_very_many_lost_replicas_are_told_of_in_several_calls(
 
     stage.run(fail())
     assert reports(stage, "report_offline") == [2, 2, 1]
+
+
+def test_all_replicas_of_a_very_large_disk_that_is_full_are_told_of(stage: Any) -> None:
+    """One call with all of them was too large, and was tried for ever."""
+    stage.controller.script["report_offline"] = lambda _: {}
+    full = {(bytes([topic]) * 16, index) for topic in range(1, 46) for index in range(1_000)}
+
+    async def tell() -> None:
+        stage.broker.reporter.tell_full(full)
+        await stage.broker.reporter._full_task
+
+    stage.run(tell())
+    told: list[tuple[bytes, int]] = []
+    bodies = [body for method, body in stage.controller.calls if method == "report_offline"]
+    for body in bodies:
+        assert is_call_acceptable(pack_message("call", id=1, method="report_offline", body=body))
+        keys = [(each["topic_id"], each["index"]) for each in body["partitions"]]
+        after, until = body.get("after"), body.get("until")
+        assert (after is None) == (not told)
+        assert after is None or (after["topic_id"], after["index"]) == told[-1]
+        assert until is None or (until["topic_id"], until["index"]) == keys[-1]
+        told += keys
+    assert bodies[-1].get("until") is None
+    assert told == sorted(full)
+
+
+def test_what_changes_between_two_calls_about_a_full_disk_is_told_of_at_once(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_reporter, "FULL_REPLICAS_PER_REPORT_MAX", 2)
+    full = [(b"t" * 16, index) for index in range(5)]
+    reporter = stage.broker.reporter
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        if len(body["partitions"]) == 2:
+            reporter.tell_full(full[:1])
+        return {}
+
+    stage.controller.script["report_offline"] = answer
+
+    async def tell() -> None:
+        reporter.tell_full(full)
+        await reporter._full_task
+
+    stage.run(tell())
+    assert reports(stage, "report_offline") == [2, 1]
 
 
 def test_a_log_that_may_still_grow_is_not_told_of(stage: Any) -> None:

@@ -9,6 +9,7 @@ from fairlead_controller.decisions.events import (
     BalanceLeaders,
     ReportOffline,
 )
+from fairlead_controller.sessions.call_parsing import parse_call
 from fairlead_model.session.refusals import RefusalCode
 
 CREATE = {"assignments": {0: [0, 1, 2]}, "partitions": -1, "replication_factor": -1}
@@ -89,3 +90,40 @@ def test_only_the_topics_named_are_touched_and_a_new_start_is_believed(world: Wo
     assert (world.sets("t")[0], world.sets("u")[0]) == (0, 1)
     world.restart(0, "again")
     assert not world.state.observations.full
+
+
+def test_what_a_broker_tells_in_several_calls_counts_together(world: World) -> None:
+    """Each call leaves what the others are about as it is, also where the report is repeated."""
+    count = 6
+    world.create(
+        "t",
+        partitions=-1,
+        replication_factor=-1,
+        assignments={index: [0, 1, 2] for index in range(count)},
+    )
+    places: Any = [{"topic_id": world.topic("t").topic_id, "index": each} for each in range(count)]
+
+    def tell(full: list[int], **between: int) -> None:
+        body: Any = {
+            "broker_epoch": world.epoch(0),
+            "partitions": [places[index] for index in full],
+            "is_unclean": False,
+            "lacks_room": True,
+            **{key: places[index] for key, index in between.items()},
+        }
+        world.do(parse_call("report_offline", body, broker_id=0, broker_epoch=world.epoch(0)))
+
+    def known() -> list[int]:
+        full = world.state.observations.full_replicas
+        return [index for index in range(count) if full(places[index]["topic_id"], index)]
+
+    for _ in range(2):
+        tell([0, 1], until=1)
+        tell([2, 3], after=1, until=3)
+        tell([5], after=3)
+        assert known() == [0, 1, 2, 3, 5]
+        assert world.leaders("t") == [1, 1, 1, 1, 0, 1]
+    tell([3], after=1, until=3)
+    assert known() == [0, 1, 3, 5]
+    tell([0, 4])
+    assert known() == [0, 4], "one call is about all"
