@@ -7,13 +7,18 @@ when it closes. So at most as many steps wait as there are connections in their 
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from fairlead_tls.engine import TlsRefusedError
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 HANDSHAKE_THREADS: Final = 2
 HANDSHAKES_WAITING_MAX: Final = 64
@@ -39,6 +44,7 @@ class HandshakePool:
         self._on_room = on_room
         self._pool: ThreadPoolExecutor | None = None
         self._unfinished = 0
+        self._has_failed = False
 
     @property
     def has_room(self) -> bool:
@@ -52,13 +58,14 @@ class HandshakePool:
     ) -> Future[Result]:
         """Run `step` in a thread, then call `done` on the loop.
 
+        Whatever a step fails with, its future has a TlsRefusedError: who waits for it goes on.
         A caller that no longer needs the step cancels the returned future: a waiting step then does
         not run, and `done` is not called.
         """
         if self._pool is None:
             self._pool = ThreadPoolExecutor(HANDSHAKE_THREADS, "tls-handshake")
         self._unfinished += 1
-        future = self._pool.submit(step)
+        future = self._pool.submit(self._do, step)
         future.add_done_callback(partial(self._on_done, done))
         return future
 
@@ -67,6 +74,19 @@ class HandshakePool:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
+
+    def _do(self, step: Callable[[], Result]) -> Result:
+        try:
+            return step()
+        except TlsRefusedError:
+            raise
+        except BaseException as error:
+            # A library in Rust that panics over a peer's certificate raises no Exception.
+            if not self._has_failed:
+                # Peers may repeat what leads here; each is refused with the words of the error.
+                self._has_failed = True
+                logger.exception("a step of a TLS handshake failed")
+            raise TlsRefusedError(f"its step failed: {error!r}") from error
 
     def _on_done(self, done: Callable[[Future[Result]], None], future: Future[Result]) -> None:
         """Continue on the loop. Called in a thread, or on the loop if the step was cancelled."""

@@ -10,6 +10,7 @@ import pytest
 from waiting import until
 
 from fairlead_tls import handshake_pool
+from fairlead_tls.engine import TlsRefusedError
 from fairlead_tls.handshake_pool import HANDSHAKE_THREADS, HandshakePool
 
 
@@ -82,7 +83,34 @@ def test_a_step_that_fails_counts_as_done(monkeypatch: pytest.MonkeyPatch) -> No
         steps.pool.run(fail, steps.told.append)
         assert not steps.pool.has_room
         await until(lambda: steps.told)
-        assert isinstance(steps.told[0].exception(), ValueError)
+        assert isinstance(steps.told[0].exception(), TlsRefusedError)
         assert steps.rooms == 1
 
     play(story)
+
+
+class PanicError(BaseException):
+    """What a library in Rust raises is no Exception either."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), MemoryError(), PanicError("odd")])
+def test_a_step_that_fails_with_anything_is_a_refusal(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing else ends a connection before its time is over."""
+
+    def fail() -> int:
+        raise error
+
+    async def story(steps: Steps) -> None:
+        for count in (1, 2):
+            steps.pool.run(fail, steps.told.append)
+            await until(lambda count=count: len(steps.told) == count)
+
+        for future in steps.told:
+            with pytest.raises(TlsRefusedError, match="its step failed"):
+                future.result()
+
+    play(story)
+    (line,) = caplog.records
+    assert line.exc_info is not None and line.exc_info[1] is error

@@ -306,6 +306,21 @@ def test_who_comes_while_handshakes_compute_slowly_waits_in_the_kernel(
             stranger.close()
 
 
+def test_a_handshake_that_fails_in_an_unforeseen_way_is_ended_at_once(
+    live_tls: LiveBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection was left to itself until the time for strangers was over."""
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(tls_transport, "_step", fail)
+    with FrameClient(live_tls.port) as client:
+        client.socket.sendall(client_hello())
+        assert client.is_closed_by_peer()
+    assert live_tls.broker.metrics.tls_handshakes_failed == 1
+
+
 def client_hello() -> bytes:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
