@@ -58,7 +58,9 @@ POLL_S: Final = 30.0
 """The longest time between two reads, in case a watch is lost."""
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 500
-"""Partitions of a reassignment in one decision."""
+"""Partitions of an election or a reassignment in one decision; between two the loop runs."""
+NOT_ELECTED_LOGGED_MAX: Final = 20
+"""Partitions without an election that the log names."""
 REFUSED_MAX: Final = 10_000
 """Entries that are remembered as refused."""
 
@@ -152,12 +154,21 @@ class AdminRequests:
             reason = 'it is not {"version":1,"partitions":[{"topic":…,"partition":…}]}'
             self._refuse(PREFERRED_ELECTION, znode.stat, reason)
             return
-        call = ElectLeadersCall(partitions=partitions, election_type=ElectionType.PREFERRED)
-        answer = await self._controller.submit(ElectOnRequest(call))
-        for each in answer["partitions"]:
-            if each["error_code"] not in (0, RefusalCode.ELECTION_NOT_NEEDED):
-                place = f"{each['topic']}-{each['index']}"
-                logger.warning("%s: %s: %s", PREFERRED_ELECTION, place, each["error_message"])
+        not_elected = 0
+        for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
+            part = partitions[start : start + PARTITIONS_AT_ONCE]
+            call = ElectLeadersCall(partitions=part, election_type=ElectionType.PREFERRED)
+            answer = await self._controller.submit(ElectOnRequest(call))
+            for each in answer["partitions"]:
+                if each["error_code"] in (0, RefusalCode.ELECTION_NOT_NEEDED):
+                    continue
+                not_elected += 1
+                if not_elected <= NOT_ELECTED_LOGGED_MAX:
+                    place = f"{each['topic']}-{each['index']}"
+                    logger.warning("%s: %s: %s", PREFERRED_ELECTION, place, each["error_message"])
+        if not_elected > NOT_ELECTED_LOGGED_MAX:
+            more = not_elected - NOT_ELECTED_LOGGED_MAX
+            logger.warning("%s: and %d more partitions", PREFERRED_ELECTION, more)
         await self._remove(PREFERRED_ELECTION, znode.stat)
 
     async def _reassign(self, znode: Znode) -> None:
