@@ -18,6 +18,7 @@ from fairlead_broker.rest.slices import Slices
 from fairlead_broker.security.standard_authorizer import StandardAuthorizer
 from fairlead_model.security.acl import AclBinding, Operation, PatternType, Permission, ResourceType
 from fairlead_wire.errors import KafkaError
+from fairlead_wire.messages.list_groups import ListGroupsResponse
 from fairlead_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 DEADLINE_S = 30.0
@@ -108,6 +109,47 @@ def test_what_is_left_out_of_a_list_is_no_denial(tmp_path: Path) -> None:
             assert [each.group_id for each in await list_groups(request)] == ["hidden", "seen"]
             assert (await describe_group(request)).members[0].partitions == (("t", 0),)
             assert await committed_offsets(request, "seen") == {("t", 0): 7}
+
+    run(story())
+
+
+def test_who_loses_a_right_while_another_broker_is_waited_for_is_not_shown_the_group(
+    tmp_path: Path,
+) -> None:
+    authorizer = StandardAuthorizer((), allows_without_rules=False)
+    other = SEEN._replace(name="other")
+    topic = SEEN._replace(resource_type=ResourceType.TOPIC, name="t")
+    authorizer.load([SEEN, other, topic])
+
+    class Peers:
+        async def ask(self, *_: Any) -> ListGroupsResponse:
+            authorizer.load([other])
+            return ListGroupsResponse()
+
+    async def story() -> None:
+        async with ReplicaCluster(tmp_path, size=2, **NO_DELAY) as cluster:
+            groups = GroupCluster(cluster)
+            await groups.ready()
+            await groups.committed("seen", 7)
+            join = groups.join("other")
+            await cluster.until(lambda: join.reply is not None)
+            member_id, generation = join.reply.member_id, join.reply.generation_id
+            given = SyncGroupRequestAssignment(member_id, encode_assignment(1, {"t": [0]}))
+            await groups.ask(
+                SyncGroupRequest("other", generation, member_id, assignments=[given]), 3
+            )
+
+            class Host:
+                broker = cluster.members[1].broker
+                listener, peers = None, Peers()
+
+            host: Any = Host()
+            request: Any = Request(KafkaCalls(host, "h", ANONYMOUS, authorizer))
+            (listed,) = await list_groups(request)
+            assert (listed.group_id, [each.partitions for each in listed.members]) == (
+                "other",
+                [()],
+            )
 
     run(story())
 
