@@ -87,8 +87,9 @@ class StaleOffsets:
     def forget_topics(self, groups: Iterable[CoordinatedGroup], topics: Collection[str]) -> None:
         """Topics are deleted: what groups have committed for them means nothing any more."""
         is_idle = not self._waiting
+        topics = frozenset(topics)
         for group in groups:
-            for name in [each for each in group.offsets.topic_names() if each in topics]:
+            for name in group.offsets.topics_among(topics):
                 stale = _Stale(group, name, _values_of(group, name))
                 if group.commits_in_flight or group.offsets.open_transactions:
                     # Those are for the topic that is gone, too: their tombstones must follow them,
@@ -107,8 +108,9 @@ class StaleOffsets:
         Until then nobody is told of it.
         """
         is_idle = not self._waiting
+        names = frozenset(names)
         for group in groups if names else ():
-            for name in [each for each in group.offsets.topic_names() if each in names]:
+            for name in group.offsets.topics_among(names):
                 self._waiting.append(_Stale(group, name, None))
         if is_idle and self._waiting:
             self._remove_some()

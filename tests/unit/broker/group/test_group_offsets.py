@@ -305,3 +305,23 @@ def test_long_batches_are_read_in_steps() -> None:
     assert steps >= 4_500 // RECORDS_PER_STEP
     assert exhaust(replay.decode(log.newest)) >= 4_500 // RECORDS_PER_STEP
     assert len(replay.offsets["g"]) == 4_500
+
+
+class Unwalked(dict[str, TopicOffsets]):
+    """The topics of a group, which may be asked for by name only."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all topics of a group are walked")
+
+
+def test_a_group_without_what_was_committed_for_a_deleted_topic_is_not_walked() -> None:
+    """A broker may have a hundred thousand groups, and asks all of them in one turn of its loop."""
+    offsets = GroupOffsets("g")
+    for name in ("a", "b"):
+        offsets.committed(name, 0, b"v")
+    topics, offsets.topics = offsets.topics, Unwalked(offsets.topics)
+    assert offsets.topics_among(frozenset({"gone", "c"})) == []
+    offsets.topics = topics
+    assert offsets.topics_among(frozenset({"gone", "b"})) == ["b"]
+    offsets.staged(7, "gone", 0, 1, b"v")
+    assert sorted(offsets.topics_among(frozenset({"gone", "b"}))) == ["b", "gone"]
