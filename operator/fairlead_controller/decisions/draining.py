@@ -10,6 +10,7 @@ from fairlead_controller.decisions.events import Decision, DrainBrokers, Partiti
 from fairlead_controller.decisions.leadership import (
     ELECTED_PER_DECISION_MAX,
     elect_in,
+    is_irreplaceable,
     moved,
 )
 from fairlead_controller.decisions.state import BrokerDraining, ControllerState
@@ -58,6 +59,8 @@ def _move_leaders(draft: Draft, broker_id: BrokerId, most: int) -> tuple[int, in
             put_off += 1
             continue
         looked_at += 1
+        if is_irreplaceable(draft.state, topic, index):
+            continue
         outcome = elect_in(draft.state, topic, index)
         moves += moved(topic, index, outcome, f"broker {broker_id} is being drained")
     lost = draft.move(moves)

@@ -11,7 +11,12 @@ from collections.abc import Collection, Iterator
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import Decision, DrainLeaders, PartitionMove
 from fairlead_controller.decisions.leader_election import ElectionReason, Outcome
-from fairlead_controller.decisions.leadership import ELECTED_PER_DECISION_MAX, elect_in, moved
+from fairlead_controller.decisions.leadership import (
+    ELECTED_PER_DECISION_MAX,
+    elect_in,
+    is_irreplaceable,
+    moved,
+)
 from fairlead_controller.decisions.reassignment.progress import reverted
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.broker import BrokerRegistration
@@ -95,6 +100,8 @@ def begin_drain(draft: Draft, brokers: Collection[BrokerId]) -> None:
     for broker_id in sorted(brokers):
         for topic, index in draft.state.image.replicas_of(broker_id):
             if topic.partitions[index].leader != broker_id:
+                continue
+            if is_irreplaceable(draft.state, topic, index):
                 continue
             if len(moves) >= ELECTED_PER_DECISION_MAX:
                 draft.leave(DrainLeaders(tuple(sorted(brokers))))
