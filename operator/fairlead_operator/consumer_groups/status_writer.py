@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.kinds import CONSUMER_GROUP
-from fairlead_operator.consumer_groups.group_resource import read_group_resource
+from fairlead_operator.consumer_groups.group_resource import ResourceKey, read_group_resource
 from fairlead_operator.consumer_groups.group_scope import Followed, GroupScope
 from fairlead_operator.consumer_groups.reset_record import ResetRecord, build_reset_status
+from fairlead_operator.cut_fields import CutFields
 from fairlead_operator.events import EventType, EventWriter
 from fairlead_operator.topics.topic_status import build_status_patch
 
@@ -31,6 +32,11 @@ class GroupStatusWriter:
         self._client = client
         self._scope = scope
         self._events = events
+        self._cut = CutFields()
+
+    def forget(self, key: ResourceKey) -> None:
+        """Forget a resource that was deleted."""
+        self._cut.forget(key)
 
     async def write(self, followed: Followed, after: Mapping[str, Any]) -> Followed:
         """Write the differences, if any; return the resource after that.
@@ -38,20 +44,23 @@ class GroupStatusWriter:
         ApiError with a conflict if somebody else wrote meanwhile.
         """
         before = followed.manifest.get("status") or {}
-        patch = build_status_patch(before, after)
+        metadata, key = followed.manifest["metadata"], followed.resource.key
+        fields = build_status_patch(before, after)
+        fields = self._cut.without_cut(key, metadata["uid"], fields, before)
+        patch = dict(fields)
         if patch.get("lastReset") and before.get("lastReset"):
             # A merge patch keeps the fields of a mapping that it does not name.
             patch["lastReset"] = build_status_patch(before["lastReset"], patch["lastReset"])
         if not patch:
             return followed
-        metadata = followed.manifest["metadata"]
         body = {
             "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
             "status": patch,
         }
-        key = followed.resource.key
         answer = await self._client.patch(CONSUMER_GROUP, *key, body, subresource="status")
         self.written += 1
+        if key in self._scope.groups:
+            self._cut.note(key, metadata["uid"], fields, answer.get("status") or {})
         self._scope.take_answer(key, answer, before=str(metadata["resourceVersion"]))
         await self._tell_reset(answer, before.get("lastReset"), after.get("lastReset"))
         return Followed(followed.resource, answer)

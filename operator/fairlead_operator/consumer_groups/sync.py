@@ -95,6 +95,8 @@ class GroupSync:
         uid = None if change.new is None else change.new["metadata"].get("uid")
         if known is not None and known.resource.uid != uid:
             self.scope.take(change.key, None)
+        if change.new is None:
+            self.statuses.forget(change.key)
         self.scope.take(change.key, change.new)
         if change.old is None or change.new is None or differs_for_us(change.old, change.new):
             self._route(change.key)

@@ -27,6 +27,7 @@ from fairlead_operator.controller_client import (
     ControllerStandbyError,
     JsonObject,
 )
+from fairlead_operator.cut_fields import CutFields
 from fairlead_operator.events import EventType, EventWriter
 from fairlead_operator.rebalances import steps
 from fairlead_operator.rebalances.automatic import Begin, decide_round, read_memory
@@ -78,6 +79,7 @@ class RebalanceRunner:
         """When the mode Auto reads all partitions again, and the brokers at the last read."""
         self._loads: LoadMeter = loads or PodLoadMeter(client)
         self._observer = Observer(client, controller)
+        self._cut = CutFields()
         self._changed = asyncio.Event()
         self._rebalances = Informer(
             client, REBALANCE, namespaces=namespaces, on_change=self._on_change
@@ -108,6 +110,7 @@ class RebalanceRunner:
         if change.new is None:
             self._due.pop(change.key, None)
             self._whole_looks.pop(change.key, None)
+            self._cut.forget(change.key)
             return
         if change.old is None or differs_for_us(change.old, change.new):
             self._due[change.key] = 0.0
@@ -354,12 +357,16 @@ class RebalanceRunner:
         kind: EventType = "Normal",
     ) -> None:
         """Write a status that has changed; with a reason, also report it by an Event."""
-        patch = draft.as_patch()
-        if patch:
-            place, read = _place(rebalance), _version(rebalance)
-            body = {"metadata": read, "status": patch}
+        patch, place, uid = draft.as_patch(), _place(rebalance), rebalance["metadata"]["uid"]
+        known = rebalance.get("status") or {}
+        fields = self._cut.without_cut(place, uid, draft.whole(patch), known)
+        if fields:
+            changed = {name: patch[name] for name in fields}
+            body = {"metadata": _version(rebalance), "status": changed}
             written = await self._client.patch(REBALANCE, *place, body, subresource="status")
             _take(rebalance, written)
+            if place in self._rebalances.objects:
+                self._cut.note(place, uid, fields, written.get("status") or {})
         if reason:
             await self._events.emit(rebalance, reason, message, kind, action="Rebalance")
 

@@ -147,6 +147,10 @@ class RebalanceStatusDraft:
         """Return the changes as a merge patch; empty if nothing has changed."""
         return _merge_patch(self._before, self._values)
 
+    def whole(self, patch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that a patch changes with their whole values; None if removed."""
+        return {name: self._values.get(name) for name in patch}
+
     def _remember(self, **values: Any) -> None:
         self._values["auto"] = {**(self._values.get("auto") or {}), **values}
 

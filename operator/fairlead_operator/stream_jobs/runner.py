@@ -30,6 +30,7 @@ from fairlead_kube.object_changes import ObjectChange, ObjectKey
 from fairlead_model.resources.stream_job import StreamJobSpec
 from fairlead_model.resources.topic_manifest import ManifestError
 from fairlead_operator.conditions import is_asleep
+from fairlead_operator.cut_fields import CutFields
 from fairlead_operator.events import EventWriter
 from fairlead_operator.ownership import is_same_owner
 from fairlead_operator.refusals import OtherOwnerError
@@ -143,6 +144,7 @@ class StreamJobRunner:
         self._metrics = metrics or StreamJobMetrics()
         self._drivers = drivers or DriverClient()
         self._claims = KeptClaims(client, events)
+        self._cut = CutFields()
         self._changed = asyncio.Event()
         self._jobs = Informer(client, STREAM_JOB, namespaces=namespaces, on_change=self._on_job)
         self._pods = Informer(
@@ -186,6 +188,7 @@ class StreamJobRunner:
             self._made.pop(change.key, None)
             self._not_made.pop(change.key, None)
             self._claims.forget(change.key)
+            self._cut.forget(change.key)
         else:
             self._look_at[change.key] = AT_ONCE
         self._changed.set()
@@ -582,7 +585,9 @@ class StreamJobRunner:
 
     async def _write(self, key: ObjectKey, job: Manifest, status: JobStatus) -> bool:
         """Write what differs; tell whether anything was written."""
-        patch = status.patch()
+        metadata = job["metadata"]
+        known = job.get("status") or {}
+        patch = self._cut.without_cut(key, metadata["uid"], status.patch(), known)
         if not patch:
             return False
         now = time.monotonic()
@@ -590,7 +595,6 @@ class StreamJobRunner:
         if is_fresh and status.is_only_figures(patch):
             return False
         self._figures_at[key] = now
-        metadata = job["metadata"]
         body = {
             "metadata": {"resourceVersion": metadata["resourceVersion"]},
             "status": patch,
@@ -599,6 +603,8 @@ class StreamJobRunner:
         # The informer reports it later; until then the next step builds on this.
         metadata["resourceVersion"] = written["metadata"]["resourceVersion"]
         job["status"] = written.get("status") or {}
+        if key in self._jobs.objects:
+            self._cut.note(key, metadata["uid"], patch, job["status"])
         self._metrics.writes.inc()
         return True
 
