@@ -34,7 +34,7 @@
 # Certificates of listeners with an issuerRef, where cert-manager is installed.
 - apiGroups: [cert-manager.io]
   resources: [certificates]
-  verbs: [create, get, patch]
+  verbs: [create, delete, get, patch]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

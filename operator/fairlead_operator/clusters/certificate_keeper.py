@@ -10,7 +10,7 @@ unchanged (`renew`).
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -67,11 +67,13 @@ from fairlead_operator.specs.certificates import (
     decode_secret,
     inside_hosts,
     outside_hosts,
+    read_issued,
     rebuild_secret,
 )
 from fairlead_operator.specs.listener_security import keystore_key, tls_listeners
 from fairlead_operator.specs.names import (
     CLUSTER_LABEL,
+    ISSUED_ANNOTATION,
     OPERATOR_LISTENER,
     POOL_LABEL,
     ROTATE_ANNOTATION,
@@ -195,6 +197,8 @@ class CertificateKeeper:
         """Take the next steps for a cluster."""
         cluster, report = sight.cluster, sight.report
         if not cluster.spec.has_certificates:
+            for plan in sight.plan.pools:
+                await self._withdraw_all(sight, plan.pool, refusals)
             return report
         authorities, name = None, authority_secret_name(cluster.name)
         with refusals.noting(SECRET.kind, name):
@@ -211,7 +215,7 @@ class CertificateKeeper:
                 await self._look_after_controller(sight, authorities)
         for plan in sight.plan.pools:
             with refusals.noting(SECRET.kind, tls_secret_name(cluster.name, plan.pool.name)):
-                await self._look_after_pool(sight, plan, authorities)
+                await self._look_after_pool(sight, plan, authorities, refusals)
         return report
 
     async def renew(self, sight: HeldSight, refusals: Refusals) -> None:
@@ -365,7 +369,11 @@ class CertificateKeeper:
         await self._apply(build_controller_secret(cluster, authorities.trusted, pair), sight)
 
     async def _look_after_pool(
-        self, sight: CertificateSight, plan: PoolPlan, authorities: Authorities
+        self,
+        sight: CertificateSight,
+        plan: PoolPlan,
+        authorities: Authorities,
+        refusals: Refusals,
     ) -> None:
         cluster, pool, report = sight.cluster, plan.pool, sight.report
         name = tls_secret_name(cluster.name, pool.name)
@@ -394,7 +402,14 @@ class CertificateKeeper:
                 keystores[key] = kept
             else:
                 report.blocked[pool.name] = report.problems[-1]
-        manifest = build_tls_secret(cluster, pool, authorities.trusted, keystores)
+        issued = {
+            issued_secret_name(cluster.name, pool.name, listener.name)
+            for listener in tls_listeners(cluster)
+            if listener.tls is not None and listener.tls.issuer_ref is not None
+        }
+        issued |= await self._withdraw(pool, read_issued(secret) - issued, refusals)
+        trusted = authorities.trusted
+        manifest = build_tls_secret(cluster, pool, trusted, keystores, issued=issued)
         await self._apply(manifest, sight)
         await self._renew_mounts(pool.stateful_set, manifest, sight.pods)
 
@@ -518,6 +533,35 @@ class CertificateKeeper:
         self._asked = {each: at for each, at in self._asked.items() if now - at[0] < LOOK_S}
         self._asked[key] = now, wanted
         return True
+
+    async def _withdraw(
+        self, pool: PoolView, names: Collection[str], refusals: Refusals
+    ) -> set[str]:
+        """Delete Certificates of a pool that no listener needs; return those that are left.
+
+        The Secrets with what was issued are cert-manager's.
+        """
+        left: set[str] = set()
+        for name in sorted(names):
+            left.add(name)
+            with refusals.noting(CERTIFICATE.kind, name):
+                place = {"metadata": {"namespace": pool.namespace, "name": name}}
+                live = await self._writer.find(CERTIFICATE, place)
+                if live is not None and _is_ours(live, pool):
+                    await self._writer.delete(CERTIFICATE, live)
+                self._asked.pop((pool.namespace, name), None)
+                left.discard(name)
+        return left
+
+    async def _withdraw_all(
+        self, sight: CertificateSight, pool: PoolView, refusals: Refusals
+    ) -> None:
+        """Delete all Certificates of a pool whose listeners do not encrypt any more."""
+        name = tls_secret_name(sight.cluster.name, pool.name)
+        names = read_issued(sight.secret(name))
+        if names and not await self._withdraw(pool, names, refusals):
+            patch = {"metadata": {"annotations": {ISSUED_ANNOTATION: None}}}
+            await self._writer.patch(SECRET, pool.namespace, name, patch)
 
     async def _apply(self, manifest: Manifest, sight: CertificateSight) -> None:
         child = WantedObject(SECRET, with_hash(manifest))

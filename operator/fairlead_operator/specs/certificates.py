@@ -1,7 +1,7 @@
 """The Secrets with authorities and certificates, and the names in certificates. Pure."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fairlead_kube.kinds import CERTIFICATE, SECRET, SERVICE
@@ -19,6 +19,7 @@ from fairlead_operator.specs.listeners import (
 )
 from fairlead_operator.specs.names import (
     CERTIFICATES_LABEL,
+    ISSUED_ANNOTATION,
     ROTATE_ANNOTATION,
     TRUST_KEY,
     authority_secret_name,
@@ -60,13 +61,30 @@ def build_trust_secret(cluster: ClusterView, authorities: Authorities) -> Manife
 
 
 def build_tls_secret(
-    cluster: ClusterView, pool: PoolView, trusted: bytes, keystores: Mapping[str, bytes]
+    cluster: ClusterView,
+    pool: PoolView,
+    trusted: bytes,
+    keystores: Mapping[str, bytes],
+    *,
+    issued: Collection[str] = (),
 ) -> Manifest:
-    """Return the Secret that the pods of a pool mount: `keystores` by their keys."""
+    """Return the Secret that the pods of a pool mount: `keystores` by their keys.
+
+    It records the names of the Certificates that are `issued` for the pool.
+    """
     name, labels = tls_secret_name(cluster.name, pool.name), pool_labels(cluster.name, pool.name)
     texts = {TRUST_KEY: trusted, **keystores}
     data = {key: _encode(text) for key, text in texts.items()}
-    return _secret(pool, name, labels) | {"type": "Opaque", "data": data}
+    manifest = _secret(pool, name, labels)
+    if issued:
+        manifest["metadata"]["annotations"] = {ISSUED_ANNOTATION: ",".join(sorted(issued))}
+    return manifest | {"type": "Opaque", "data": data}
+
+
+def read_issued(secret: Mapping[str, Any] | None) -> set[str]:
+    """Return the names of the Certificates that the Secret of a pool records."""
+    annotations = ((secret or {}).get("metadata") or {}).get("annotations") or {}
+    return {name for name in annotations.get(ISSUED_ANNOTATION, "").split(",") if name}
 
 
 def build_controller_secret(cluster: ClusterView, trusted: bytes, pair: KeyPair) -> Manifest:
@@ -80,12 +98,16 @@ def build_controller_secret(cluster: ClusterView, trusted: bytes, pair: KeyPair)
 
 def rebuild_secret(live: Mapping[str, Any], texts: Mapping[str, bytes]) -> Manifest:
     """Return one of our Secrets with other contents, and everything else unchanged."""
-    metadata = live["metadata"]
+    live_metadata = live["metadata"]
     kept = ("name", "namespace", "labels", "ownerReferences")
+    metadata = {field: live_metadata[field] for field in kept if field in live_metadata}
+    annotations = live_metadata.get("annotations") or {}
+    if ISSUED_ANNOTATION in annotations:
+        metadata["annotations"] = {ISSUED_ANNOTATION: annotations[ISSUED_ANNOTATION]}
     return {
         "apiVersion": SECRET.api_version,
         "kind": SECRET.kind,
-        "metadata": {field: metadata[field] for field in kept if field in metadata},
+        "metadata": metadata,
         "type": live["type"],
         "data": {key: _encode(text) for key, text in texts.items()},
     }

@@ -61,6 +61,7 @@ class World:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.pods = [self._pod(ordinal, f"192.0.2.{ordinal}") for ordinal in range(3)]
         self.has_cert_manager = True
+        self.may_delete = True
         self.now = START
         self.mounted: dict[str, bytes] = {}
         """What brokers have read."""
@@ -83,7 +84,7 @@ class World:
     def _seconds(self) -> float:
         return (self.now - START).total_seconds()
 
-    def look(self) -> CertificateReport:
+    def look(self, refusals: Refusals | None = None) -> CertificateReport:
         cluster = replace(cluster_view(**self.spec), rotate_authority=self.rotate)
         observed = ClusterObserved(
             cluster=cluster,
@@ -98,7 +99,7 @@ class World:
             live={key: each for key, each in self.objects.items() if key not in self.unlabelled},
             pods=self.pods,
         )
-        return asyncio.run(self.keeper.look_after(sight, Refusals()))
+        return asyncio.run(self.keeper.look_after(sight, refusals or Refusals()))
 
     def hold(self, *, is_readable: bool = True) -> None:
         """A pass while the spec is not taken."""
@@ -150,7 +151,18 @@ class World:
     async def apply(self, child: WantedObject) -> None:
         self.objects[child.key] = child.manifest
 
-    async def patch(self, _kind: Any, _namespace: str, name: str, patch: dict[str, Any]) -> None:
+    async def delete(self, kind: Any, live: dict[str, Any]) -> None:
+        if not self.may_delete:
+            raise ApiError(403, "Forbidden", "certificates is forbidden")
+        del self.objects[kind.kind, live["metadata"]["name"]]
+
+    async def patch(self, kind: Any, _namespace: str, name: str, patch: dict[str, Any]) -> None:
+        if kind.kind == "Secret":
+            present = self.secret(name)["metadata"]["annotations"]
+            after = present | patch["metadata"]["annotations"]
+            kept = {key: value for key, value in after.items() if value is not None}
+            self.secret(name)["metadata"]["annotations"] = kept
+            return
         (pod,) = (pod for pod in self.pods if pod["metadata"]["name"] == name)
         pod["metadata"]["annotations"] = patch["metadata"]["annotations"]
 
@@ -418,6 +430,51 @@ def test_cert_manager_is_asked_and_its_secret_taken() -> None:
     ]
     world.look()
     assert "more.org" in world.objects["Certificate", "demo-main-tls-issued"]["spec"]["dnsNames"]
+
+
+OWN = {**ISSUED, "tls": {}}
+
+
+@pytest.mark.parametrize("left", [[], [OUTSIDE], [OWN]], ids=["none", "another", "of our own"])
+def test_a_certificate_goes_with_the_listener_that_it_was_asked_for(
+    left: list[dict[str, Any]],
+) -> None:
+    world = World(ISSUED, OUTSIDE | {"tls": ISSUED["tls"]})
+    world.look()
+    issued = {name for kind, name in world.objects if kind == "Certificate"}
+    assert issued == {"demo-main-tls-issued", "demo-main-out-issued"}
+    # While a spec is not taken, what was asked for is not forgotten.
+    world.now += timedelta(days=70)
+    world.hold(is_readable=False)
+    theirs = {"metadata": {"name": "demo-main-out-issued"}, "spec": {}}
+    world.objects["Certificate", "demo-main-out-issued"] = theirs
+    world.spec["listeners"] = left
+    world.look()
+    found = [each for (kind, _), each in world.objects.items() if kind == "Certificate"]
+    assert found == [theirs], "nobody else's is deleted"
+    world.objects.pop(("Certificate", "demo-main-out-issued"))
+    # It may come again, also at once.
+    world.spec["listeners"] = [ISSUED]
+    world.look()
+    assert ("Certificate", "demo-main-tls-issued") in world.objects
+
+
+def test_a_certificate_that_may_not_be_deleted_is_named_until_it_is_gone() -> None:
+    world, refusals = World(ISSUED, OUTSIDE), Refusals()
+    world.look()
+    world.may_delete = False
+    world.spec["listeners"] = [OUTSIDE]
+    world.look(refusals)
+    assert "certificates is forbidden" in refusals.text
+    assert TLS not in world.secret("demo-main-tls")["data"], "the rest goes on"
+    world.may_delete = True
+    refusals = Refusals()
+    world.look(refusals)
+    assert not refusals.by_part
+    assert ("Certificate", "demo-main-tls-issued") not in world.objects
+    before = dict(world.objects)
+    world.look()
+    assert world.objects == before
 
 
 def test_without_cert_manager_an_issuer_is_a_problem_that_says_what_to_do() -> None:
