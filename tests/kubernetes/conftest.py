@@ -6,11 +6,13 @@ Without a cluster these tests are skipped with the reason; where CI is set they 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,15 +20,18 @@ import pytest
 import yaml
 from fake_admin import FakeAdmin, FakeAdminServer
 from operator_bench import Bench, Operator, let_go
+from patient_client import PatientClient
+from waiting import until
 
 from fairlead_bench.peers.own_ports import take_ports
-from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials, load_credentials
 from fairlead_kube.errors import ApiError, ApiUnavailableError, CredentialsError
-from fairlead_kube.kinds import NAMESPACE, POD, ResourceKind
+from fairlead_kube.kinds import NAMESPACE, POD, SERVICE_ACCOUNT, ResourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+
+    from fairlead_kube.client import KubeClient
 
 T = TypeVar("T")
 
@@ -38,14 +43,8 @@ CRD: Final = ResourceKind(
     is_namespaced=False,
 )
 CRD_FOLDER = Path(__file__).resolve().parents[2] / "crds"
-ESTABLISHED_DEADLINE_S = 20.0
-
-
-def make_client(credentials: Credentials) -> KubeClient:
-    """A client that is patient: the machine that runs tests may be busy."""
-    return KubeClient(
-        credentials, request_timeout_s=10.0, connect_timeout_s=5.0, user_agent="fairlead-tests"
-    )
+ACCOUNT = "default"
+"""The account of pods that name none; a controller makes it some time after the namespace."""
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +75,7 @@ def kube(
     """A client of the cluster, for coroutines that `run` runs."""
 
     async def make() -> KubeClient:
-        return make_client(kube_credentials)
+        return PatientClient(kube_credentials)
 
     client = run(make())
     yield client
@@ -85,9 +84,10 @@ def kube(
 
 @pytest.fixture
 def namespace(kube: KubeClient, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[str]:
-    """The name of a new namespace, deleted at the end of the test."""
+    """The name of a new namespace that takes pods, deleted at the end of the test."""
     name = f"fairlead-test-{secrets.token_hex(4)}"
     run(kube.create(NAMESPACE, None, {"metadata": {"name": name}}))
+    run(until(lambda: kube.find(SERVICE_ACCOUNT, name, ACCOUNT), "the namespace has no account"))
     yield name
     with suppress(ApiError):
         run(kube.delete(NAMESPACE, None, name))
@@ -136,7 +136,10 @@ def operator(
             yield Operator(admin, port, log)
         finally:
             admin.is_active = False
-            code = process.wait(60)
+            try:
+                code = process.wait(60)
+            finally:
+                process.kill()
             run(let_go(kube, namespace))
         assert code == 0, log.read_text()
         assert "Traceback" not in log.read_text(), log.read_text()
@@ -149,7 +152,7 @@ def bench(kube: KubeClient, namespace: str, operator: Operator) -> Bench:
 
 async def _ensure_kinds(credentials: Credentials) -> None:
     """Make the kinds in crds/ known to the cluster, those that it lacks."""
-    client = make_client(credentials)
+    client = PatientClient(credentials)
     try:
         known = {crd["metadata"]["name"] for crd in (await client.list(CRD)).items}
         for path in sorted(CRD_FOLDER.glob("*.yaml")):
@@ -157,19 +160,22 @@ async def _ensure_kinds(credentials: Credentials) -> None:
             name = manifest["metadata"]["name"]
             if name not in known:
                 await client.apply(CRD, None, name, manifest, field_manager="fairlead-tests")
-            await _wait_established(client, name)
+            await until(partial(_is_served, client, manifest["spec"]), f"{name} is not served")
     finally:
         await client.close()
 
 
-async def _wait_established(client: KubeClient, name: str) -> None:
-    async with asyncio.timeout(ESTABLISHED_DEADLINE_S):
-        while True:
-            crd = await client.get(CRD, None, name)
-            conditions = crd.get("status", {}).get("conditions") or []
-            if any(
-                condition["type"] == "Established" and condition["status"] == "True"
-                for condition in conditions
-            ):
-                return
-            await asyncio.sleep(0.1)
+async def _is_served(client: KubeClient, spec: dict[str, Any]) -> bool:
+    """Whether the server answers for a kind, and kubectl would find it.
+
+    Its condition Established comes first, and the list of all groups last.
+    """
+    names, group, version = spec["names"], spec["group"], spec["versions"][0]["name"]
+    try:
+        await client.check(ResourceKind(group, version, names["kind"], names["plural"]))
+        kinds = json.loads(await client.read_text(f"/apis/{group}/{version}"))
+        groups = json.loads(await client.read_text("/apis"))
+    except (ApiError, ApiUnavailableError):
+        return False
+    has_kind = any(each["name"] == names["plural"] for each in kinds["resources"])
+    return has_kind and any(each["name"] == group for each in groups["groups"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairlead_controller.controller import Controller, open_controller
 from fairlead_controller.decisions.events import ElectLeaders
 from fairlead_controller.stores.file import open_file_store
+from fairlead_kube.errors import ApiError
 from fairlead_kube.kinds import LOG_CLUSTER, ResourceKind
 
 if TYPE_CHECKING:
@@ -51,4 +52,8 @@ async def let_go(kube: KubeClient, kind: ResourceKind, namespace: str) -> None:
     for item in (await kube.list(kind, namespace)).items:
         if item["metadata"].get("finalizers"):
             patch = {"metadata": {"finalizers": None}}
-            await kube.patch(kind, namespace, item["metadata"]["name"], patch)
+            try:
+                await kube.patch(kind, namespace, item["metadata"]["name"], patch)
+            except ApiError as error:
+                if not error.is_not_found:  # It may have been about to go by itself.
+                    raise
