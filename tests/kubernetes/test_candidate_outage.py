@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kubernetes
 
 
+def wait_renewed(kube: Any, run: Any, namespace: str) -> None:
+    """Wait until the holder has just renewed its Lease."""
+
+    def renewed() -> str:
+        lease = run(kube.get(LEASE, namespace, "fairlead-operator"))
+        return str(lease["spec"]["renewTime"])
+
+    before = renewed()
+    wait_for(lambda: renewed() != before)
+
+
 def test_the_holder_ends_when_its_lease_is_over_and_brokers_serve_on(
     tmp_path: Path, namespace: str, kube: Any, run: Any
 ) -> None:
@@ -31,10 +42,12 @@ def test_the_holder_ends_when_its_lease_is_over_and_brokers_serve_on(
         create_topic(cluster.bootstrap, "t")
         active = cluster.active()
         standby = next(each for each in cluster.candidates if each is not active)
+        # Who has renewed late, as on a busy machine, would end soon after the cut.
+        wait_renewed(kube, run, namespace)
 
         cut_at = time.monotonic()
         api.cut()
-        assert active.process.wait(10) == 3, active.last_words()
+        assert active.process.wait(60) == 3, active.last_words()
         ended_s = time.monotonic() - cut_at
         print(f"\nthe API away: the holder ended after {ended_s:.2f} s")
         assert 1.0 < ended_s < allowed_ms(2500) / 1000
@@ -58,14 +71,8 @@ def test_a_short_outage_is_not_noticed(tmp_path: Path, namespace: str, kube: Any
         run(cluster.declare(kube))
         active = cluster.start_candidate(0)
         wait_for(lambda: active.epoch == 1)
-
-        def renewed() -> str:
-            lease = run(kube.get(LEASE, namespace, "fairlead-operator"))
-            return str(lease["spec"]["renewTime"])
-
         # Right after a renewal, so that a busy machine may take its time over the next one.
-        before = renewed()
-        wait_for(lambda: renewed() != before)
+        wait_renewed(kube, run, namespace)
         cut_at = time.monotonic()
         api.cut()
         wait_for(lambda: time.monotonic() > cut_at + 0.8)

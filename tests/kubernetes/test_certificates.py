@@ -104,7 +104,7 @@ def test_secrets_appear_and_then_nothing_is_written(
         await bench.create(cluster_manifest(listeners=[INSIDE | {"tls": {}}]), pool_manifest(2))
         await bench.start(2)
         await bench.until_may_go(1, "calm")
-        before = operator.writes()
+        before = await bench.until_quiet()
         await asyncio.sleep(QUIET_S)
         assert operator.writes() == before, "converged, and still writing"
         names = alternative_names(await pem(bench, "demo-main-tls", "tls.pem"))
@@ -160,7 +160,11 @@ def test_brokers_and_the_controller_get_certificates_for_each_other(bench: Bench
         await bench.scale(3)
         await bench.make_ready_when_there("demo-main-2")
         assert peers(await pem(bench, "demo-main-tls", "broker-2.pem")) == [PeerName(cluster, 2)]
-        assert (await condition(bench))["reason"] == "Issued"
+
+        async def is_issued() -> bool:
+            return (await condition(bench)).get("reason") == "Issued"
+
+        await bench.until(is_issued, "the condition is well")
 
     run(scenario())
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kubernetes
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
 FAULTS: dict[str, dict[str, Any]] = {
     "gone": {"status": 410},

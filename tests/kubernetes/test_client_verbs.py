@@ -186,7 +186,7 @@ def test_a_pod_speaks_with_its_token_over_tls(
     async def story() -> None:
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
         request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {}}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     root = await kube.get(CONFIG_MAP, namespace, "kube-root-ca.crt")

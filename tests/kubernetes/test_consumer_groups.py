@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kubernetes
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 A0, A1 = ("a", 0), ("a", 1)
 GROUPS = 300
+REFRESH_S = 5
 
 
 class Bench:
@@ -65,7 +66,7 @@ class Bench:
         await self.kube.create(LOG_CLUSTER, self.namespace, manifest("LogCluster", name))
 
     async def create(self, name: str, **spec: Any) -> None:
-        spec = {"refreshSeconds": 5} | spec
+        spec = {"refreshSeconds": REFRESH_S} | spec
         await self.kube.create(
             CONSUMER_GROUP, self.namespace, manifest("ConsumerGroup", name, **spec)
         )
@@ -247,12 +248,14 @@ def test_hundreds_of_groups_are_few_calls_and_no_writes_at_rest(
                 batch = names[start : start + 50]
                 await asyncio.gather(*(world.create(name, clusterName="demo") for name in batch))
             await world.start_operator()
-            started = time.process_time()
+            started, begun = time.process_time(), time.monotonic()
             await passed(lambda: world.sync.statuses.written == GROUPS)
-            assert len(cluster.looked) == 1
             looks = len(cluster.looked)
             await passed(lambda: len(cluster.looked) > looks)
-            assert len(cluster.looked[-1]) == GROUPS
+            # Writing takes longer than `refreshSeconds` on a busy machine: it has looked again.
+            assert {len(asked) for asked in cluster.looked} == {GROUPS}, "all in one call"
+            refreshed = (time.monotonic() - begun) / REFRESH_S
+            assert len(cluster.looked) <= 1 + refreshed
             with capsys.disabled():
                 cpu_s = time.process_time() - started
                 print(f"\n{GROUPS} groups: {cpu_s:.2f} s of CPU", file=sys.stderr)
@@ -335,6 +338,6 @@ async def passed(check: Callable[[], bool]) -> None:
 
 def kubectl(*arguments: str) -> str:
     done = subprocess.run(
-        ["kubectl", *arguments], capture_output=True, text=True, timeout=30, check=True
+        ["kubectl", *arguments], capture_output=True, text=True, timeout=60, check=True
     )
     return done.stdout

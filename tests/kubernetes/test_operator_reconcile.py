@@ -44,7 +44,7 @@ def test_objects_appear_and_then_nothing_is_written(
         await bench.start(2)
         await bench.until_may_go(1, "calm")
         secret = await bench.get(SECRET, "demo-session")
-        before = operator.writes()
+        before = await bench.until_quiet()
         await asyncio.sleep(QUIET_S)
         assert operator.writes() == before, "converged, and still writing"
         config = (await bench.get(CONFIG_MAP, "demo-main"))["data"]
@@ -70,7 +70,7 @@ def test_what_somebody_adds_to_a_merged_list_is_not_applied_against(
         owner = {"apiVersion": BROKER_POOL.api_version, "kind": "BrokerPool", "name": "main"}
         place = "/metadata/ownerReferences/-"
         patch: Any = [{"op": "add", "path": place, "value": owner | {"uid": uid}}]
-        before = operator.writes()
+        before = await bench.until_quiet()
         names = (SERVICE, bench.namespace, "demo-bootstrap")
         await bench.kube.patch(*names, patch, content_type=JSON_PATCH)
         await asyncio.sleep(QUIET_S)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kubernetes
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 Manifest = dict[str, Any]
 
 

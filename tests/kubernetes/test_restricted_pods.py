@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from operator_views import SETTINGS, cluster_view, pool_view
+from waiting import wait_until
 
 from fairlead_kube.client import KubeClient
 from fairlead_kube.kinds import NAMESPACE
@@ -69,6 +70,12 @@ def restricted(kube: KubeClient, run: Any, namespace: str) -> str:
     """A namespace that lets in no pod against the restricted standard."""
     label = {"pod-security.kubernetes.io/enforce": "restricted"}
     run(kube.patch(NAMESPACE, None, namespace, {"metadata": {"labels": label}}))
+    # The server goes by labels that it has heard of, soon after they were written.
+    containers = [{"name": "free", "image": "free:1"}]
+    metadata = {"name": "free", "namespace": namespace}
+    free: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    free["spec"] = {"containers": containers}
+    wait_until(lambda: "violates PodSecurity" in dry_run(free).stderr)
     return namespace
 
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from api_fault_proxy import Fault, FaultProxy, is_watch
 from controller_bench import CLUSTER
+from processor_wait import Stopwatch
 from topic_bench import (
     DEADLINE_S,
     Bench,
@@ -127,16 +128,16 @@ def test_a_thousand_topics_are_ready_soon_and_a_restart_writes_nothing(
     path.write_text(yaml.safe_dump_all(manifests))
 
     async def story(world: Bench) -> None:
-        started, cpu = time.monotonic(), time.process_time()
+        started, cpu, watch = time.monotonic(), time.process_time(), Stopwatch()
         command = ["kubectl", "create", "-n", namespace, "-f", str(path)]
         process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
         assert await process.wait() == 0
         created_s = time.monotonic() - started
-        deadline = time.monotonic() + 3 * READY_WITHIN_S
+        deadline = time.monotonic() + 8 * READY_WITHIN_S
         while (ready := await count_ready(world)) < TOPICS:
             assert time.monotonic() < deadline, f"{ready} topics are Ready"
             await asyncio.sleep(0.1)
-        written_s = time.monotonic() - started
+        written_s, waited_s = time.monotonic() - started, watch.left_out_s()
         cpu_s = time.process_time() - cpu
         with capsys.disabled():
             print(
@@ -145,8 +146,9 @@ def test_a_thousand_topics_are_ready_soon_and_a_restart_writes_nothing(
                 f"{world.sync.statuses.written} statuses written, {cpu_s:.1f} s of CPU",
                 file=sys.stderr,
             )
-        # On a busy machine kubectl alone takes longer than that; what comes after it is ours.
-        assert written_s < max(READY_WITHIN_S, created_s + LAG_S_MAX)
+        # On a busy machine kubectl alone takes longer than that; what comes after it is ours, but
+        # for the time for which nobody let us run.
+        assert written_s - waited_s < max(READY_WITHIN_S, created_s + LAG_S_MAX)
 
         await world.stop_operator()
         calls, requests = world.remote.calls, await versions(world)

@@ -215,9 +215,11 @@ def test_a_paused_topic_and_a_paused_cluster_wait_with_changes(
         await eventually(lambda: says_paused(world, "orders"), lambda: "a condition")
         assert len(world.topic("orders").partitions) == 3
         await kube.patch(LOG_CLUSTER, namespace, CLUSTER, {"spec": {"paused": True}})
-        await world.patch("orders", paused=False)
+        # The operator has heard of that before it hears of the Topic: these are two watches.
         await world.create("new")
         await world.until("new", "Paused")
+        await world.patch("orders", paused=False)
+        await world.until("orders", "Ready")
         assert await says_paused(world, "orders")
         assert len(world.topic("orders").partitions) == 3
         await kube.patch(LOG_CLUSTER, namespace, CLUSTER, {"spec": {"paused": False}})

@@ -54,6 +54,11 @@ def test_one_waits_quietly_and_one_whose_pod_a_quota_refuses_ends(
         await bench.start(1)
         quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
         await bench.kube.create(QUOTA, bench.namespace, quota)
+
+        async def is_counted() -> bool:
+            return bool((await bench.get(QUOTA, "full")).get("status", {}).get("hard"))
+
+        await bench.until(is_counted, "the quota counts")
         await bench.kube.create(FAILOVER_DRILL, bench.namespace, drill_manifest(suspend=True))
         held = await bench.until(
             lambda: bench.condition(FAILOVER_DRILL, "check", "Complete", "False"), "it waits"

@@ -113,7 +113,7 @@ class Candidate(Child):
         """Status and body of a page."""
         url = f"http://127.0.0.1:{self.ports[1]}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as reply:
+            with urllib.request.urlopen(url, timeout=READY_DEADLINE_S) as reply:
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -157,7 +157,7 @@ class Candidate(Child):
 
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("controller", timeout=30)
+        super().__init__("controller", timeout=READY_DEADLINE_S)
         self._path = path
 
     def connect(self) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairlead_controller.controller import Controller
     from fairlead_kube.client import KubeClient
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 T = TypeVar("T")
 
