@@ -52,6 +52,8 @@ KAFKA_PYTHON_WARNING = "ignore:(read|open)_text is deprecated:DeprecationWarning
 """kafka-python reads its schemas by a function that Python 3.11 calls deprecated."""
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 60.0
+PATIENT_MS = 60_000
+"""A session that outlasts each silence of a broker that gets no processor on a busy machine."""
 
 
 TESTS = Path(__file__).parent
@@ -308,17 +310,25 @@ class LiveBroker(LiveProcess):
 class LiveCluster:
     """One controller and its brokers, in one folder."""
 
-    def __init__(self, directory: Path, *, brokers: int, settings: dict[str, str]) -> None:
+    def __init__(
+        self, directory: Path, *, brokers: int, settings: dict[str, str], is_patient: bool = False
+    ) -> None:
+        """If it `is_patient`, the controller gives up no broker because it is silent.
+
+        A killed broker is given up as soon as ever: its port refuses connections.
+        """
         self.directory = directory
         self.secret = directory / "secret"
         self.secret.write_text("a secret of tests only")
         self.secret.chmod(0o600)
+        session = (f"--broker-session-timeout-ms={PATIENT_MS}",) if is_patient else ()
         self.controller = LiveProcess(
             [
                 *(sys.executable, "-m", "fairlead_controller"),
                 *("--data", str(directory / "controller"), "--host", "127.0.0.1"),
                 *("--port", "0", "--http-port", "0"),
                 *("--cluster-secret-file", str(self.secret)),
+                *session,
             ],
             directory / "controller.log",
         )
@@ -370,10 +380,14 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LiveCluster]]:
     """Clusters for one test, killed at its end."""
     made: list[LiveCluster] = []
 
-    def make(*, brokers: int = 1, settings: dict[str, str] | None = None) -> LiveCluster:
+    def make(
+        *, brokers: int = 1, settings: dict[str, str] | None = None, is_patient: bool = False
+    ) -> LiveCluster:
         directory = tmp_path / f"cluster-{len(made)}"
         directory.mkdir()
-        cluster = LiveCluster(directory, brokers=brokers, settings=settings or {})
+        cluster = LiveCluster(
+            directory, brokers=brokers, settings=settings or {}, is_patient=is_patient
+        )
         made.append(cluster)
         cluster.start()
         return cluster
@@ -458,7 +472,9 @@ def rest_cluster(
         "group.initial.rebalance.delay.ms": "0",
         **rest_settings,
     }
-    cluster = LiveCluster(tmp_path_factory.mktemp("rest"), brokers=3, settings=settings)
+    cluster = LiveCluster(
+        tmp_path_factory.mktemp("rest"), brokers=3, settings=settings, is_patient=True
+    )
     try:
         cluster.start()
         yield cluster

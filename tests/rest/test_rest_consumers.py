@@ -83,7 +83,7 @@ class Instance:
         deadline_s = time.monotonic() + 40
         while len(found) < count:
             assert time.monotonic() < deadline_s, f"{len(found)} of {count} records"
-            found += self.read("timeout=2000")
+            found += self.read("timeout=10000")
         return found
 
     def read_values(self, count: int) -> list[Any]:
@@ -605,7 +605,7 @@ def test_an_idle_instance_ends_and_its_last_answer_is_read_again(
         "offsets.topic.num.partitions": "3",
         "offsets.topic.replication.factor": "3",
     }
-    cluster = make_cluster(brokers=3, settings=settings)
+    cluster = make_cluster(brokers=3, settings=settings, is_patient=True)
     client = RestClient(cluster.brokers[0].rest_url)
     topic = make_topic(cluster, PARTITIONS)
     produce(client, topic, range(3))
@@ -640,7 +640,7 @@ def test_an_instance_outlives_the_coordinator_and_a_leader(make_cluster: Any, gr
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "3",
     }
-    cluster = make_cluster(brokers=3, settings=settings)
+    cluster = make_cluster(brokers=3, settings=settings, is_patient=True)
     topic = make_topic(cluster, PARTITIONS)
     clients = [RestClient(each.rest_url) for each in cluster.brokers]
     first = Instance(clients[0], group)

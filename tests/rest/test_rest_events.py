@@ -132,7 +132,7 @@ def test_a_topic_that_is_deleted_ends_the_stream_with_a_problem(
 
 
 def test_a_stream_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any) -> None:
-    cluster = make_cluster(brokers=3, settings=SETTINGS)
+    cluster = make_cluster(brokers=3, settings=SETTINGS, is_patient=True)
     make_topic(cluster, 6, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     partitions = client.get("/topics/t").json["partitions"]

@@ -15,7 +15,7 @@ SILENT_S = 1.2
 
 
 def test_what_a_dead_broker_led_is_written_to_its_successor(make_cluster: Any) -> None:
-    cluster = make_cluster(brokers=3, settings=SETTINGS)
+    cluster = make_cluster(brokers=3, settings=SETTINGS, is_patient=True)
     make_topic(cluster, 6, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     # Once before, so that connections to the broker that is killed are open.

@@ -46,7 +46,8 @@ def resident_bytes(pid: int) -> int:
 
 
 def test_five_hundred_polls_cost_little_wherever_the_leader_is(make_cluster: Any) -> None:
-    cluster = make_cluster(brokers=2, settings=SETTINGS | {"default.replication.factor": "2"})
+    settings = SETTINGS | {"default.replication.factor": "2"}
+    cluster = make_cluster(brokers=2, settings=settings, is_patient=True)
     make_topic(cluster, 2, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     for index in (0, 1):
@@ -92,7 +93,7 @@ def test_a_client_that_hangs_up_leaves_nothing(make_cluster: Any) -> None:
 
 
 def test_a_read_outlives_its_leader_and_ends_with_its_broker(make_cluster: Any) -> None:
-    cluster = make_cluster(brokers=3, settings=SETTINGS)
+    cluster = make_cluster(brokers=3, settings=SETTINGS, is_patient=True)
     make_topic(cluster, 6, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     leaders = {

@@ -19,6 +19,9 @@ COMMAND_TIMEOUT_S = 180.0
 # Where the HTTP ports begin, behind all that follow the first Kafka port.
 HTTP_SHIFT = 220
 BROKERS_MAX = 4
+PATIENT = ("--set", "broker.session.timeout.ms=60000")
+"""For `up`: no broker is given up because it is silent, as one is that gets no processor on a busy
+machine. A killed broker is given up as soon as ever: its port refuses connections."""
 
 
 @dataclass
@@ -69,11 +72,12 @@ class Cli:
         return outcome
 
     def up_for_groups(self, *arguments: str) -> Outcome:
-        """Start a detached cluster in which an empty group without offsets lives during a test.
+        """Start a patient, detached cluster in which an empty group without offsets lives on.
 
         By default, the check for expired offsets every ten minutes removes these groups.
         """
-        return self.up("--set", "offsets.retention.check.interval.ms=86400000", *arguments)
+        lasting = ("--set", "offsets.retention.check.interval.ms=86400000")
+        return self.up(*PATIENT, *lasting, *arguments)
 
     def up(self, *arguments: str) -> Outcome:
         """Start a detached cluster."""
