@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from fairlead_cli.client.answering import Address
     from fairlead_cli.topic.health import TopicHealth
 
-# Longer than any answer of a healthy broker, and short enough to wait for one that hangs.
-BROKER_PATIENCE_S = 2.0
+# Twice the time after which the controller fences a silent broker. A busy machine keeps a healthy
+# one from its processor for longer than a second.
+BROKER_PATIENCE_S = 4.0
 
 EPILOG = """\b
 Examples:

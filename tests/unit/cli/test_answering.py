@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead_cli import status
-from fairlead_cli.client import access, answering, broker_configs, connection
+from fairlead_cli.client import access, answering, broker_configs, connection, survey
 from fairlead_cli.client.answering import REPLY_HEAD, REQUEST, Address, find_answering
 from fairlead_cli.client.connection import REQUEST_TIMEOUT_S
 from fairlead_cli.client.target import resolve_bootstrap
@@ -27,11 +27,15 @@ from fairlead_wire.messages.describe_configs import (
 KAFKA_REPLY = REPLY_HEAD.pack(10, 1) + bytes(6)
 
 
+LATE_S = 2.2
+"""How long a broker may wait for a processor before it is fenced, and a moment."""
+
+
 @contextmanager
-def listener(reply: bytes | None, *, port: int = 0) -> Iterator[Address]:
+def listener(reply: bytes | None, *, port: int = 0, delay_s: float = 0.0) -> Iterator[Address]:
     """Answers every connection like this; None takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", port)) as server:
-        thread = threading.Thread(target=serve, args=(server, reply), daemon=True)
+        thread = threading.Thread(target=serve, args=(server, reply, delay_s), daemon=True)
         if reply is not None:
             thread.start()
         yield Address("127.0.0.1", server.getsockname()[1])
@@ -40,7 +44,7 @@ def listener(reply: bytes | None, *, port: int = 0) -> Iterator[Address]:
             thread.join(10)
 
 
-def serve(server: socket.socket, reply: bytes) -> None:
+def serve(server: socket.socket, reply: bytes, delay_s: float) -> None:
     """Until the socket is shut."""
     while True:
         try:
@@ -49,6 +53,7 @@ def serve(server: socket.socket, reply: bytes) -> None:
             return
         with connection:
             connection.recv(len(REQUEST))
+            time.sleep(delay_s)
             connection.sendall(reply)
 
 
@@ -195,12 +200,44 @@ def test_status_of_an_address_asks_every_broker_itself(monkeypatch: pytest.Monke
     monkeypatch.setattr(status, "BROKER_PATIENCE_S", 2.0)
     with ExitStack() as stack:
         hung, well = (stack.enter_context(listener(reply)) for reply in (None, KAFKA_REPLY))
-        brokers = {
-            number: SimpleNamespace(id=number, host=at.host, port=at.port)
-            for number, at in enumerate([hung, well])
-        }
-        metadata = SimpleNamespace(brokers=brokers, topics={})
-        monkeypatch.setattr(connection, "build_admin", lambda address: address)
-        monkeypatch.setattr(connection, "fetch_metadata", lambda _admin: metadata)
-        document = status.describe_remote(str(well))
-    assert [each["state"] for each in document["brokers"]] == ["no answer", "running"]
+        assert states_of(monkeypatch, hung, well) == ["no answer", "running"]
+
+
+def test_a_broker_that_gets_no_processor_for_seconds_is_still_said_to_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with listener(KAFKA_REPLY, delay_s=LATE_S) as late, listener(KAFKA_REPLY) as well:
+        assert states_of(monkeypatch, late, well) == ["running", "running"]
+
+
+def states_of(monkeypatch: pytest.MonkeyPatch, *brokers: Address) -> list[str]:
+    """The states in the status of a cluster of these brokers, of which the last one is asked."""
+    known = {
+        number: SimpleNamespace(id=number, host=at.host, port=at.port)
+        for number, at in enumerate(brokers)
+    }
+    metadata = SimpleNamespace(brokers=known, topics={})
+    monkeypatch.setattr(broker_configs, "call_broker", lambda *_: described("false"))
+    monkeypatch.setattr(connection, "build_admin", lambda address: address)
+    monkeypatch.setattr(connection, "fetch_metadata", lambda _admin: metadata)
+    return [each["state"] for each in status.describe_remote(str(brokers[-1]))["brokers"]]
+
+
+def test_a_broker_that_gets_no_processor_for_seconds_is_still_asked_for_its_part() -> None:
+    with listener(KAFKA_REPLY, delay_s=LATE_S) as late, listener(KAFKA_REPLY) as well:
+        answers, untold = survey.ask_brokers({late: 0, well: 1}, lambda number, _at: number)
+    assert answers == {0: 0, 1: 1}
+    assert untold == []
+
+
+def test_a_broker_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that asks several questions takes the whole time for one of them only."""
+    with listener(None) as hung, listener(KAFKA_REPLY) as well:
+        ids = {hung: 0, well: 1}
+        for grace_s in (0.2, 60.0):
+            monkeypatch.setattr(survey, "GRACE_S", grace_s)
+            began = time.monotonic()
+            answers, untold = survey.ask_brokers(ids, lambda number, _at: number)
+            assert time.monotonic() - began < 30
+            assert answers == {1: 1}
+            assert untold == [f"broker 0 at {hung} does not answer"]
