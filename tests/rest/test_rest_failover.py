@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from rest_client import RestClient, make_topic, read_topic, write_after_a_kill
+from waiting import wait_until
 
+OFFSETS = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "8"}
 SETTINGS = {"fairlead.rest.listener": "127.0.0.1:0", "default.replication.factor": "3"}
 SILENT_S = 1.2
 """Longer than a read takes as a rule; a broker that is silent for that time is not dead yet."""
@@ -47,3 +50,32 @@ def test_a_read_waits_for_a_leader_that_has_no_processor(make_cluster: Any, quer
             os.kill(leader, signal.SIGCONT)
         reply = reading.result()
     assert (reply.status, reply.json) == (200, []), reply.body
+
+
+def test_groups_are_listed_while_a_broker_stands_still(make_cluster: Any) -> None:
+    """The broker that was asked is silent until it is fenced; its groups are then elsewhere."""
+    cluster = make_cluster(brokers=3, settings=SETTINGS | OFFSETS)
+    make_topic(cluster, 1, name="t")
+    groups = [f"g{number}" for number in range(8)]
+    for group in groups:
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+        consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
+        consumer.close()
+    client = RestClient(cluster.brokers[0].rest_url)
+    path = f"{client.v3}/consumer-groups"
+    wait_until(lambda: list_groups(client, path) == (200, groups))
+    still = cluster.brokers[2].pid
+    os.kill(still, signal.SIGSTOP)
+    try:
+        status, _ = list_groups(client, path)
+        assert status == 200
+        # The successors have read the groups of this broker once they are listed again.
+        wait_until(lambda: list_groups(client, path) == (200, groups))
+    finally:
+        os.kill(still, signal.SIGCONT)
+
+
+def list_groups(client: RestClient, path: str) -> tuple[int, list[str]]:
+    """Return the status of the answer, and the ids of the groups in it."""
+    reply = client.get(path)
+    return reply.status, [each["consumer_group_id"] for each in reply.json.get("data", ())]

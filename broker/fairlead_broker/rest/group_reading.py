@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_broker.authorization import Operation, ResourceType
 from fairlead_broker.group.consumer_protocol import decode_assignment
+from fairlead_broker.rest.calls import RETRY_S
 from fairlead_broker.rest.problems import ProblemError, raise_code
 from fairlead_model.ids import CONSUMER_OFFSETS
-from fairlead_wire.errors import ErrorCode
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fairlead_wire.messages.describe_groups import DescribeGroupsRequest
 from fairlead_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -33,6 +34,14 @@ CLASSIC: Final = "CLASSIC"
 CONSUMER: Final = "CONSUMER"
 _CLASSIC_MEMBER: Final = 0
 _GROUPS_PER_QUESTION: Final = 100
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+"""Errors of a broker that is busy, or that is going or coming: it is asked again."""
 
 TopicPartition = tuple[str, int]
 
@@ -59,42 +68,79 @@ class Group(NamedTuple):
 
 
 async def list_groups(request: RestRequest) -> list[Group]:
-    """Return all groups of the cluster that the client may see, ordered by id."""
-    kafka = request.kafka
-    image = request.broker.image
-    live = sorted(broker_id for broker_id in image.brokers if image.is_live(broker_id))
-    found: dict[str, Group] = {}
-    for broker_id in live:
-        response: ListGroupsResponse = await kafka.ask_broker(
-            broker_id, ListGroupsRequest(), request.deadline_s
-        )
-        raise_code(response.error_code)
-        names: dict[str, list[str]] = {CLASSIC: [], CONSUMER: []}
-        for listed in response.groups:
-            if kafka.would_allow(Operation.DESCRIBE, ResourceType.GROUP, listed.group_id):
-                kind = CONSUMER if listed.group_type.upper() == CONSUMER else CLASSIC
-                names[kind].append(listed.group_id)
-        for kind, group_ids in names.items():
-            for part in _in_parts(group_ids):
-                answer = await kafka.ask_broker(
-                    broker_id, _question(kind, part), request.deadline_s
-                )
-                for described in answer.groups:
-                    # Left out: groups that are gone meanwhile, and those a handler would refuse.
-                    if not described.error_code and all(
-                        kafka.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-                        for topic in _refusing_topics(kind, described)
-                    ):
-                        found[described.group_id] = _read(kind, described)
-                await request.slices.rest()
-    # Other brokers may have kept it waiting: what its rights were then does not count.
+    """Return all groups of the cluster that the client may see, ordered by id.
+
+    A broker that does not answer, or that still loads its groups, is asked again until the
+    request's deadline. If brokers come or go, groups move between them, and all are asked again.
+    """
+    asked: list[int] = []
+    found: dict[int, list[Group]] = {}
+    while True:
+        live = _live_brokers(request)
+        if live != asked:
+            asked, found = live, {}
+        problem: KafkaError | None = None
+        for broker_id in live:
+            if broker_id not in found:
+                try:
+                    found[broker_id] = await _list_of(request, broker_id)
+                except KafkaError as error:
+                    if error.code not in _PASSING:
+                        raise
+                    problem = error
+        if problem is None:
+            groups = {group.group_id: group for each in found.values() for group in each}
+            return await _shown(request, [groups[group_id] for group_id in sorted(groups)])
+        left_s = request.deadline_s - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise problem
+        await request.kafka.host.news(min(left_s, RETRY_S))
+
+
+async def _shown(request: RestRequest, groups: Sequence[Group]) -> list[Group]:
+    """Return what the client may see of groups now: rights may have changed during a wait."""
     shown: list[Group] = []
-    for number, group_id in enumerate(sorted(found), start=1):
-        if kafka.would_allow(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            shown.append(_without_hidden(request, found[group_id]))
+    for number, group in enumerate(groups, start=1):
+        if request.kafka.would_allow(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            shown.append(_without_hidden(request, group))
         if number % _GROUPS_PER_QUESTION == 0:
             await request.slices.rest()
     return shown
+
+
+def _live_brokers(request: RestRequest) -> list[int]:
+    image = request.broker.image
+    return sorted(broker_id for broker_id in image.brokers if image.is_live(broker_id))
+
+
+async def _list_of(request: RestRequest, broker_id: int) -> list[Group]:
+    """Return the groups that one broker coordinates."""
+    kafka = request.kafka
+    response: ListGroupsResponse = await kafka.ask_broker(
+        broker_id, ListGroupsRequest(), request.deadline_s
+    )
+    raise_code(response.error_code)
+    names: dict[str, list[str]] = {CLASSIC: [], CONSUMER: []}
+    for listed in response.groups:
+        if kafka.would_allow(Operation.DESCRIBE, ResourceType.GROUP, listed.group_id):
+            kind = CONSUMER if listed.group_type.upper() == CONSUMER else CLASSIC
+            names[kind].append(listed.group_id)
+    found = []
+    for kind, group_ids in names.items():
+        for part in _in_parts(group_ids):
+            answer = await kafka.ask_broker(broker_id, _question(kind, part), request.deadline_s)
+            # Left out: groups that are gone meanwhile, and those a handler would refuse.
+            found += [
+                _read(kind, described)
+                for described in answer.groups
+                if not described.error_code
+                and all(
+                    kafka.would_allow(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+                    for topic in _refusing_topics(kind, described)
+                )
+            ]
+            await request.slices.rest()
+    return found
 
 
 async def describe_group(request: RestRequest) -> Group:
