@@ -61,7 +61,7 @@ def apply_drill(kubectl: Kubectl, name: str) -> dict[str, Any]:
     kubectl.apply(manifest)
     limit_s = 60 + 40 * manifest["spec"]["runs"]
     wait = ("wait", "--for=condition=Complete", f"failoverdrill/{name}", f"--timeout={limit_s}s")
-    kubectl(*wait, timeout_s=limit_s + 10)
+    kubectl(*wait)
     status: dict[str, Any] = kubectl.get("failoverdrill", name)["status"]
     return status
 

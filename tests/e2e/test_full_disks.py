@@ -20,7 +20,7 @@ BALLAST = "fairlead-drill-ballast"
 
 
 def says(kubectl: Kubectl, *words: str) -> bool:
-    return bool(kubectl(*words, timeout_s=190))
+    return bool(kubectl(*words))
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def small(installation: Installation) -> Iterator[Kubectl]:
             yield kubectl
         finally:
             for each in ("topic.fairlead.io/on-small-disks", f"logcluster/{NAME}"):
-                kubectl("delete", each, "--timeout=90s")
-            kubectl("delete", f"brokerpool/{NAME}", "--timeout=90s")
+                kubectl("delete", each, "--timeout=120s")
+            kubectl("delete", f"brokerpool/{NAME}", "--timeout=120s")
             claims = ("pvc", "-l", f"fairlead.io/cluster={NAME}")
-            kubectl("delete", *claims, "--ignore-not-found", "--timeout=90s")
+            kubectl("delete", *claims, "--ignore-not-found", "--timeout=120s")
 
 
 def drill(kubectl: Kubectl, cluster: str, topic: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def drill(kubectl: Kubectl, cluster: str, topic: str) -> dict[str, Any]:
         "runs": 1,
     }
     kubectl.apply(resource("FailoverDrill", name, spec))
-    kubectl("wait", "--for=condition=Complete", f"failoverdrill/{name}", "--timeout=120s")
+    kubectl("wait", "--for=condition=Complete", f"failoverdrill/{name}", "--timeout=240s")
     return dict(kubectl.get("failoverdrill", name))
 
 

@@ -44,7 +44,7 @@ def make_load_topic(installation: Installation, name: str) -> None:
             "spec": spec,
         }
     )
-    installation.kubectl("wait", "--for=condition=Ready", f"topic/{name}", "--timeout=60s")
+    installation.kubectl("wait", "--for=condition=Ready", f"topic/{name}")
 
 
 @contextmanager
@@ -76,8 +76,8 @@ def test_from_install_to_the_first_record(installation: Installation, summary: S
     installation.install_operator()
     installation.install_cluster()
     installation.apply_client()
-    installation.kubectl("wait", "--for=condition=Ready", "topic/orders", "--timeout=90s")
-    installation.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+    installation.kubectl("wait", "--for=condition=Ready", "topic/orders")
+    installation.kubectl("wait", "--for=condition=Ready", "pod/client")
     installation.fairlead("produce", "orders", stdin="first\n")
     read = installation.fairlead("consume", "orders", "--from", "beginning", "--count", "1")
     assert "first" in read
@@ -88,7 +88,7 @@ def test_from_install_to_the_first_record(installation: Installation, summary: S
 def test_manifests_of_the_laptop_work_here(installation: Installation, summary: Summary) -> None:
     started = time.monotonic()
     installation.kubectl("apply", "--server-side", "-f", str(EXAMPLES / "topics.yaml"))
-    installation.kubectl("wait", "--for=condition=Ready", "topic", "--all", "--timeout=60s")
+    installation.kubectl("wait", "--for=condition=Ready", "topic", "--all")
     summary.add("topics of examples/topics.yaml Ready", f"{time.monotonic() - started:.1f} s")
     table = installation.kubectl("get", "topics.fairlead.io")
     assert "flights" in table
@@ -122,11 +122,11 @@ def test_clients_outside_the_cluster(installation: Installation, summary: Summar
             f"confluent-{number}",
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-    assert (producer.flush(30), failures) == (0, [])
+    assert (producer.flush(60), failures) == (0, [])
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "outside"})
     consumer.assign([TopicPartition("airports", 0, 0)])
     found: list[Any] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < 100 and time.monotonic() < deadline:
         found += consumer.consume(100, 0.5)
     consumer.close()
@@ -162,7 +162,7 @@ def test_a_node_is_drained_under_load(installation: Installation, summary: Summa
     with under_load(installation, "drained") as verdict:
         try:
             selector = f"fairlead.io/cluster={CLUSTER}"
-            flags = ("--pod-selector", selector, "--delete-emptydir-data", "--timeout=90s")
+            flags = ("--pod-selector", selector, "--delete-emptydir-data", "--timeout=240s")
             installation.kubectl("drain", node, "--ignore-daemonsets", *flags)
         finally:
             installation.kubectl("uncordon", node)
@@ -178,12 +178,12 @@ def test_a_pool_and_a_topic_change_their_size_under_load(
     installation.wait_cluster_ready()
     scale = ("scale", "brokerpool", POOL)
     installation.kubectl(*scale, "--replicas=4")
-    wait_until(lambda: ready_brokers(installation) == 4, "broker 3 does not come", 90)
+    wait_until(lambda: ready_brokers(installation) == 4, "broker 3 does not come", 120)
     with under_load(installation, "shaped") as verdict:
         took_s = change_copies(installation, "shaped", 2) + change_copies(installation, "shaped", 3)
         assert held_by_broker_3(installation), "the test needs something to move"
         installation.kubectl(*scale, "--replicas=3")
-        shrunk_s = wait_until(lambda: has_left(installation), "broker 3 does not leave", 120)
+        shrunk_s = wait_until(lambda: has_left(installation), "broker 3 does not leave", 180)
         installation.wait_cluster_ready()
     assert_clean(verdict)
     assert verdict["errors"] == {}, verdict
@@ -203,7 +203,7 @@ def change_copies(installation: Installation, topic: str, factor: int) -> float:
         status = installation.kubectl.get("topic.fairlead.io", topic)["status"]
         return (status["replicationFactor"], status["reassigning"]) == (factor, 0)
 
-    return wait_until(is_done, f"{topic} does not get {factor} copies", 60)
+    return wait_until(is_done, f"{topic} does not get {factor} copies", 120)
 
 
 def ready_brokers(installation: Installation) -> int:
@@ -248,12 +248,16 @@ def test_without_any_operator_records_go_on(installation: Installation, summary:
     summary.add("no operator, then a broker dies, then both are back", f"silence {silence} ms")
 
 
+def ready_operators(installation: Installation) -> int:
+    """How many pods of the operator are ready, of those that are there to stay."""
+    status = installation.operator.get("statefulset", "fairlead-operator")["status"]
+    return int(status.get("readyReplicas", 0))
+
+
 def test_the_standby_takes_over(installation: Installation, summary: Summary) -> None:
     """Counted from the last sign of life: a pod deleted by force lives on for a moment."""
     installation.wait_cluster_ready()
-    installation.operator(
-        "wait", "--for=condition=Ready", "pod", "-l", "app.kubernetes.io/component=operator"
-    )
+    wait_until(lambda: ready_operators(installation) == 2, "there is no standby", 120)
     with under_load(installation, "taken-over") as verdict:
         holder, renewed = installation.lease()
         force = ("--grace-period=0", "--force", "--wait=false")
@@ -267,7 +271,7 @@ def test_the_standby_takes_over(installation: Installation, summary: Summary) ->
                 renewed, last_sign = now_renewed, time.monotonic()
             return bool(now_holder.identity) and now_holder != holder
 
-        wait_until(is_taken_over, "nobody took over", 30)
+        wait_until(is_taken_over, "nobody took over", 60)
         took_s = time.monotonic() - last_sign
         installation.wait_cluster_ready()
     assert_clean(verdict)
@@ -286,7 +290,7 @@ def test_the_charts_are_upgraded(installation: Installation, summary: Summary) -
                 in installation.kubectl("get", "configmap", f"{CLUSTER}-{POOL}", "-o", "yaml")
             ),
             "the new setting has not come",
-            60,
+            120,
         )
         installation.wait_cluster_ready(240)
     assert_clean(verdict)
@@ -312,9 +316,7 @@ def test_a_cluster_sleeps_and_wakes(installation: Installation, summary: Summary
     with under_load(installation, "slept") as verdict:
         hibernate(installation, True)
         slept_s = wait_until(lambda: not installation.pods(), "brokers do not stop", 120)
-        installation.kubectl(
-            "wait", "--for=condition=Hibernated", f"logcluster/{CLUSTER}", "--timeout=30s"
-        )
+        installation.kubectl("wait", "--for=condition=Hibernated", f"logcluster/{CLUSTER}")
         ready = installation.kubectl.condition("logcluster", CLUSTER, "Ready")
         assert (ready["status"], ready["reason"]) == ("False", "Hibernated")
         hibernate(installation, False)

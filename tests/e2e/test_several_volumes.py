@@ -34,10 +34,10 @@ def disks(installation: Installation) -> Iterator[Installation]:
     installation.kubectl.apply(resource("LogCluster", CLUSTER, {"reclaimPolicy": "Delete"}))
     installation.kubectl.apply(resource("BrokerPool", "data", pool | {"resources": resources}))
     ready = ("wait", "--for=condition=Ready", f"logcluster/{CLUSTER}", "--timeout=180s")
-    wait_until(lambda: bool(installation.kubectl(*ready, timeout_s=190)), "no cluster", 200)
+    wait_until(lambda: bool(installation.kubectl(*ready)), "no cluster", 200)
     yield installation
     for each in (f"logcluster/{CLUSTER}", "brokerpool/data"):
-        installation.kubectl("delete", each, "--timeout=90s")
+        installation.kubectl("delete", each, "--timeout=120s")
 
 
 def make_topic(installation: Installation, name: str, partitions: int) -> None:
@@ -91,7 +91,7 @@ def patch_volumes(installation: Installation, *ids: int) -> None:
 
 
 def test_a_third_volume_is_added_under_load(disks: Installation, summary: Summary) -> None:
-    wait_until(lambda: has_volumes(disks, 0, 1), "two volumes a broker", 90)
+    wait_until(lambda: has_volumes(disks, 0, 1), "two volumes a broker", 120)
     make_topic(disks, "spread", PARTITIONS)
     for broker in range(BROKERS):
         found = replicas_on(disks, broker, "spread")
@@ -128,15 +128,15 @@ def restart(installation: Installation, pod: str) -> None:
         metadata = installation.kubectl.get("pod", pod)["metadata"]
         return bool(metadata["uid"] != old)
 
-    wait_until(is_back, f"{pod} does not come back", 60)
-    installation.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+    wait_until(is_back, f"{pod} does not come back", 120)
+    installation.kubectl("wait", "--for=condition=Ready", f"pod/{pod}")
 
 
 def test_a_volume_that_cannot_be_read_is_named_and_the_others_serve(disks: Installation) -> None:
     pod, folder = f"{POOL}-2", "/var/lib/fairlead-1/log"
     disks.kubectl.exec(pod, "chmod", "000", folder)
     restart(disks, pod)
-    said = ("wait", "--for=condition=VolumesFailed", "brokerpool/data", "--timeout=60s")
+    said = ("wait", "--for=condition=VolumesFailed", "brokerpool/data")
     disks.kubectl(*said)
     told = disks.kubectl.condition("brokerpool", "data", "VolumesFailed")
     assert "volume 1 has failed broker 2" in told["message"]
@@ -144,12 +144,12 @@ def test_a_volume_that_cannot_be_read_is_named_and_the_others_serve(disks: Insta
     assert [each.get("failedOn") for each in status["volumes"]] == [None, [2], None]
     # It serves on from the other volumes; its pod is Ready a moment before the LogCluster says so.
     serving = f"--for=jsonpath={{.status.brokersReady}}={BROKERS}"
-    disks.kubectl("wait", serving, f"logcluster/{CLUSTER}", "--timeout=60s")
+    disks.kubectl("wait", serving, f"logcluster/{CLUSTER}")
     disks.kubectl.exec(pod, "chmod", "755", folder)
     restart(disks, pod)
-    wait_until(lambda: has_volumes(disks, 0, 1, 2), "its replicas come back", 90)
+    wait_until(lambda: has_volumes(disks, 0, 1, 2), "its replicas come back", 120)
     wait_until(
-        lambda: not disks.kubectl.condition("brokerpool", "data", "VolumesFailed"), "all well", 60
+        lambda: not disks.kubectl.condition("brokerpool", "data", "VolumesFailed"), "all well", 120
     )
 
 
@@ -205,7 +205,7 @@ def test_a_volume_that_brokers_have_is_taken_away_once_all_have_emptied_it(
             order_disk(disks, broker, "--drain", FIRST, "--wait")
         take_away_while_it_is_used_again(disks)
         blocked = "--for=jsonpath={.status.conditions[?(@.type=='Blocked')].reason}=VolumeInUse"
-        disks.kubectl("wait", blocked, "brokerpool/data", "--timeout=30s")
+        disks.kubectl("wait", blocked, "brokerpool/data")
         said = disks.kubectl.condition("brokerpool", "data", "Blocked")["message"]
         assert f"data-1-{POOL}-2" in said
         assert f"data-1-{POOL}-1" not in said

@@ -117,7 +117,7 @@ def wait_for_result(installation: Installation, flights: Flights) -> float:
     except AssertionError as error:
         raise AssertionError(f"{error}\n{describe(installation)}") from error
     took_s = time.monotonic() - started
-    wait_until(lambda: status(installation).get("lag") == 0, "the lag is not 0", 30)
+    wait_until(lambda: status(installation).get("lag") == 0, "the lag is not 0", 60)
     return took_s
 
 
@@ -169,7 +169,12 @@ def test_suspended_and_resumed_where_it_was(
     before = sum(flights.found().values())
     patch_suspend(installation, suspended=True)
     wait_for_phase(installation, "Suspended", 90)
-    assert not pods(installation, "driver") and not pods(installation, "executor")
+    # Kubernetes deletes executors once it has heard that their driver is gone.
+    wait_until(
+        lambda: not pods(installation, "driver") and not pods(installation, "executor"),
+        "pods of the job are left",
+        60,
+    )
     flights.produce(THIRD)
     patch_suspend(installation, suspended=False)
     took_s = wait_for_phase(installation, "Running", START_S)
@@ -211,7 +216,7 @@ def test_an_impossible_job_says_why(installation: Installation) -> None:
                 == "InvalidSpec"
             ),
             "the job is not refused",
-            30,
+            60,
         )
     finally:
         installation.kubectl("delete", "streamjob", "wrong")

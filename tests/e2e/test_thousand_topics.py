@@ -75,6 +75,13 @@ def operator_writes(installation: Installation) -> dict[str, str]:
     }
 
 
+def is_quiet(installation: Installation) -> bool:
+    """Whether what follows from all before is written: a busy machine takes its time."""
+    before = operator_writes(installation)
+    time.sleep(3)
+    return operator_writes(installation) == before
+
+
 def operator_cpu_s(installation: Installation) -> float:
     """CPU seconds that the processes of all operator pods have used so far."""
     total = 0.0
@@ -94,7 +101,7 @@ def test_an_idle_operator_writes_nothing_and_sleeps(
     thousand: Installation, summary: Summary
 ) -> None:
     thousand.wait_cluster_ready()
-    time.sleep(3)
+    wait_until(lambda: is_quiet(thousand), "statuses are still being written", 120)
     before, cpu_s, started = operator_writes(thousand), operator_cpu_s(thousand), time.monotonic()
     time.sleep(IDLE_S)
     share = (operator_cpu_s(thousand) - cpu_s) / (time.monotonic() - started)
@@ -122,7 +129,6 @@ def test_a_broker_dies_with_a_thousand_topics(thousand: Installation, summary: S
         "--for=condition=Complete",
         "failoverdrill/thousand",
         "--timeout=180s",
-        timeout_s=200,
     )
     status = thousand.kubectl.get("failoverdrill", "thousand")["status"]
     thousand.kubectl("delete", "failoverdrill", "thousand")
@@ -138,15 +144,15 @@ def test_an_operator_starts_with_a_thousand_topics(
     holder, _ = thousand.lease()
     run("kubectl", "-n", OPERATOR_NAMESPACE, "delete", "pod", holder.pod, "--wait=false")
     started = time.monotonic()
-    wait_until(lambda: thousand.lease()[0].pod != holder.pod, "nobody took over", 30)
+    wait_until(lambda: thousand.lease()[0].pod != holder.pod, "nobody took over", 60)
     wait_until(
         lambda: (
             thousand.kubectl.get("logcluster", CLUSTER)["status"]["controller"]["pod"] != holder.pod
         ),
         "no other controller reigns",
-        30,
+        60,
     )
     summary.time("a clean hand-over with 1,000 topics", time.monotonic() - started, 5)
     thousand.wait_cluster_ready(120)
     # Statuses are written after the fact, some of them of the broker that died before.
-    wait_until(lambda: count_ready(thousand) == COUNT, "not every topic is Ready again", 60)
+    wait_until(lambda: count_ready(thousand) == COUNT, "not every topic is Ready again", 120)

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes_commands import CommandError, Kubectl, run, wait_until
+from kubernetes_commands import CommandError, Kubectl, run, wait_for_account, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATOR_NAMESPACE = "fairlead-system"
@@ -69,8 +70,8 @@ def user_pod(name: str, namespace: str, user: str) -> dict[str, Any]:
 
 
 KINDS = (
-    *("failoverdrills", "consumergroups", "topics", "users", "brokerpools", "logclusters"),
-    *("clusterstates", "partitiontables"),
+    *("failoverdrills", "rebalances", "streamjobs", "consumergroups", "topics", "users"),
+    *("brokerpools", "logclusters", "clusterstates", "partitiontables"),
 )
 RELEASES = ((CLUSTER, NAMESPACE), ("fairlead", OPERATOR_NAMESPACE))
 
@@ -94,7 +95,17 @@ def _delete_all(kubectl: Kubectl, kind: str) -> None:
             with suppress(CommandError):
                 patch = '{"metadata":{"finalizers":null}}'
                 kubectl("patch", name, "--type=merge", "-p", patch)
-        kubectl("delete", resource, "--all", "--timeout=60s")
+        kubectl("delete", resource, "--all", "--timeout=120s")
+
+
+def _is_made(namespace: str) -> bool:
+    """Make a namespace, unless it is there; one that is still going takes nothing new."""
+    phase = ("-o", "jsonpath={.status.phase}")
+    found = run("kubectl", "get", "namespace", namespace, "--ignore-not-found", *phase)
+    if not found:
+        run("kubectl", "create", "namespace", namespace)
+        return True
+    return found == "Active"
 
 
 @dataclass
@@ -113,9 +124,9 @@ class Installation:
     def install_operator(self, *extra: str) -> None:
         extra = (*os.environ.get("FAIRLEAD_E2E_OPERATOR_VALUES", "").split(), *extra)
         for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
-            with suppress(CommandError):  # It exists already.
-                run("kubectl", "create", "namespace", namespace)
+            wait_until(partial(_is_made, namespace), f"no namespace {namespace}", 240)
             run("kubectl", "label", "--overwrite", "namespace", namespace, RESTRICTED)
+            wait_for_account(Kubectl(namespace))
         drills = ("--set", "drills.controller=true")
         values = (*self.image_values, *drills, *extra)
         self._helm("fairlead", OPERATOR_NAMESPACE, "charts/fairlead", *values)
@@ -144,13 +155,13 @@ class Installation:
         arguments = (part for value in values for part in ("--set", value))
         self._helm(CLUSTER, OPERATOR_NAMESPACE, "charts/fairlead-cluster", *arguments)
         ready = ("wait", "--for=condition=Ready", f"logcluster/{CLUSTER}", "--timeout=180s")
-        self.operator(*ready, timeout_s=190)
+        self.operator(*ready)
 
     def uninstall_cluster_beside_operator(self) -> None:
         """Uninstall it while there is an operator that releases it; the chart keeps the data."""
         run("helm", "uninstall", CLUSTER, "-n", OPERATOR_NAMESPACE, "--wait")
         for kind in ("failoverdrills", "topics", "logclusters", "brokerpools"):
-            self.operator("delete", f"{kind}.fairlead.io", "--all", "--timeout=60s")
+            self.operator("delete", f"{kind}.fairlead.io", "--all", "--timeout=120s")
 
     def _helm(self, release: str, namespace: str, chart: str, *extra: str) -> None:
         command = ("helm", "upgrade", "--install", release, str(ROOT / chart), "-n", namespace)
@@ -178,7 +189,7 @@ class Installation:
             self.install_operator()
             self.install_cluster()
         self.wait_cluster_ready(180)
-        self.kubectl("wait", "--for=condition=Ready", "topic.fairlead.io/orders", "--timeout=90s")
+        self.kubectl("wait", "--for=condition=Ready", "topic.fairlead.io/orders")
 
     def is_installed(self) -> bool:
         with suppress(CommandError):
@@ -194,7 +205,7 @@ class Installation:
     def ensure_client(self) -> None:
         """The same, and it runs."""
         self.apply_client()
-        self.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+        self.kubectl("wait", "--for=condition=Ready", "pod/client")
 
     def renew_topic(self, name: str, *, partitions: int) -> None:
         """Create an empty topic of this name, in place of any existing one."""
@@ -209,10 +220,9 @@ class Installation:
         if old.strip():
             patch = '{"spec":{"reclaimPolicy":"Delete"}}'
             self.kubectl("patch", "topic.fairlead.io", name, "--type=merge", "-p", patch)
-            self.kubectl("delete", "topic.fairlead.io", name, "--timeout=60s")
+            self.kubectl("delete", "topic.fairlead.io", name, "--timeout=120s")
         self.kubectl.apply(manifest)
-        ready = ("wait", "--for=condition=Ready", f"topic.fairlead.io/{name}", "--timeout=60s")
-        self.kubectl(*ready)
+        self.kubectl("wait", "--for=condition=Ready", f"topic.fairlead.io/{name}")
 
     def lease(self) -> tuple[Holder, str]:
         """Return the holder of the Lease, and the time of its last renewal."""

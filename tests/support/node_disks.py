@@ -59,7 +59,7 @@ def disks_of_nodes(kubectl: Kubectl, storage_class: str) -> Iterator[None]:
         yield
     finally:
         volumes = ("-l", f"fairlead.io/test={storage_class}", "--ignore-not-found")
-        kubectl("delete", "persistentvolume", *volumes, "--timeout=60s")
+        kubectl("delete", "persistentvolume", *volumes, "--timeout=120s")
         kubectl("delete", "storageclass", storage_class, "--ignore-not-found")
         for node in made:
             run("docker", "exec", node, "sh", "-ec", REMOVE)
