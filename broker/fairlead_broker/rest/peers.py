@@ -20,6 +20,8 @@ from fairlead_broker.tasks.leader_connecting import connect_to_leader
 from fairlead_wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from fairlead_broker.broker import Broker
     from fairlead_broker.tasks.leader_connection import LeaderConnection
     from fairlead_model.cluster import ClusterImage
@@ -38,12 +40,13 @@ class PeerUnreachableError(Exception):
 
 
 class _Peer:
-    """Connections to one broker: those in use, and those that wait for the next request."""
+    """Connections to one broker: being made, in use, or waiting for the next request."""
 
     def __init__(self, connections_max: int) -> None:
         self.slots = asyncio.Semaphore(connections_max)
         self.idle: list[LeaderConnection] = []
         self.busy: set[LeaderConnection] = set()
+        self._connecting: set[asyncio.Task[LeaderConnection]] = set()
 
     def take(self) -> LeaderConnection | None:
         """Return a connection that is still open; None if there is none."""
@@ -54,11 +57,29 @@ class _Peer:
             connection.close()
         return None
 
+    async def connect(self, connecting: Coroutine[Any, Any, LeaderConnection]) -> LeaderConnection:
+        """Return a new connection; ConnectionAbortedError if `close` comes first."""
+        task = asyncio.get_running_loop().create_task(connecting)
+        self._connecting.add(task)
+        try:
+            await asyncio.wait((task,))
+        except BaseException:
+            if not task.cancel() and task.exception() is None:
+                task.result().close()  # It was made in the same turn.
+            raise
+        finally:
+            self._connecting.discard(task)
+        if task.cancelled():
+            raise ConnectionAbortedError("it is out of service")
+        return task.result()
+
     def close(self) -> None:
         """Close all connections; requests that are under way end without an answer."""
         for connection in (*self.idle, *self.busy):
             connection.close()
         self.idle.clear()
+        for task in self._connecting:
+            task.cancel()
 
 
 def _reason(error: Exception) -> str:
@@ -102,12 +123,14 @@ class Peers:
         was_sent = False
         try:
             async with asyncio.timeout_at(deadline_s), peer.slots:
-                connection = peer.take() or await connect_to_leader(
-                    self._broker.image,
-                    broker_id,
-                    self._secret,
-                    client_id=self._client_id,
-                    certificate=self._broker.peer_certificate,
+                connection = peer.take() or await peer.connect(
+                    connect_to_leader(
+                        self._broker.image,
+                        broker_id,
+                        self._secret,
+                        client_id=self._client_id,
+                        certificate=self._broker.peer_certificate,
+                    )
                 )
                 was_sent = True
                 return await self._exchange(peer, connection, request, version, deadline_s)

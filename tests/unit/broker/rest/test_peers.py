@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,3 +47,32 @@ def test_a_broker_that_says_nothing(stage: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         told = ask(stage, "127.0.0.1", server.getsockname()[1])
     assert told == "broker 2 cannot be asked: it does not answer in time"
+
+
+def test_a_broker_that_is_fenced_while_it_is_silent_is_not_waited_for(stage: Any) -> None:
+    """Its successor is asked at once, and not when the time to connect is over."""
+
+    async def story(server: socket.socket) -> PeerUnreachableError:
+        loop = asyncio.get_running_loop()
+        peers = Peers(stage.broker, b"secret")
+        asking = loop.create_task(peers.ask(2, ListGroupsRequest(), 0, loop.time() + 60))
+        silent, _ = await loop.sock_accept(server)
+        with silent:
+            silent.setblocking(False)
+            await loop.sock_recv(silent, 1)
+            registration = stage.broker.image.brokers[2]
+            fenced: Any = SimpleNamespace(brokers={2: replace(registration, fenced=True)})
+            peers.publish(fenced)
+            with pytest.raises(PeerUnreachableError) as caught:
+                await asking
+        peers.close()
+        return caught.value
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        host, port = server.getsockname()
+        endpoints = (Endpoint("INTERNAL", host, port, is_internal=True),)
+        stage.publish(BrokerChanged(BrokerRegistration(2, 2, endpoints)))
+        error = stage.run(story(server))
+    assert str(error) == "broker 2 cannot be asked: it cannot be reached"
+    assert not error.was_sent
