@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fairlead_cli.client.reassignment import Refusal
+    from fairlead_controller.decisions.balance.cluster_facts import Traffic
 
 TIMEOUT_S: Final = 3600.0
 
@@ -145,12 +146,15 @@ def make_plan(addresses: str, data: Path, *, is_local: bool) -> dict[str, Any]:
     reading = read_cluster(addresses)
     disks, notes = read_disks(reading.admin)
     cluster = read_cluster_file(Layout(data).cluster_file) if is_local else None
-    traffic = {} if cluster is None else measure_traffic(cluster)
+    traffic: dict[tuple[int, str], Traffic] = {}
     if cluster is None:
         notes.append(
             "Bytes in and out are not known here, and count as 0: they are read from the "
             "metrics of a local cluster."
         )
+    else:
+        traffic, untold = measure_traffic(cluster)
+        notes += untold
     brokers = build_brokers(reading.state, disks)
     partitions = build_partitions(reading.state, reading.waiting, disks, traffic)
     if fixed := sum(each.is_fixed for each in partitions):

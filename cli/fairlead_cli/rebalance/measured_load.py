@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
-from urllib.error import URLError
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.request import urlopen
 
 from fairlead_cli.client.broker_configs import read_config_of
-from fairlead_cli.client.survey import ask_every_broker, find_brokers, newest_version
+from fairlead_cli.client.survey import (
+    ASKED_AT_ONCE,
+    ask_every_broker,
+    find_brokers,
+    newest_version,
+)
 from fairlead_cli.client.wire_call import call_broker
 from fairlead_cli.errors import CliError
 from fairlead_cli.wire_exchange import explain_error
@@ -18,16 +24,19 @@ from fairlead_model.host_address import join_address
 from fairlead_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from confluent_kafka.admin import AdminClient
 
     from fairlead_cli.client.answering import Address
-    from fairlead_cli.local.cluster_file import ClusterFile
+    from fairlead_cli.local.cluster_file import ClusterFile, ProcessEntry
 
 LOG_DIRS_VERSION_MAX = 4
 DISK_SIZE_SINCE = 4
 RATE = "fairlead.reassignment.throttled.rate"
 MEASURED_S = 1.0
-TIMEOUT_S = 2.0
+# Twice the time after which the controller fences a silent broker: any other one tells its metrics.
+TIMEOUT_S = 4.0
 TRAFFIC = re.compile(
     r'^kafka_server_brokertopicmetrics_(bytesin|bytesout)_total\{topic="([^"]+)"\} (\S+)$',
     re.MULTILINE,
@@ -71,32 +80,58 @@ def read_throttle(admin: AdminClient) -> int | None:
     return min(map(int, rates), default=None)
 
 
-def measure_traffic(cluster: ClusterFile) -> dict[tuple[int, str], Traffic]:
-    """Return the traffic by broker and topic, from two readings of the brokers' counters."""
-    first, began = read_counters(cluster), time.monotonic()
+def measure_traffic(
+    cluster: ClusterFile,
+) -> tuple[dict[tuple[int, str], Traffic], list[str]]:
+    """Return the traffic by broker and topic, from two readings of the brokers' counters.
+
+    And the brokers that did not give both readings, in words: their traffic is not known.
+    """
+    alive = [each for each in cluster.brokers if each.id is not None and each.is_alive]
+    first = read_counters(alive)
     time.sleep(MEASURED_S)
-    second, passed_s = read_counters(cluster), time.monotonic() - began
+    second = read_counters([each for each in alive if each.id in first])
     rates: dict[tuple[int, str], list[float]] = {}
-    for (broker_id, topic, name), value in second.items():
-        # A counter that starts again belongs to another process.
-        grown = max(0.0, value - first.get((broker_id, topic, name), value))
-        pair = rates.setdefault((broker_id, topic), [0.0, 0.0])
-        pair[name == "bytesout"] = grown / passed_s
-    return {at: Traffic(*pair) for at, pair in rates.items()}
+    for broker_id, after in second.items():
+        before = first[broker_id]
+        for (topic, name), value in after.counters.items():
+            # A counter that starts again belongs to another process.
+            grown = max(0.0, value - before.counters.get((topic, name), value))
+            pair = rates.setdefault((broker_id, topic), [0.0, 0.0])
+            pair[name == "bytesout"] = grown / (after.at_s - before.at_s)
+    untold = [
+        f"Bytes in and out of broker {each.id} are not known, and count as 0: it does not tell its "
+        "metrics."
+        for each in alive
+        if each.id not in second
+    ]
+    return {at: Traffic(*pair) for at, pair in rates.items()}, untold
 
 
-def read_counters(cluster: ClusterFile) -> dict[tuple[int, str, str], float]:
-    """Return bytes in and out, by broker, topic and name, of the brokers that answer."""
-    counters = {}
-    for broker in cluster.brokers:
-        if broker.id is None or not broker.is_alive:
-            continue
-        where = join_address(broker.host, broker.http_port)
-        try:
-            with urlopen(f"http://{where}/metrics", timeout=TIMEOUT_S) as page:
-                text = page.read().decode()
-        except (URLError, TimeoutError, ConnectionError):
-            continue
-        for name, topic, value in TRAFFIC.findall(text):
-            counters[broker.id, topic, name] = float(value)
-    return counters
+class CounterReading(NamedTuple):
+    """The bytes in and out of one broker, by topic and name, and when it told them."""
+
+    at_s: float
+    counters: dict[tuple[str, str], float]
+
+
+def read_counters(brokers: Sequence[ProcessEntry]) -> dict[int, CounterReading]:
+    """Return the counters of the brokers that answer; all are asked at the same time."""
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        told = list(pool.map(_read_counters_of, brokers))
+    return {
+        broker.id: reading
+        for broker, reading in zip(brokers, told, strict=True)
+        if broker.id is not None and reading is not None
+    }
+
+
+def _read_counters_of(broker: ProcessEntry) -> CounterReading | None:
+    where = join_address(broker.host, broker.http_port)
+    try:
+        with urlopen(f"http://{where}/metrics", timeout=TIMEOUT_S) as page:
+            text = page.read().decode()
+    except (OSError, HTTPException):
+        return None
+    told = {(topic, name): float(value) for name, topic, value in TRAFFIC.findall(text)}
+    return CounterReading(time.monotonic(), told)
