@@ -81,12 +81,13 @@ class Cluster:
             pattern = re.compile(subscription.pattern)
             return self.read_topics(None, lambda name: pattern.fullmatch(name) is not None)
         names = subscription.topics or sorted({each.topic for each in subscription.assigned})
+        found = self.read_topics(names)
+        # From the first answer on: a slow broker may take longer for it than all the rest.
         deadline = time.monotonic() + limits.NEW_TOPIC_S
-        while True:
-            found = self.read_topics(names)
-            if len(found) == len(names) or time.monotonic() > deadline:
-                return found
+        while len(found) < len(names) and time.monotonic() <= deadline:
             time.sleep(limits.RETRY_BACKOFF_S)
+            found = self.read_topics(names)
+        return found
 
     def read_topics(
         self,

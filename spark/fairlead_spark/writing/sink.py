@@ -140,13 +140,16 @@ class RowWriter:
         return known
 
     def _look_up(self, topic: str) -> TopicPartitions:
-        deadline = time.monotonic() + limits.MISSING_TOPIC_S
+        deadline: float | None = None
         while True:
             found = self._cluster.read_topics([topic], may_create=True).get(topic)
             if found is not None:
                 available = [each for each, leader in found.leaders.items() if leader is not None]
                 return TopicPartitions(len(found.leaders), sorted(available))
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            # From the first answer on: a slow broker may take longer for it than all the rest.
+            deadline = now + limits.MISSING_TOPIC_S if deadline is None else deadline
+            if now > deadline:
                 raise SinkError(f"topic {topic} does not exist: create it")
             time.sleep(limits.RETRY_BACKOFF_S)
 

@@ -1,5 +1,6 @@
 """What a cluster says of brokers that come and go."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,3 +39,22 @@ def test_a_topic_that_was_just_made_is_looked_for_until_a_broker_knows_it(
     monkeypatch.setattr(Cluster, "read_topics", lambda *_: {})
     monkeypatch.setattr(limits, "NEW_TOPIC_S", 0.2)
     assert Cluster(ClientSettings("a:1")).find_topics(wanted) == {}
+
+
+def test_a_topic_that_was_just_made_is_looked_for_again_if_the_first_answer_comes_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker had no processor, and had not heard of the topic yet when it went on."""
+    made = {"orders": Topic("orders", b"\1" * 16, {0: 1}, {0: 0})}
+    answers = iter([{}, made])
+    monkeypatch.setattr(limits, "NEW_TOPIC_S", 1.0)
+
+    def read_topics(*_: Any) -> dict[str, Topic]:
+        found = next(answers)
+        if not found:
+            time.sleep(1.2 * limits.NEW_TOPIC_S)
+        return found
+
+    monkeypatch.setattr(Cluster, "read_topics", read_topics)
+    wanted = Subscription(topics=("orders",))
+    assert Cluster(ClientSettings("a:1")).find_topics(wanted) == made

@@ -1,6 +1,7 @@
 """Rows of a task on their way into the logs of brokers that fail."""
 
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from fake_produce import LOST_BEFORE, LOST_BEHIND, FakeCluster, Fault
 
 from fairlead_spark import limits
 from fairlead_spark.client_settings import ClientSettings
-from fairlead_spark.cluster import PassingError
+from fairlead_spark.cluster import PassingError, Topic
 from fairlead_spark.errors import SinkError
 from fairlead_spark.offsets import TopicPartition
 from fairlead_spark.options import SinkOptions
@@ -129,6 +130,24 @@ def test_a_topic_that_does_not_exist(
     clusters.append(cluster := FakeCluster())
     with pytest.raises(SinkError, match="topic nowhere does not exist: create it"):
         write(cluster, batch(value=[b"1"]), to="nowhere", value=0)
+
+
+def test_a_topic_that_a_broker_makes_is_looked_for_again_if_the_first_answer_comes_late(
+    clusters: list[FakeCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker had no processor, and had not heard of the topic yet when it went on."""
+
+    class LateCluster(FakeCluster):
+        def read_topics(self, names: list[str], *, may_create: bool = False) -> dict[str, Topic]:
+            found = super().read_topics(names, may_create=may_create)
+            if not found:
+                self.partitions["made"] = 1
+                time.sleep(1.2 * limits.MISSING_TOPIC_S)
+            return found
+
+    monkeypatch.setattr(limits, "MISSING_TOPIC_S", 1.0)
+    clusters.append(cluster := LateCluster())
+    assert write(cluster, batch(value=[b"1"]), to="made", value=0) == 1
 
 
 def test_a_task_without_rows_asks_nothing() -> None:
