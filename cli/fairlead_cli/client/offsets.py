@@ -63,9 +63,12 @@ def list_offsets(
     request for these partitions is repeated for at most `LEADER_PATIENCE_S`.
     """
     found: dict[tuple[str, int], int] = {}
-    deadline_s = time.monotonic() + LEADER_PATIENCE_S
+    deadline_s: float | None = None
     while asked := [place for place in places if place not in found]:
-        found |= _ask_once(admin, asked, spec, is_last=time.monotonic() > deadline_s)
+        is_last = deadline_s is not None and time.monotonic() > deadline_s
+        found |= _ask_once(admin, asked, spec, is_last=is_last)
+        # From the first answer on: a slow broker may take longer for it than all the rest.
+        deadline_s = deadline_s or time.monotonic() + LEADER_PATIENCE_S
         if not found.keys() >= set(places):
             time.sleep(LEADER_POLL_S)
     return found

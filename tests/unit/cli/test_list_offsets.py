@@ -1,5 +1,6 @@
 """Offsets of partitions whose leader moves while they are asked for."""
 
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,22 @@ def test_one_that_keeps_moving_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     admin = MovingAdmin(*[KafkaError.NOT_LEADER_FOR_PARTITION] * 100)
     with pytest.raises(CliError, match="NOT_LEADER_FOR_PARTITION"):
         list_offsets(admin, PLACES, LATEST)
+
+
+def test_one_that_has_moved_is_asked_for_again_if_its_refusal_comes_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker that led it had no processor for seconds."""
+    monkeypatch.setattr(offsets, "LEADER_PATIENCE_S", 2.0)
+    admin = MovingAdmin(*[KafkaError.NOT_LEADER_FOR_PARTITION] * 2)
+    answer_at_once, pauses_s = admin.list_offsets, iter([2.5])
+
+    def list_offsets_late(*asked: Any, **rest: Any) -> dict[Any, Any]:
+        time.sleep(next(pauses_s, 0))
+        return answer_at_once(*asked, **rest)
+
+    monkeypatch.setattr(admin, "list_offsets", list_offsets_late)
+    assert list_offsets(admin, PLACES, LATEST) == {("t", 0): 10, ("t", 1): 11}
 
 
 def test_another_refusal_is_told_at_once() -> None:
