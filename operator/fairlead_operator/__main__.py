@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fairlead_controller.kubernetes.acting_lock import acting, lock_path
 from fairlead_kube.client import KubeClient
-from fairlead_kube.credentials import load_credentials
+from fairlead_kube.credentials import Credentials, load_credentials
 from fairlead_kube.errors import CredentialsError
 from fairlead_kube.request_families import ApiRequests
 from fairlead_operator.controller_client import ControllerClient
@@ -26,6 +26,9 @@ from fairlead_operator.stop_signals import StopSignals, end_all_tasks
 logger = logging.getLogger("fairlead_operator")
 API_TIMEOUT_S = 10.0
 """More than for elections: nothing here is worth a second attempt while the first is under way."""
+API_CONNECT_TIMEOUT_S = 5.0
+"""The same for a connection: a busy API server takes seconds for the TLS handshake, and each later
+attempt would have to begin with another one."""
 
 
 async def run(settings: OperatorSettings) -> int:
@@ -35,10 +38,19 @@ async def run(settings: OperatorSettings) -> int:
     return 0
 
 
+def build_client(credentials: Credentials) -> KubeClient:
+    """Return the client of all that this process asks of the API server; in a running loop."""
+    return KubeClient(
+        credentials,
+        request_timeout_s=API_TIMEOUT_S,
+        connect_timeout_s=API_CONNECT_TIMEOUT_S,
+    )
+
+
 async def _run(settings: OperatorSettings, signals: StopSignals) -> None:
     metrics = OperatorMetrics()
     controller = ControllerClient(settings.controller_socket)
-    client = KubeClient(load_credentials(), request_timeout_s=API_TIMEOUT_S)
+    client = build_client(load_credentials())
     metrics.registry.register(ApiRequests({"operator": client}))
 
     def refresh() -> None:

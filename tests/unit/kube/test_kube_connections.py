@@ -11,6 +11,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -23,6 +24,7 @@ from fairlead_kube.credentials import Credentials
 from fairlead_kube.errors import ApiUnavailableError
 from fairlead_kube.kinds import POD
 from fairlead_kube.transport import describe_failure
+from fairlead_operator.__main__ import build_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -38,7 +40,9 @@ BEGUN_WATCH = SAID + f"Transfer-Encoding: chunked\r\n\r\n{len(EVENT):x}\r\n{EVEN
 class MuteServer:
     """Answers one request with some bytes, and then says nothing more, whatever the client does."""
 
-    def __init__(self, context: ssl.SSLContext, answer: bytes) -> None:
+    def __init__(self, context: ssl.SSLContext, answer: bytes, *, late_s: float = 0.0) -> None:
+        """With `late_s`, it has no processor for so long when the connection comes."""
+        self._late_s = late_s
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(PATIENCE_S)
         self._context = context
@@ -59,6 +63,7 @@ class MuteServer:
 
     def _serve(self) -> None:
         plain, _ = self._listener.accept()
+        time.sleep(self._late_s)
         with self._context.wrap_socket(plain, server_side=True) as secure:
             secure.recv(65_536)
             secure.sendall(self._answer)
@@ -79,8 +84,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[[bytes], MuteServer]]:
     context.load_cert_chain(certificates.issue("server"))
     with contextlib.ExitStack() as servers:
 
-        def make(answer: bytes) -> MuteServer:
-            server = MuteServer(context, answer)
+        def make(answer: bytes, *, late_s: float = 0.0) -> MuteServer:
+            server = MuteServer(context, answer, late_s=late_s)
             servers.callback(server.stop)
             return server
 
@@ -111,6 +116,23 @@ def test_a_watch_that_is_left_early(serve: Callable[[bytes], MuteServer], tmp_pa
             async with contextlib.aclosing(watch):
                 await anext(watch)
             assert await left(server)
+
+    asyncio.run(story())
+
+
+def test_the_operator_waits_for_an_api_server_that_is_slow_to_shake_hands(
+    serve: Callable[..., MuteServer], tmp_path: Path
+) -> None:
+    """Writes are not tried again, and reads would begin the next handshake in the same way."""
+
+    async def story() -> None:
+        server = serve(ANSWER, late_s=2.0)
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        client = build_client(Credentials(server.url, context))
+        try:
+            assert await client.create(POD, "default", {"metadata": {"name": "a"}}) == {}
+        finally:
+            await client.close()
 
     asyncio.run(story())
 
