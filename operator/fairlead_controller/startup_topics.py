@@ -16,6 +16,7 @@ from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import DeclareTopics
 from fairlead_controller.decisions.state import ControllerState
 from fairlead_model.cluster import BrokerChanged, Change
+from fairlead_model.session.refusals import RefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,9 @@ QUIET_WHEN_EXPECTING_S: Final = 5.0
 
 AGAIN_S: Final = 5.0
 """A topic that still waits is tried again after so long, even if no broker has registered."""
+
+REFUSED_RETRY_S: Final = 1.0
+"""Pause before a controller is asked again that takes no decisions now."""
 
 
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +70,10 @@ class Declarations:
 
     async def run(self) -> None:
         """Apply all resources; return when none waits any more."""
-        await self._declare(may_create=False)
+        is_declared = await self._declare(may_create=False)
+        while not is_declared:
+            await asyncio.sleep(REFUSED_RETRY_S)
+            is_declared = await self._declare(may_create=False)
         while self.waiting:
             await self._enough_brokers()
             await self._declare(may_create=True)
@@ -78,13 +85,25 @@ class Declarations:
                     async with asyncio.timeout(AGAIN_S):
                         await self._brokers_changed.wait()
 
-    async def _declare(self, *, may_create: bool) -> None:
-        reply = await self._controller.submit(replace(self._event, may_create=may_create))
+    async def _declare(self, *, may_create: bool) -> bool:
+        """Apply all resources; tell whether the controller has taken them.
+
+        One that is overloaded, or stops a wrong decision, reigns on: brokers need it all the same.
+        """
+        try:
+            reply = await self._controller.submit(replace(self._event, may_create=may_create))
+        except RefusedError as refusal:
+            problem = f"declared topics are as they were: {refusal.message}"
+            if self.problems != [problem]:
+                logger.warning("%s", problem)
+            self.problems = [problem]
+            return False
         self.waiting = reply["waiting"]
         if reply["problems"] != self.problems and may_create:
             for problem in reply["problems"]:
                 logger.warning("%s", problem)
         self.problems = reply["problems"]
+        return True
 
     async def _enough_brokers(self) -> None:
         quiet_s = QUIET_S if self._expected is None else QUIET_WHEN_EXPECTING_S
