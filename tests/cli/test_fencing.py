@@ -27,6 +27,9 @@ def test_a_fenced_broker_is_out_of_service_until_it_is_unfenced(cli: Cli) -> Non
     two = ("--replication-factor", "3", "--config", "min.insync.replicas=2")
     cli.ok("topic", "create", "t", "--partitions", "3", *two)
     cli.ok("produce", "t", stdin="".join(f"{number}\n" for number in range(100)))
+    for verb in ("fence", "unfence", "drain", "undrain", "restart"):
+        unknown = cli("broker", verb, "9")
+        assert (unknown.code, "there is no broker" in unknown.err) == (2, True), unknown
     fenced = cli.ok("broker", "fence", "1", "--reason", "its disk is odd", "-o", "json").json
     assert fenced == {"id": 1, "fencedBy": "its disk is odd"}
 

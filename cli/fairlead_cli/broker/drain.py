@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fairlead_cli.advice import cluster_arguments
-from fairlead_cli.errors import CliError, NoAnswerError
+from fairlead_cli.errors import CliError, InputError, NoAnswerError
 from fairlead_cli.name_completion import complete_brokers
 from fairlead_cli.options import FiniteRange, bootstrap_option, data_option, table_or_json
 
@@ -115,10 +115,14 @@ def order_drain(addresses: str, broker_id: int, *, value: str | None) -> None:
 
 
 def order(addresses: str, broker_id: int, config: str, value: str | None) -> None:
-    """Set or unset an order; any broker accepts it, because the affected broker may be down."""
+    """Set or unset an order; any broker accepts it, because the affected broker may be down.
+
+    InputError if no broker has this id, CliError if the order is refused.
+    """
     from fairlead_cli.client.wire_call import call_any
     from fairlead_cli.wire_exchange import name_error
     from fairlead_model.session.calls import AlterOperation, ResourceType
+    from fairlead_wire.errors import ErrorCode
     from fairlead_wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -133,6 +137,9 @@ def order(addresses: str, broker_id: int, config: str, value: str | None) -> Non
     request = IncrementalAlterConfigsRequest(resources=[resource])
     reply = call_any(addresses, request, ALTER_VERSION)
     (answer,) = reply.responses
+    if answer.error_code == ErrorCode.INVALID_REQUEST:
+        hint = f"Look:  fairlead status{cluster_arguments()}"
+        raise InputError(answer.error_message or name_error(answer.error_code), hint=hint)
     if answer.error_code:
         raise CliError(answer.error_message or name_error(answer.error_code))
 
