@@ -67,7 +67,9 @@ def test_users_are_listed_and_removed_where_nothing_is_authorized(open_cli: Cli)
     upsertion = UserScramCredentialUpsertion("shop", info, b"secret")
     admin.alter_user_scram_credentials([upsertion])["shop"].result(DEADLINE_S)
     listed = open_cli.ok("user", "list", "-o", "json")
-    assert listed.json == [{"name": "shop", "mechanisms": {"SCRAM-SHA-512": 4096}, "acls": []}]
+    (shop,) = listed.json
+    assert shop.pop("isSuperUser") is False
+    assert shop == {"name": "shop", "mechanisms": {"SCRAM-SHA-512": 4096}, "acls": []}
     assert "each user may do everything" in listed.err
     assert "Deleted user shop" in open_cli.ok("user", "delete", "shop", "--yes").out
     assert open_cli.ok("user", "list", "-o", "json").json == []
@@ -111,8 +113,13 @@ def test_a_user_may_do_what_was_said_and_nothing_else(cli: Cli) -> None:
         "name": "shop",
         "mechanisms": {"SCRAM-SHA-512": 4096},
         "acls": ["WRITE topic:orders"],
+        "isSuperUser": False,
     }
     assert listed.keys() >= {"admin", "shop"}
+    assert listed["admin"]["isSuperUser"] is True
+    shown = cli.ok("user", "list").out.splitlines()
+    (admin,) = (line for line in shown if "admin" in line.split())
+    assert admin.rstrip().endswith("everything (a super user)")
     twice = cli("user", "create", "shop")
     assert twice.code == 1 and "already" in twice.err
 
