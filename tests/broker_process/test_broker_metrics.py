@@ -74,7 +74,7 @@ def test_what_clients_do_shows_in_the_metrics(live_cluster: Any) -> None:
 
 
 def test_replication_shows_on_both_sides(make_cluster: Callable[..., Any]) -> None:
-    cluster = make_cluster(brokers=2)
+    cluster = make_cluster(brokers=2, is_patient=True)
     create_topic(cluster, "copied", 2)
     produce(cluster, "copied", 100)
     led = ("kafka_server_replicamanager_leadercount",)
@@ -91,7 +91,7 @@ def test_replication_shows_on_both_sides(make_cluster: Callable[..., Any]) -> No
 
 
 def test_a_follower_that_dies_shows_as_a_shrink(make_cluster: Callable[..., Any]) -> None:
-    cluster = make_cluster(brokers=2)
+    cluster = make_cluster(brokers=2, is_patient=True)
     create_topic(cluster, "copied", 2)
     produce(cluster, "copied", 10)
     led = ("kafka_server_replicamanager_leadercount",)

@@ -100,7 +100,7 @@ def read(consumer: Consumer, count: int) -> None:
 def test_a_consumer_and_followers_that_keep_up_never_wait_for_a_disk(
     make_cluster: Callable[..., Any],
 ) -> None:
-    story = Story(make_cluster(brokers=3))
+    story = Story(make_cluster(brokers=3, is_patient=True))
     consumer = story.subscriber()
 
     def keep_up() -> int:

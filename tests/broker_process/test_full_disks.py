@@ -72,7 +72,7 @@ def shrink(story: Story, retention_bytes: int) -> None:
 def test_records_go_on_where_there_is_room_and_full_ones_come_back_by_themselves(
     disks: list[SmallDisk], make_cluster: Callable[..., Any]
 ) -> None:
-    cluster = make_cluster(brokers=0)
+    cluster = make_cluster(brokers=0, is_patient=True)
     story = start(cluster, disks)
     story.create()
     story.produce(200)

@@ -131,7 +131,9 @@ def begin(make_cluster: Callable[..., Any]) -> Callable[..., Story]:
         # So that a large reply does not leave for the kernel as a whole.
         "socket.send.buffer.bytes": "65536",
     }
-    return lambda **config: Story(make_cluster(brokers=2, settings=settings), **config)
+    return lambda **config: Story(
+        make_cluster(brokers=2, settings=settings, is_patient=True), **config
+    )
 
 
 def value_of(number: int) -> bytes:

@@ -125,7 +125,7 @@ def ledger(make_cluster: Callable[..., Any]) -> Iterator[Ledger]:
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
     }
-    yield Ledger(make_cluster(brokers=3, settings=settings))
+    yield Ledger(make_cluster(brokers=3, settings=settings, is_patient=True))
 
 
 @pytest.fixture

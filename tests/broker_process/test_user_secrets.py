@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 SECRET_TEXT = b"a secret of tests only, long enough"
 NAMESPACE = "shop"
 TIMEOUT_S = 60.0
+REFUSED_S = 15.0
 START_S = 90.0
 """A broker starts in less than two seconds where it has a core."""
 
@@ -205,14 +206,15 @@ def start_broker(
     return Child(["-m", "fairlead_broker", *chosen], directory / "broker.log")
 
 
-def produce(settings: dict[str, str], topic: str) -> int:
+def produce(settings: dict[str, str], topic: str, timeout_s: float = TIMEOUT_S) -> int:
     """Write a record; Kafka's code of the outcome."""
     codes: list[int] = []
-    producer = Producer(settings | {"message.timeout.ms": "15000", "log_level": "0"})
+    timeout_ms = str(round(1000 * timeout_s))
+    producer = Producer(settings | {"message.timeout.ms": timeout_ms, "log_level": "0"})
     producer.produce(
         topic, b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0)
     )
-    producer.flush(TIMEOUT_S)
+    producer.flush(2 * TIMEOUT_S)
     return codes[0]
 
 
@@ -310,8 +312,9 @@ def test_an_application_does_what_its_user_may_and_nothing_else(tmp_path: Path, 
 
         await of.kube.delete(USER, NAMESPACE, "app")
         await eventually(lambda: is_gone(of, "app"), lambda: "app to be gone")
-        # The User is gone only once brokers go by that.
-        code = await ask(produce, settings, "orders")
+        # The User is gone only once brokers go by that. A password that nobody knows any more is
+        # tried again and again.
+        code = await ask(produce, settings, "orders", REFUSED_S)
         assert code == denied if login == "tls" else code != 0
 
     async def played() -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from group_member import CHOSEN_BY_THE_BROKER, POLL_S, Found, GroupMember, Place
+from group_member import ANSWER_S, CHOSEN_BY_THE_BROKER, POLL_S, Found, GroupMember, Place
 
 
 class ConfluentMember(GroupMember):
@@ -97,7 +97,9 @@ class ConfluentMember(GroupMember):
     def committed(self, place: Place) -> tuple[int, str] | None:
         from confluent_kafka import TopicPartition
 
-        found = self.ask(lambda: self._consumer.committed([TopicPartition(*place)], timeout=10))[0]
+        found = self.ask(
+            lambda: self._consumer.committed([TopicPartition(*place)], timeout=ANSWER_S)
+        )[0]
         assert found.error is None, found.error
         return (found.offset, found.metadata or "") if found.offset >= 0 else None
 
@@ -115,4 +117,4 @@ class ConfluentMember(GroupMember):
         from confluent_kafka import TopicPartition
 
         asked = [TopicPartition(*place, timestamp_ms)]
-        return int(self.ask(lambda: self._consumer.offsets_for_times(asked, 10))[0].offset)
+        return int(self.ask(lambda: self._consumer.offsets_for_times(asked, ANSWER_S))[0].offset)

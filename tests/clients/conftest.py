@@ -218,7 +218,7 @@ def member_count(bootstrap: str) -> Callable[[str], int]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
     def count(group: str) -> int:
-        future = admin.describe_consumer_groups([group], request_timeout=10)[group]
+        future = admin.describe_consumer_groups([group], request_timeout=DEADLINE_S)[group]
         description = future.result(DEADLINE_S)
         return len(description.members) if description.state.name == "STABLE" else -1
 

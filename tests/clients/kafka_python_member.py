@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from typing import Any
 
-from group_member import Found, GroupMember, Place
+from group_member import ANSWER_S, Found, GroupMember, Place
 
 
 class KafkaPythonMember(GroupMember):
@@ -77,7 +77,7 @@ class KafkaPythonMember(GroupMember):
 
     def commit(self, offsets: dict[Place, int], note: str = "") -> None:
         wanted = self._wanted(offsets, note)
-        self.ask(lambda: self._consumer.commit(wanted, timeout_ms=10_000))
+        self.ask(lambda: self._consumer.commit(wanted, timeout_ms=1_000 * ANSWER_S))
 
     def commit_later(self, offsets: dict[Place, int]) -> "Future[str]":
         done: Future[str] = Future()

@@ -148,7 +148,7 @@ def test_confluent_kafka_deletes_records(bootstrap: str, make_topic: Callable[..
     future = next(iter(admin.delete_records([TopicPartition(topic, 0, 4)]).values()))
     assert future.result(DEADLINE_S).low_watermark == 4
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 2})
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (4, 10)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (4, 10)
     consumer.close()
     assert without_time(client.consume(topic, 6))[0] == Rec(b"4")
 

@@ -23,7 +23,7 @@ def test_a_static_member_that_restarts_gets_its_partitions_back_and_disturbs_nob
     write: Callable[..., list[bytes]],
 ) -> None:
     topic = make_topic("static", partitions=4)
-    options = {"session_ms": 20_000, "auto_commit_ms": 500}
+    options = {"session_ms": 50_000, "max_poll_ms": 60_000, "auto_commit_ms": 500}
     first, second = (
         members.any_client(name, group, [topic], instance=instance, **options)
         for instance in ("first", "second")

@@ -76,7 +76,7 @@ def test_a_member_beyond_the_partitions_is_idle_until_another_leaves(
     member_count: Callable[[str], int],
 ) -> None:
     topic = make_topic("idle")
-    options = {"session_ms": 20_000, "auto_commit_ms": 1_000}
+    options = {"session_ms": 50_000, "max_poll_ms": 60_000, "auto_commit_ms": 1_000}
     both = [members.library(name, group, [topic], **options) for _ in range(2)]
     # Both joined before anybody is asked who has the partition: a join lets go of all of them.
     wait_until(lambda: member_count(group) == 2, lambda: "the second never joined")
@@ -88,7 +88,7 @@ def test_a_member_beyond_the_partitions_is_idle_until_another_leaves(
     left_s = time.monotonic()
     busy.close()
     wait_until_shared([idle], topic, 1)
-    assert time.monotonic() - left_s < 18, "close() left nothing, the session ran out"
+    assert time.monotonic() - left_s < 45, "close() left nothing, the session ran out"
     second = write(topic, 5)
     wait_until_read([idle], second)
     assert all_values(both) == Counter(first + second)

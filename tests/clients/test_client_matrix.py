@@ -141,7 +141,7 @@ def test_a_produce_with_a_wrong_checksum_is_refused_and_others_are_unaffected(
     topic = make_topic("checksum")
     batch = bytearray(wire_bytes.record_batch([b"value"]))
     batch[-1] ^= 1
-    with socket.create_connection(("127.0.0.1", int(bootstrap.rpartition(":")[2])), 10) as raw:
+    with socket.create_connection(("127.0.0.1", int(bootstrap.rpartition(":")[2])), 60) as raw:
         raw.sendall(wire_bytes.produce_request(topic, 0, bytes(batch)))
         reply = raw.recv(4096)
     assert struct.unpack_from(">h", reply, wire_bytes.produce_error_position(topic)) == (2,)

@@ -28,7 +28,7 @@ def offset_by_confluent(bootstrap: str, topic: str, timestamp_ms: int) -> int | 
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 2})
-    found = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=10)[0]
+    found = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=60)[0]
     consumer.close()
     return None if found.offset < 0 else int(found.offset)
 

@@ -105,7 +105,7 @@ def test_mirrormaker_copies_what_is_committed_exactly_once(
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": f"to-{topic}", "log_level": 0}
     )
-    producer.init_transactions(20)
+    producer.init_transactions(60)
 
     def write(first: int) -> None:
         for number in range(first, first + LINES):
@@ -113,9 +113,9 @@ def test_mirrormaker_copies_what_is_committed_exactly_once(
             producer.produce(topic, b"%d" % number)
             producer.flush()
             if number % 10 == 9:
-                producer.abort_transaction(20)
+                producer.abort_transaction(60)
             else:
-                producer.commit_transaction(20)
+                producer.commit_transaction(60)
 
     write(0)
     worker.put(

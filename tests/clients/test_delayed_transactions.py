@@ -112,7 +112,7 @@ def test_partitions_that_are_added_after_the_end_are_let_go(
 ) -> None:
     """It opens a transaction, which nobody ends but its time-out; no reader waits for it."""
     # Long enough for the first one, which has to end before, also on a busy machine.
-    producer = start("late", timeout_ms=5000)
+    producer = start("late", timeout_ms=10_000)
     held = producer.add_partition()
     run_transaction(producer, b"first", 0, is_committed=COMMIT)
     producer.until_answered(lambda: held)
