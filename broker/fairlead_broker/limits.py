@@ -536,8 +536,9 @@ JOURNAL_FRAME_BYTES_MAX: Final = 8 * MIB
 """A journal that is cut off in a longer frame is damaged: no message of a session is as long."""
 LOGIN_AFTER_MUTE_S: Final = 2.0
 """How long a client whose login expired while a quota muted it may then take to log in again."""
-REFUSED_LOGIN_LINGER_S: Final = 0.2
-"""How long a connection stays after the answer that a login failed; nothing is read from it."""
+REFUSED_LOGIN_LINGER_S: Final = 3.0
+"""How long a connection stays after the answer that a login failed, unless the client ends it;
+nothing is read from it. A client on a busy machine may look for the answer seconds late."""
 
 # Moves between log directories.
 MOVE_STEP_BYTES: Final = 4 * MIB

@@ -1,5 +1,6 @@
 """A listener whose clients log in: the frames of SASL, in and out of order."""
 
+import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -149,6 +150,26 @@ def test_a_login_that_fails_has_its_answer_well_before_the_end_and_nothing_else(
         client.socket.recv(1)
     assert time.monotonic() - answered_s > linger_s / 2
     assert live.broker.metrics.logins_failed == 1
+
+
+def test_a_client_that_looks_late_finds_the_answer_to_its_failed_login_without_the_end(
+    client: FrameClient,
+) -> None:
+    """kafka-python takes an answer that comes together with the end for no answer."""
+    assert log_in(client, "alice", "wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    time.sleep(0.6)
+    client.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        client.socket.recv(1)
+
+
+def test_who_fails_to_log_in_and_hangs_up_is_gone_at_once(
+    live: LiveBroker, client: FrameClient
+) -> None:
+    log_in(client, "alice", "wrong")
+    client.socket.shutdown(socket.SHUT_WR)
+    live.pass_seconds(1)
+    assert live.run(lambda: len(live.server.connections)) == 0
 
 
 def test_a_mechanism_that_is_not_enabled(client: FrameClient) -> None:
