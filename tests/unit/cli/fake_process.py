@@ -1,6 +1,7 @@
 """Stands in for a broker or a controller: serves 200 over HTTP and notes when it starts and stops.
 
-python fake_process.py NAME PORT NOTES [--fail | --ignore-term | --stuck-after-usr1 | --never-ready]
+python fake_process.py NAME PORT NOTES [--fail | --ignore-term | --late | --stuck-after-usr1
+    | --never-ready]
 """
 
 import signal
@@ -19,6 +20,7 @@ def note(text: str) -> None:
 
 class Ready(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        time.sleep(1.5 if "--late" in flags else 0)
         self.send_response(200)
         self.end_headers()
 

@@ -122,6 +122,19 @@ def test_it_starts_the_controller_first_and_stops_it_last(plan: LaunchPlan) -> N
     assert (stopped.state, stopped.supervisor_pid) == ("stopped", None)
 
 
+def test_processes_that_answer_late_each_time_are_seen_to_serve(plan: LaunchPlan) -> None:
+    async def scenario() -> None:
+        audience = Audience()
+        supervisor = build(plan, audience, controller="--late", broker_0="--late")
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: audience.cluster is not None)
+        assert [entry.state for entry in saved(plan).entries] == ["running"] * 3
+        supervisor.on_signal()
+        await running
+
+    run(scenario())
+
+
 def test_a_killed_broker_is_restarted_and_said(plan: LaunchPlan) -> None:
     async def scenario() -> None:
         audience = Audience()
