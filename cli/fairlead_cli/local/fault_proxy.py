@@ -27,7 +27,9 @@ from fairlead_cli.local.process_table import PROC, holds_any
 from fairlead_model.host_address import join_address
 
 CHUNK_BYTES = 256 * 1024
-CONTROL_TIMEOUT_S = 5.0
+# The proxy moves all bytes of a cluster under load. It does what it is told also where nobody waits
+# for that any more; the drill would then have ended beside a cluster that is cut.
+CONTROL_TIMEOUT_S = 30.0
 REQUEST_BYTES_MAX = 4096
 Acceptor = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 # All that are no processes of the cluster: applications, tools, the drill itself.
