@@ -70,6 +70,9 @@ RETRY_S: Final = 0.1
 _LEADS_ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR, ErrorCode.FENCED_LEADER_EPOCH}
 )
+_NOT_HEARD_OF: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""A leader answers this if a partition is new and has not reached it yet. It has written nothing:
+what a leader wrote to a topic that was deleted since is gone, too."""
 
 
 class Answer(NamedTuple):
@@ -262,8 +265,9 @@ class KafkaCalls:
 
         `build` makes the request for the milliseconds that are left, `code_of` returns the
         partition's error in an answer. With `is_repeatable=False` the request is sent again only
-        if it has certainly changed nothing: a produce would be written twice. `peers` replaces the
-        connections to other brokers that all requests share.
+        if it has certainly changed nothing: a produce would be written twice. A leader that has not
+        heard of the partition yet is asked again. `peers` replaces the connections to other brokers
+        that all requests share.
         """
 
         def leader() -> int:
@@ -276,6 +280,7 @@ class KafkaCalls:
             code_of,
             deadline_s,
             is_repeatable=is_repeatable,
+            passing=_NOT_HEARD_OF,
             peers=peers or self.host.peers,
         )
 
@@ -321,6 +326,7 @@ class KafkaCalls:
         *,
         is_repeatable: bool,
         peers: Peers | Fetches,
+        passing: Container[int] = (),
     ) -> Any:
         loop = asyncio.get_running_loop()
         own_id = self.broker.node_id
@@ -344,9 +350,13 @@ class KafkaCalls:
                     if error.was_sent and not is_repeatable:
                         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, reason) from error
                 else:
-                    if code_of(response) not in _LEADS_ELSEWHERE or not is_repeatable:
+                    code = code_of(response)
+                    if code in passing:
+                        reason = "its leader has not heard of it yet"
+                    elif code not in _LEADS_ELSEWHERE or not is_repeatable:
                         return response
-                    reason = "its leader is changing"
+                    else:
+                        reason = "its leader is changing"
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, reason)
