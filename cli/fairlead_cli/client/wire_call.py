@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-def call_broker(host: str, port: int, message: Message, version: int) -> Any:
+def call_broker(
+    host: str,
+    port: int,
+    message: Message,
+    version: int,
+    *,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> Any:
     """Return the reply to a request on a new connection.
 
     NoAnswerError if there is none, UnreachableError if the broker has not got the request.
@@ -35,7 +42,7 @@ def call_broker(host: str, port: int, message: Message, version: int) -> Any:
     is_sent = False
     try:
         with (
-            socket.create_connection((host, port), timeout=REQUEST_TIMEOUT_S) as plain,
+            socket.create_connection((host, port), timeout=timeout_s) as plain,
             wrap(plain, host) as connection,
         ):
             log_in_as_configured(connection)

@@ -19,11 +19,12 @@ from fairlead_cli.options import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, BrokerMetadata
 
 # Metadata reaches every broker within milliseconds; this is the limit for a slow machine.
 VISIBLE_TIMEOUT_S = 5.0
 VISIBLE_POLL_S = 0.02
+METADATA_VERSION = 7
 
 EPILOG = """\b
 Examples:
@@ -96,16 +97,49 @@ def command(
 
 
 def wait_until_visible(admin: AdminClient, name: str) -> int:
-    """Wait until every partition has a leader, so that the next command can use the topic."""
+    """Wait until each broker knows a leader of every partition; return how many there are.
+
+    Then the next command can use the topic, whichever broker it asks.
+    """
     from fairlead_cli.client.connection import fetch_metadata
 
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+    knowing: set[int] = set()
     while True:
-        topic = fetch_metadata(admin, name).topics.get(name)
+        metadata = fetch_metadata(admin, name)
+        topic = metadata.topics.get(name)
         partitions = topic.partitions.values() if topic is not None and not topic.error else []
-        if partitions and all(partition.leader >= 0 for partition in partitions):
-            return len(partitions)
+        is_led = bool(partitions) and all(partition.leader >= 0 for partition in partitions)
+        lagging = []
+        if is_led:
+            for broker_id in sorted(metadata.brokers.keys() - knowing):
+                if _knows(metadata.brokers[broker_id], name, deadline):
+                    knowing.add(broker_id)
+                else:
+                    lagging.append(str(broker_id))
+            if not lagging:
+                return len(partitions)
         if time.monotonic() > deadline:
-            click.echo("Not every partition has a leader yet.", err=True)
+            late = f"Topic {name} has not reached every broker yet: {', '.join(lagging)}."
+            click.echo(late if is_led else "Not every partition has a leader yet.", err=True)
             return len(partitions)
         time.sleep(VISIBLE_POLL_S)
+
+
+def _knows(broker: BrokerMetadata, name: str, deadline: float) -> bool:
+    """Tell whether a broker knows a leader of every partition of a topic."""
+    from fairlead_cli.client.wire_call import call_broker
+    from fairlead_cli.errors import NoAnswerError
+    from fairlead_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    request = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    left_s = max(deadline - time.monotonic(), VISIBLE_POLL_S)
+    try:
+        reply = call_broker(
+            broker.host.strip("[]"), broker.port, request, METADATA_VERSION, timeout_s=left_s
+        )
+    except NoAnswerError:
+        # It may have died: then it is no broker of the cluster at the next look.
+        return False
+    (topic,) = reply.topics
+    return not topic.error_code and all(each.leader_id >= 0 for each in topic.partitions)

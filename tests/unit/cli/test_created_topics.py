@@ -1,0 +1,83 @@
+"""`fairlead topic create` ends when every broker knows the topic: the next command asks any."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from replica_cluster import DEADLINE_S, ReplicaCluster
+
+from fairlead_cli.client import wire_call
+from fairlead_cli.client.connection import build_admin
+from fairlead_cli.topic import create
+from fairlead_model.cluster import ClusterDelta, PartitionChanged, TopicChanged, TopicHeader
+from fairlead_model.ids import TopicId
+from fairlead_model.partition import PartitionRegistration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+ID = TopicId(b"t" * 16)
+LATE = 2
+
+
+def address_of(cluster: ReplicaCluster, broker_id: int) -> tuple[str, int]:
+    listeners = cluster.members[broker_id].server.listeners
+    return next((each.host, each.port) for each in listeners if not each.is_internal)
+
+
+def test_a_topic_is_created_when_the_last_broker_has_heard_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create, "VISIBLE_TIMEOUT_S", DEADLINE_S)
+    told: list[tuple[tuple[str, int], Any]] = []
+    call_broker = wire_call.call_broker
+
+    def noted(host: str, port: int, *given: Any, **options: Any) -> Any:
+        reply = call_broker(host, port, *given, **options)
+        told.append(((host, port), reply.topics[0].error_code))
+        return reply
+
+    monkeypatch.setattr(wire_call, "call_broker", noted)
+    record = PartitionRegistration(replicas=(1,), isr=(1,), leader=1)
+    news = TopicChanged(TopicHeader("t", ID, 1)), PartitionChanged(ID, 0, record)
+
+    async def story() -> int:
+        async with ReplicaCluster(tmp_path) as cluster:
+            late = cluster.members[LATE]
+            cluster.publish(*news, without=late)
+            host, port = address_of(cluster, 1)
+            admin = build_admin(f"{host}:{port}")
+            waiting = asyncio.create_task(asyncio.to_thread(create.wait_until_visible, admin, "t"))
+            asked = address_of(cluster, LATE)
+            await cluster.until(lambda: any(each == asked for each, _ in told) or waiting.done())
+            assert not waiting.done()
+            late.broker.publish(ClusterDelta(news), cluster.image)
+            return await waiting
+
+    async def in_time() -> int:
+        async with asyncio.timeout(2 * DEADLINE_S):
+            return await story()
+
+    assert asyncio.run(in_time()) == 1
+    assert {place for place, code in told if not code} == {place for place, _ in told}
+    assert len({place for place, _ in told}) == 3
+
+
+def test_a_broker_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(create, "VISIBLE_TIMEOUT_S", 0.5)
+
+    async def story() -> int:
+        async with ReplicaCluster(tmp_path) as cluster:
+            cluster.create("t")
+            await cluster.members[LATE].server.stop(grace_s=0)
+            host, port = address_of(cluster, 1)
+            admin = build_admin(f"{host}:{port}")
+            return await asyncio.to_thread(create.wait_until_visible, admin, "t")
+
+    assert asyncio.run(story()) == 1
+    assert capsys.readouterr().err == f"Topic t has not reached every broker yet: {LATE}.\n"
