@@ -630,6 +630,14 @@ def test_an_idle_instance_ends_and_its_last_answer_is_read_again(
     path = f"{other.v3}/consumer-groups/{group}"
     wait_until(lambda: other.get(path).json.get("state") == "EMPTY")
     successor.client = other
+
+    def is_gone() -> bool:
+        """Until this broker hears that the other one has stopped, it cannot ask it: a 503."""
+        reply = successor.ask("GET", "/records")
+        assert reply.status in (404, 503), reply.body
+        return reply.status == 404
+
+    wait_until(is_gone)
     assert successor.ask("GET", "/records").json["error_code"] == 40403
 
 

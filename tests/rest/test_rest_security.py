@@ -289,10 +289,14 @@ def test_what_waits_ends_with_the_right_to_it(
         path = f"/topics/{topic}/partitions/{partition}/records?timeout=60000&offset=latest"
         replies.append(bob.get(path))
 
-    def may_read() -> bool:
-        return bool(bob.get(f"/topics/{topic}/partitions/0/records?timeout=0").status == 200)
+    brokers = [connect("bob", broker) for broker in range(3)]
 
-    wait_until(may_read)
+    def rights() -> set[bool]:
+        """Of each broker for each partition: a leader judges a read that is passed on, too."""
+        paths = [f"/topics/{topic}/partitions/{each}/records?timeout=0" for each in range(3)]
+        return {broker.get(path).status == 200 for broker in brokers for path in paths}
+
+    wait_until(lambda: rights() == {True})
     waiting = [threading.Thread(target=read, args=(partition,)) for partition in range(3)]
     for thread in waiting:
         thread.start()
@@ -300,7 +304,7 @@ def test_what_waits_ends_with_the_right_to_it(
     wait_until(lambda: in_flight in cluster.brokers[0].get("/metrics")[1])
     for future in admin.delete_acls([filter_of(given)]).values():
         future.result(60)
-    wait_until(lambda: not may_read())
+    wait_until(lambda: rights() == {False})
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for partition in range(3):
         producer.produce(topic, b'"a secret"', partition=partition)
