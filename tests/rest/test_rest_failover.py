@@ -34,7 +34,7 @@ def test_what_a_dead_broker_led_is_written_to_its_successor(make_cluster: Any) -
 
 @pytest.mark.parametrize("query", ["timeout=0", "timeout=500", "offset=latest&timeout=0"])
 def test_a_read_waits_for_a_leader_that_has_no_processor(make_cluster: Any, query: str) -> None:
-    cluster = make_cluster(brokers=3, settings=SETTINGS)
+    cluster = make_cluster(brokers=3, settings=SETTINGS, is_patient=True)
     make_topic(cluster, 6, name="t")
     client = RestClient(cluster.brokers[0].rest_url)
     partitions = client.get("/topics/t").json["partitions"]
