@@ -40,7 +40,8 @@ def _hash_of_short(data: bytes) -> int:
     if sys.byteorder == "big":
         units.byteswap()
     units.reverse()
-    return sum(map(mul, units, _POWERS)) & 0xFFFF_FFFF
+    value: int = sum(map(mul, units, _POWERS))
+    return value & 0xFFFF_FFFF
 
 
 def _hash_of_long(data: bytes) -> int:
@@ -64,7 +65,8 @@ def _hash_of_long(data: bytes) -> int:
     each = array("Q", lanes.to_bytes(_ROW_BYTES, sys.byteorder))
     if sys.byteorder == "big":
         each.reverse()
-    return sum(map(mul, each, _LANE_POWERS)) & 0xFFFF_FFFF
+    value: int = sum(map(mul, each, _LANE_POWERS))
+    return value & 0xFFFF_FFFF
 
 
 def coordinator_partition(key: str, partition_count: int) -> int:

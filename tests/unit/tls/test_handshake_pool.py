@@ -103,10 +103,9 @@ def test_a_step_that_fails_with_anything_is_a_refusal(
         raise error
 
     async def story(steps: Steps) -> None:
-        for count in (1, 2):
+        for _ in range(2):
             steps.pool.run(fail, steps.told.append)
-            await until(lambda count=count: len(steps.told) == count)
-
+        await until(lambda: len(steps.told) == 2)
         for future in steps.told:
             with pytest.raises(TlsRefusedError, match="its step failed"):
                 future.result()
