@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from fairlead_controller.counters import ControllerMetrics
 from fairlead_controller.decisions.decide import decide
 from fairlead_controller.decisions.events import (
+    CallMovesBack,
     Decision,
     DrainLeaders,
     ElectLeaderless,
@@ -106,6 +107,7 @@ _NEVER_REFUSED: Final = (
     NoteDirectory,
     FenceByOrder,
     DrainLeaders,
+    CallMovesBack,
     RelieveReplicas,
 )
 

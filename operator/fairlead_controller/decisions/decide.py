@@ -25,6 +25,7 @@ from fairlead_controller.decisions.events import (
     ApplyTopicResources,
     ApplyUserResources,
     BalanceLeaders,
+    CallMovesBack,
     ClearIntent,
     ConfirmDeletions,
     CordonBroker,
@@ -69,7 +70,10 @@ from fairlead_controller.decisions.leadership import decide_further_elections
 from fairlead_controller.decisions.minimum_in_sync import decide_spread
 from fairlead_controller.decisions.ordered_fencing import decide_ordered_fencing
 from fairlead_controller.decisions.placement import RandomSource
-from fairlead_controller.decisions.reassignment.evacuation import decide_drained_leaders
+from fairlead_controller.decisions.reassignment.evacuation import (
+    decide_drained_leaders,
+    decide_moves_back,
+)
 from fairlead_controller.decisions.reassignment.progress import decide_progress
 from fairlead_controller.decisions.reassignment.requests import (
     decide_listing,
@@ -129,7 +133,7 @@ def decide(  # noqa: PLR0911, PLR0912
             UnfenceBroker() | FenceBroker() | LeavePartitions() | CordonBroker() | ShutDownBroker()
         ):
             return _decide_service(state, event)
-        case DrainBrokers() | DrainLeaders():
+        case DrainBrokers() | DrainLeaders() | CallMovesBack():
             return _decide_draining(state, event)
         case LimitCluster():
             return decide_limits(state, event)
@@ -199,12 +203,16 @@ def _decide_rest(
             return decide_ordered_fencing(state, event)
 
 
-def _decide_draining(state: ControllerState, event: DrainBrokers | DrainLeaders) -> Decision:
+def _decide_draining(
+    state: ControllerState, event: DrainBrokers | DrainLeaders | CallMovesBack
+) -> Decision:
     match event:
         case DrainBrokers():
             return decide_drain(state, event)
         case DrainLeaders():
             return decide_drained_leaders(state, event)
+        case CallMovesBack():
+            return decide_moves_back(state, event)
 
 
 def _decide_offline(state: ControllerState, event: ReportOffline | RelieveReplicas) -> Decision:

@@ -283,6 +283,23 @@ class DrainLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveOff:
+    """A running reassignment that takes a partition off brokers."""
+
+    topic_id: bytes
+    index: int
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallMovesBack:
+    """Go on to call back what moves off brokers that are not drained any more: very many moves."""
+
+    moves: tuple[MoveOff, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RelieveReplicas:
     """Go on to relieve replicas that lack room, of a broker that reported very many of them."""
 
@@ -461,6 +478,7 @@ Event: TypeAlias = (
     | FenceByOrder
     | RelieveReplicas
     | DrainLeaders
+    | CallMovesBack
     | AlterPartition
     | ElectOnRequest
     | BalanceLeaders

@@ -22,6 +22,9 @@ from fairlead_controller.decisions.events import (
     AdvanceReassignments,
     AllocateProducerIds,
     AlterConfigs,
+    AlterReassignments,
+    CallMovesBack,
+    DeleteTopics,
     DrainBrokers,
     DrainLeaders,
     ElectLeaders,
@@ -44,7 +47,10 @@ from fairlead_model.session.calls import (
     AlterableResource,
     AlterConfigsCall,
     AlterOperation,
+    AlterReassignmentsCall,
     ConfigAlteration,
+    DeletableTopic,
+    DeleteTopicsCall,
     ElectablePartition,
     ElectionType,
     ElectLeadersCall,
@@ -243,6 +249,69 @@ def test_a_drain_that_was_taken_back_between_two_parts_moves_nothing_more(
     world.do(drain(BROKER, AlterOperation.DELETE))
     assert world.decide(rest).changes == ()
     assert world.leaders("t").count(BROKER) == COUNT - PART
+
+
+@pytest.fixture
+def moving_world(held_world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A broker is drained, and all that it holds moves to another one."""
+    monkeypatch.setattr(progress, "MOVES_PER_BROKER_MAX", COUNT)
+    held_world.start_broker(3)
+    do_all(held_world, drain(BROKER))
+    held_world.do(AdvanceReassignments())
+    assert moves_off(held_world) == COUNT
+    return held_world
+
+
+def moves_off(world: World) -> int:
+    return sum(BROKER in record.removing_replicas for record in world.partitions("t"))
+
+
+def test_what_moves_off_a_broker_is_called_back_in_parts(
+    moving_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, whole = moving_world, World(3)
+    whole.state = world.state
+    event = drain(BROKER, AlterOperation.DELETE)
+    parts = do_all(world, event)
+    assert [len(each.moves) for each in parts if isinstance(each, CallMovesBack)] == [
+        *range(COUNT - PART, 0, -PART)
+    ]
+    assert moves_off(world) == 0
+    monkeypatch.setattr(evacuation, "ELECTED_PER_DECISION_MAX", COUNT)
+    assert not whole.decide(event).rest
+    whole.do(event)
+    assert world.state.image == whole.state.image, "the same as all at once"
+
+
+def test_a_broker_that_is_drained_again_between_two_parts_keeps_its_moves(
+    moving_world: World,
+) -> None:
+    world = moving_world
+    (rest,) = take_step(world, drain(BROKER, AlterOperation.DELETE))
+    world.do(drain(BROKER))
+    assert world.decide(rest).changes == ()
+    assert moves_off(world) == COUNT - PART
+
+
+def test_only_the_moves_of_a_drain_are_called_back_and_of_topics_that_are_there(
+    moving_world: World,
+) -> None:
+    world = moving_world
+    (rest,) = take_step(world, drain(BROKER, AlterOperation.DELETE))
+    world.start_broker(4)
+    target: Any = {"topic": "t", "index": COUNT - 1, "replicas": [4, 0, 2]}
+    call = AlterReassignmentsCall(partitions=[target], allow_replication_factor_change=False)
+    world.do(AlterReassignments(call))
+    event, deleted = rest, World(3)
+    deleted.state = world.state
+    do_all(world, event)
+    assert [
+        index for index, each in enumerate(world.partitions("t")) if each.removing_replicas
+    ] == [COUNT - 1]
+    topic = DeletableTopic(name="t", topic_id=bytes(16))
+    deleted.do(DeleteTopics(DeleteTopicsCall(topics=[topic])))
+    assert isinstance(event, CallMovesBack)
+    assert do_all(deleted, event)[-1] == CallMovesBack(event.moves[-1:])
 
 
 def test_brokers_that_leave_a_pool_together_share_the_parts(held_world: World) -> None:

@@ -6,10 +6,16 @@ step by step. Kafka has the second half, `cordoned.log.dirs` (KIP-1066): a broke
 directories gets no new replicas either, and keeps those that it has (`ControllerState.shut`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from fairlead_controller.decisions.draft import Draft
-from fairlead_controller.decisions.events import Decision, DrainLeaders, PartitionMove
+from fairlead_controller.decisions.events import (
+    CallMovesBack,
+    Decision,
+    DrainLeaders,
+    MoveOff,
+    PartitionMove,
+)
 from fairlead_controller.decisions.leader_election import ElectionReason, Outcome
 from fairlead_controller.decisions.leadership import (
     ELECTED_PER_DECISION_MAX,
@@ -120,17 +126,42 @@ def decide_drained_leaders(state: ControllerState, event: DrainLeaders) -> Decis
 
 
 def end_drain(draft: Draft, brokers: Collection[BrokerId]) -> None:
-    """Call back what moves off these brokers, and off no other."""
-    moves: list[PartitionMove] = []
+    """Call back what moves off these brokers, and off no other; of very many moves leave some."""
+    moving: list[MoveOff] = []
     for broker_id in sorted(brokers):
         for topic, index in draft.state.image.replicas_of(broker_id):
-            removing = topic.partitions[index].removing_replicas
+            partition = topic.partitions[index]
+            removing = partition.removing_replicas
             # A partition that leaves several of them is visited with the last one.
-            if not set(removing) <= set(brokers) or broker_id != max(removing, default=None):
-                continue
-            record = reverted(draft.state, topic, index)
-            if record is not None:
-                outcome = Outcome(record, ElectionReason.FIRST_IN_SYNC)
-                cause = f"broker {broker_id} is not drained any more"
-                moves += moved(topic, index, outcome, cause)
+            if set(removing) <= set(brokers) and broker_id == max(removing, default=None):
+                moving.append(MoveOff(topic.topic_id, index, partition.adding_replicas, removing))
+    _call_back(draft, moving)
+
+
+def _call_back(draft: Draft, moving: Sequence[MoveOff]) -> None:
+    """Call back moves that are still the same, while their brokers are not drained again."""
+    state = draft.state
+    moves: list[PartitionMove] = []
+    for each in moving[:ELECTED_PER_DECISION_MAX]:
+        topic = state.image.topic_by_id(each.topic_id)
+        if topic is None or not state.cordoned.isdisjoint(each.removing):
+            continue
+        partition = topic.partitions[each.index]
+        present = (partition.adding_replicas, partition.removing_replicas)
+        if present != (each.adding, each.removing):
+            continue
+        record = reverted(state, topic, each.index)
+        if record is not None:
+            outcome = Outcome(record, ElectionReason.FIRST_IN_SYNC)
+            cause = f"broker {max(each.removing)} is not drained any more"
+            moves += moved(topic, each.index, outcome, cause)
+    if later := moving[ELECTED_PER_DECISION_MAX:]:
+        draft.leave(CallMovesBack(tuple(later)))
     draft.move(moves)
+
+
+def decide_moves_back(state: ControllerState, event: CallMovesBack) -> Decision:
+    """Call back more of what moves off brokers that are not drained any more."""
+    draft = Draft(state)
+    _call_back(draft, event.moves)
+    return draft.decision({})
