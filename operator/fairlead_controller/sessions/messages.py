@@ -1,13 +1,15 @@
 """What the controller reads of session messages, and how it waits for them on a socket."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
 from fairlead_model.codec import CodecError, text, whole
-from fairlead_model.session.refusals import RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 from fairlead_model.session.session_messages import pack_message, unpack_message
 from fairlead_model.session.session_protocol import (
+    CONTAINER_LENGTH_MAX,
     HANDSHAKE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
     MessageType,
@@ -23,6 +25,24 @@ def error_reply(number: int, refusal: RefusedError) -> bytes:
         error_code=int(refusal.code),
         error_message=refusal.message,
     )
+
+
+def answer_reply(number: int, body: Mapping[str, Any]) -> bytes:
+    """Return the bytes of the answer to one call; of a refusal if no broker takes so large a one.
+
+    The broker would end its session, and with it every other call; some lists have no limit.
+    """
+    data = pack_message(MessageType.REPLY, id=number, body=body)
+    longest = max((len(each) for each in body.values() if isinstance(each, list)), default=0)
+    if len(data) < MESSAGE_SIZE_MAX and longest <= CONTAINER_LENGTH_MAX:
+        return data
+    refusal = RefusedError(
+        RefusalCode.INVALID_REQUEST,
+        f"the request was carried out, but the controller's answer is too large: {len(data)} "
+        f"bytes; less than {MESSAGE_SIZE_MAX} bytes, and {CONTAINER_LENGTH_MAX} of a kind, fit; "
+        "ask for less at a time",
+    )
+    return error_reply(number, refusal)
 
 
 def read_position(value: object, *, minimum: int = 0) -> tuple[int, int] | None:

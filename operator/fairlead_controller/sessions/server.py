@@ -36,6 +36,7 @@ from fairlead_controller.sessions.handshake import Introduction, authenticate, t
 from fairlead_controller.sessions.hearing import NEWCOMERS_S, Hearing
 from fairlead_controller.sessions.liveness import RECONNECT_GRACE_MS, Liveness
 from fairlead_controller.sessions.messages import (
+    answer_reply,
     error_reply,
     read_position,
     read_replicas,
@@ -509,7 +510,7 @@ class SessionServer:
             failure = RefusedError(RefusalCode.UNKNOWN_SERVER_ERROR, "the controller failed")
             session.send(error_reply(number, failure))
         else:
-            session.send(pack_message(MessageType.REPLY, id=number, body=body))
+            session.send(answer_reply(number, body))
 
     def _on_changes(self, changes: tuple[Change, ...], state: ControllerState) -> None:
         messages = self._deltas.append(changes)
