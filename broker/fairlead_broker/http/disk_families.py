@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from fairlead_broker.log.directory.log_directories import LogDirectories
     from fairlead_broker.measures.exposition import Exposition
 
-DISK_WAIT_S: Final = 0.2
-"""How long a scrape waits for the file systems; a disk that hangs must not hide other metrics."""
+DISK_WAIT_S: Final = 2.0
+"""How long a scrape waits for the file systems; a disk that hangs must not hide other metrics.
+
+A busy disk or machine takes longer than a moment, and a rebalance would not know the room of this
+broker. Those who ask wait longer: the operator for 5 s, Prometheus by default for 10 s.
+"""
 
 
 class DiskMeter:

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from transactional_producer import TransactionalProducer
 
+from fairlead_broker.http.disk_families import measure_disk
 from fairlead_broker.http.metrics_page import MetricsPage
 from fairlead_broker.http.readiness import Phase, Readiness
 from fairlead_broker.http.replica_families import LATE_TRANSACTION_MS
@@ -172,6 +173,19 @@ def test_all_who_ask_at_a_time_are_told_of_the_disks(stage: Any) -> None:
     assert first is not None
     assert second is not None
     assert page._disks.asked == {}
+
+
+def test_a_disk_that_is_slow_is_told_all_the_same(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure_slowly(path: str) -> tuple[int, int]:
+        time.sleep(0.5)
+        return measure_disk(path)
+
+    monkeypatch.setattr("fairlead_broker.http.disk_families.measure_disk", measure_slowly)
+    page = MetricsPage(Readiness(phase=Phase.SERVING))
+    assert scrape(stage, page)[("fairlead_disk_size_bytes",)] > 0
+    assert stage.run(page.capacity()) is not None
 
 
 def test_a_disk_that_hangs_hides_only_itself(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
