@@ -14,7 +14,9 @@ from fairlead_operator.specs.names import HTTP_PORT, OPERATOR_LISTENER
 from fairlead_operator.specs.peer_security import PEER_LISTENERS, is_peer_key
 from fairlead_operator.specs.views import ClusterView
 
-TIMEOUT_S: Final = 1.0
+TIMEOUT_S: Final = 3.0
+"""A rotation goes on when all brokers answer the same question: where each of many is a second late
+now and then, it would never end. A broker that is silent for longer is fenced."""
 CERTIFICATES_PATH: Final = "/certificates"
 _LEAF_KEYS: Final = (keystore_key(OPERATOR_LISTENER.lower()), TLS_CERTIFICATE, "user.crt")
 """Keys of Secrets with certificates of the cluster's authority, besides those between peers."""
