@@ -9,8 +9,6 @@ import asyncio
 import json
 import os
 import secrets
-import subprocess
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pytest
 import yaml
 from fake_admin import FakeAdmin, FakeAdminServer
-from operator_bench import Bench, Operator, let_go
+from operator_bench import Bench, Operator, SupervisedOperator, let_go
 from patient_client import PatientClient
 from waiting import until
 
@@ -128,18 +126,12 @@ def operator(
         "FAIRLEAD_CONTROLLER_SOCKET": str(path),
         "FAIRLEAD_OPERATOR_HTTP_PORT": str(port),
     }
-    with FakeAdminServer(admin, path), log.open("w") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "fairlead_operator"], env=environment, stdout=out, stderr=out
-        )
+    with FakeAdminServer(admin, path):
+        process = SupervisedOperator(environment, log)
         try:
             yield Operator(admin, port, log)
         finally:
-            admin.is_active = False
-            try:
-                code = process.wait(60)
-            finally:
-                process.kill()
+            code = process.end(lambda: setattr(admin, "is_active", False))
             run(let_go(kube, namespace))
         assert code == 0, log.read_text()
         assert "Traceback" not in log.read_text(), log.read_text()

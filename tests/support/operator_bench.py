@@ -7,6 +7,9 @@ makes them ready.
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import threading
 import time
 import urllib.request
 from functools import partial
@@ -25,7 +28,7 @@ from fairlead_kube.kinds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from fairlead_kube.client import KubeClient
@@ -56,6 +59,55 @@ class Operator:
 
     def log(self) -> str:
         return self._log.read_text()
+
+
+class SupervisedOperator:
+    """The kopf process, started again when it ends in good order, as its pod's process 1 does.
+
+    It ends by itself when its controller is silent for a second. Here that is a thread of the
+    process that runs the tests, which a busy machine may leave without a processor for as long.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        log: Path,
+        command: Sequence[str] = (sys.executable, "-m", "fairlead_operator"),
+    ) -> None:
+        self._command = command
+        self._environment = dict(environment)
+        self._log = log
+        self._lock = threading.Lock()
+        self._is_ending = False
+        self._process = self._start()
+        self._thread = threading.Thread(target=self._supervise, daemon=True)
+        self._thread.start()
+
+    def end(self, say: Callable[[], None]) -> int:
+        """Say that it is over, and wait for the end; return the exit code."""
+        with self._lock:
+            self._is_ending = True
+        say()
+        try:
+            return self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            # One that has just been started waits for its controller.
+            self._process.terminate()
+            return self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._thread.join(10)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as out:
+            return subprocess.Popen(self._command, env=self._environment, stdout=out, stderr=out)
+
+    def _supervise(self) -> None:
+        while self._process.wait() == 0:
+            with self._lock:
+                if self._is_ending:
+                    return
+                self._process = self._start()
 
 
 async def let_go(kube: KubeClient, namespace: str) -> None:

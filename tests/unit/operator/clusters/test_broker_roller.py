@@ -182,7 +182,7 @@ def test_brokers_that_do_not_answer_are_asked_side_by_side(monkeypatch: pytest.M
 
         monkeypatch.setattr(broker_roller, "probe_recovery", probe)
         roller = BrokerRoller(seen(pods, count), Writer(), Admin())  # type: ignore[arg-type]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             states = await roller.observe(KEY, [pool_view(replicas=count)], CONTROLLER)
         assert {each.is_recovering for each in states["main"]} == {None}
 

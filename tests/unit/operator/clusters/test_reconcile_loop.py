@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 KEY = ("shop", "demo")
-END_S = 10.0
+END_S = 60.0
 
 
 class Reconciler:

@@ -21,7 +21,7 @@ from fairlead_operator.consumer_groups.status_writer import GroupStatusWriter
 
 KEY = ("ns", "billing")
 A0, A1 = ("a", 0), ("a", 1)
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture(autouse=True)

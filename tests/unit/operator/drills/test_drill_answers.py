@@ -177,7 +177,7 @@ def test_a_pod_that_does_not_answer_holds_up_no_other_namespace(
         monkeypatch.setattr(runner._drills, "synced", synced)
         running = asyncio.create_task(runner.run())
         try:
-            await asyncio.wait_for(several.wait(), 10)
+            await asyncio.wait_for(several.wait(), 60)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
