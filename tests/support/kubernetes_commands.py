@@ -40,8 +40,16 @@ class CommandError(AssertionError):
     """A command failed; the text has all that it printed."""
 
 
-def run(*command: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-    """Return a command's output; CommandError unless it succeeds in time."""
+def run(
+    *command: str,
+    stdin: str | None = None,
+    timeout_s: float = COMMAND_TIMEOUT_S,
+    only_reads: bool = False,
+) -> str:
+    """Return a command's output; CommandError unless it succeeds in time.
+
+    One that `only_reads` can be run again, whatever it is.
+    """
     deadline = time.monotonic() + PATIENCE_S
     was_busy = False
     while True:
@@ -51,7 +59,8 @@ def run(*command: str, stdin: str | None = None, timeout_s: float = COMMAND_TIME
             if was_busy and "delete" in command and "(NotFound)" in str(error):
                 return ""
             is_late = time.monotonic() > deadline
-            if is_late or not is_repeatable(command) or not BUSY.search(str(error)):
+            may_repeat = only_reads or is_repeatable(command)
+            if is_late or not may_repeat or not BUSY.search(str(error)):
                 raise
         was_busy = True
         time.sleep(POLL_S)
@@ -87,7 +96,11 @@ class Kubectl:
     namespace: str
 
     def __call__(
-        self, *arguments: str, stdin: str | None = None, timeout_s: float = COMMAND_TIMEOUT_S
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+        only_reads: bool = False,
     ) -> str:
         """Run a command; one that waits by itself ends by itself, and says for what it waited."""
         own = TIMEOUT.search(" ".join(arguments))
@@ -96,7 +109,8 @@ class Kubectl:
             own = TIMEOUT.search(arguments[-1])
         if own is not None:
             timeout_s = max(timeout_s, int(own[1]) + 30.0)
-        return run("kubectl", "-n", self.namespace, *arguments, stdin=stdin, timeout_s=timeout_s)
+        command = ("kubectl", "-n", self.namespace, *arguments)
+        return run(*command, stdin=stdin, timeout_s=timeout_s, only_reads=only_reads)
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """One object, or a list, as JSON."""
@@ -115,11 +129,17 @@ class Kubectl:
         self("apply", "--server-side", "-f", "-", stdin=text)
 
     def exec(
-        self, pod: str, *command: str, stdin: str | None = None, timeout_s: float = 120
+        self,
+        pod: str,
+        *command: str,
+        stdin: str | None = None,
+        timeout_s: float = 120,
+        only_reads: bool = False,
     ) -> str:
         """Run in a pod."""
         flags = ("-i",) if stdin is not None else ()
-        return self("exec", *flags, pod, "--", *command, stdin=stdin, timeout_s=timeout_s)
+        words = ("exec", *flags, pod, "--", *command)
+        return self(*words, stdin=stdin, timeout_s=timeout_s, only_reads=only_reads)
 
     def condition(self, resource: str, name: str, condition: str) -> dict[str, Any]:
         """A condition of an object; empty where it has none of this type."""

@@ -249,7 +249,8 @@ class Installation:
     def fairlead(self, *arguments: str, stdin: str | None = None) -> str:
         """The command line in the client pod, against the bootstrap Service."""
         command = ("fairlead", *arguments, "--bootstrap", BOOTSTRAP)
-        return self.kubectl.exec("client", *command, stdin=stdin)
+        only_reads = arguments[0] == "consume" or arguments[1] in {"list", "describe"}
+        return self.kubectl.exec("client", *command, stdin=stdin, only_reads=only_reads)
 
 
 @dataclass

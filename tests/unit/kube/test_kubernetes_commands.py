@@ -70,6 +70,8 @@ def test_an_answer_is_an_answer(fake: FakeKubectl) -> None:
         with pytest.raises(CommandError):
             Kubectl("ns")("delete", "pod", "p")
         assert len(fake.calls) == 1
+    fake.fail(1, BUSY[0])
+    assert Kubectl("ns").exec("client", "cat", "x", only_reads=True) == ""
     # What would happen twice is not tried twice.
     fake.fail(1, BUSY[0])
     with pytest.raises(CommandError):
