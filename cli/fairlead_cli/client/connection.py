@@ -266,7 +266,12 @@ def require_topic(client: AdminClient | Consumer | Producer, topic: str) -> Any:
         return found
     if found is not None and found.error.name() not in UNKNOWN_TOPIC_NAMES:
         raise build_error(f"topic '{topic}' cannot be used", found.error)
-    raise build_unknown_topic_error(topic, list(fetch_metadata(client).topics))
+    existing = fetch_metadata(client).topics
+    listed = existing.get(topic)
+    if listed is not None and listed.error is None:
+        # The broker that was asked first had not heard of it yet.
+        return listed
+    raise build_unknown_topic_error(topic, list(existing))
 
 
 UNKNOWN_TOPIC_NAMES = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")

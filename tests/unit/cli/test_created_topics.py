@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from confluent_kafka import KafkaError
 from replica_cluster import DEADLINE_S, ReplicaCluster
 
 from fairlead_cli.client import wire_call
-from fairlead_cli.client.connection import build_admin
+from fairlead_cli.client.connection import build_admin, require_topic
+from fairlead_cli.errors import CliError
 from fairlead_cli.topic import create
 from fairlead_model.cluster import ClusterDelta, PartitionChanged, TopicChanged, TopicHeader
 from fairlead_model.ids import TopicId
@@ -16,8 +20,6 @@ from fairlead_model.partition import PartitionRegistration
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 ID = TopicId(b"t" * 16)
 LATE = 2
@@ -64,6 +66,24 @@ def test_a_topic_is_created_when_the_last_broker_has_heard_of_it(
     assert asyncio.run(in_time()) == 1
     assert {place for place, code in told if not code} == {place for place, _ in told}
     assert len({place for place, _ in told}) == 3
+
+
+def test_a_topic_that_the_second_answer_lists_does_exist() -> None:
+    """The broker that is asked first may not have heard of it yet."""
+    unknown = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    there = SimpleNamespace(error=None)
+    answers = [{"t": unknown}, {"t": there, "other": there}, {"t": unknown}, {"other": there}]
+    asked: list[str | None] = []
+
+    def list_topics(*, topic: str | None, timeout: float) -> Any:
+        asked.append(topic)
+        return SimpleNamespace(topics=answers.pop(0))
+
+    client: Any = SimpleNamespace(list_topics=list_topics)
+    assert require_topic(client, "t") is there
+    with pytest.raises(CliError, match="topic 't' does not exist"):
+        require_topic(client, "t")
+    assert asked == ["t", None, "t", None]
 
 
 def test_a_broker_that_does_not_answer_is_named(
