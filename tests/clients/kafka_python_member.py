@@ -67,8 +67,13 @@ class KafkaPythonMember(GroupMember):
     def _poll(self) -> None:
         from kafka.coordinator.base import MemberState
 
-        is_stable = self._consumer.group_metadata().state is MemberState.STABLE
-        timeout_ms = self.POLL_MS if is_stable else self.JOINING_POLL_MS
+        state = self._consumer.group_metadata().state
+        timeout_ms = self.POLL_MS if state is MemberState.STABLE else self.JOINING_POLL_MS
+        if state is MemberState.REBALANCING:
+            # A join for newer metadata, which this client makes soon after its first one, is not
+            # ended by the next poll if its answer came after the last: the client would be in no
+            # group for ever, without an error. It has no call of its own for what is due then.
+            self._consumer._coordinator.request_rejoin()
         for messages in self._consumer.poll(timeout_ms=timeout_ms).values():
             self.found += [Found(m.topic, m.partition, m.offset, m.value) for m in messages]
 
