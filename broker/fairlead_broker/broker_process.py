@@ -241,6 +241,7 @@ class BrokerProcess:
 
     def _bind(self) -> None:
         """Take the ports before registering, because the addresses are part of it."""
+        from fairlead_broker.net.creation_allowance import creations_burst
         from fairlead_broker.net.server import Server, ServerLimits, idle_limit_s
 
         settings = self._settings
@@ -249,6 +250,7 @@ class BrokerProcess:
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
             connection_creations_per_s=settings.max_connection_creation_rate,
+            connection_creations_burst=creations_burst(settings.max_connection_creation_rate),
             idle_s=idle_limit_s(settings.connections_max_idle_ms),
             frame_size_max=settings.socket_request_max_bytes,
             request_memory_bytes=request_memory if request_memory >= 0 else REQUEST_MEMORY_BYTES,

@@ -76,6 +76,8 @@ CONNECTION_CREATIONS_PER_S: Final = 200
 """Default of `max.connection.creation.rate`: faster peers wait in the listen queue."""
 CONNECTION_CREATIONS_BURST: Final = 2_500
 """How many connections may come at once, after a quiet time, before the rate holds."""
+CONNECTION_CREATIONS_BURST_S: Final = 12.5
+"""They are as many as the rate allows in this time, and never more than that number."""
 INTERNAL_CREATIONS_PER_S: Final = 1_000
 INTERNAL_CREATIONS_BURST: Final = 2_500
 """The same for the brokers' listener, so that brokers do not wait for clients."""

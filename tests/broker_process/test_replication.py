@@ -212,7 +212,9 @@ def test_nobody_follows_without_the_clusters_secret(story: Story) -> None:
 def test_a_flood_of_clients_starves_neither_replication_nor_the_session(
     make_cluster: Callable[..., Any],
 ) -> None:
-    story = Story(make_cluster(brokers=3, settings={"max.connection.creation.rate": "1"}))
+    # All of the flood but a few clients wait in the queue of the kernel.
+    settings = {"max.connection.creation.rate": "1", "socket.listen.backlog.size": "4096"}
+    story = Story(make_cluster(brokers=3, settings=settings))
     story.create()
     story.produce(100)
     story.flush()

@@ -53,7 +53,7 @@ from fairlead_broker.limits import (
 )
 from fairlead_broker.net.connection import Connection
 from fairlead_broker.net.connection_quotas import ConnectionQuotas
-from fairlead_broker.net.creation_allowance import CreationAllowance
+from fairlead_broker.net.creation_allowance import CreationAllowance, creations_burst
 from fairlead_broker.net.delayed_sockets import DelayedSockets
 from fairlead_broker.net.expiry import ExpiryTimer
 from fairlead_broker.net.frame_memory import FrameMemory
@@ -373,8 +373,11 @@ class Server:
             connections_max=total,
             connections_per_ip_max=per_ip,
             connection_creations_per_s=creations_per_s,
+            connection_creations_burst=creations_burst(creations_per_s),
         )
-        self._client_creations.per_s = creations_per_s
+        self._client_creations.change(
+            per_s=creations_per_s, burst=self.limits.connection_creations_burst
+        )
 
     def _admit_client(self, sock: socket.socket, client_host: str, listener: Listener) -> None:
         """Make a connection of an accepted socket, or close it when a limit says so."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from live_broker import FrameClient, LiveBroker, batch
 
+from fairlead_broker.net.creation_allowance import creations_burst
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
@@ -115,6 +116,31 @@ def test_connections_above_the_creation_rate_wait_their_turn(make_live: MakeLive
         assert client.call(HELLO, 3).error_code == 0
         client.socket.close()
     assert time.monotonic() - started > 0.2
+
+
+def test_a_lower_creation_rate_lowers_how_many_may_come_at_once(make_live: MakeLive) -> None:
+    live = make_live()
+    live.run(
+        lambda: live.server.set_connection_limits(total=1_000, per_ip=1_000, creations_per_s=1)
+    )
+    clients = [FrameClient(live.port) for _ in range(40)]
+    try:
+        live.eventually(lambda: live.broker.metrics.connections_opened > 0)
+        assert clients[0].call(HELLO, 3).error_code == 0
+        # Far fewer than 2,500, which the default rate of 200 a second lets in at once.
+        clients[-1].socket.settimeout(1)
+        with pytest.raises(TimeoutError):
+            clients[-1].call(HELLO, 3)
+    finally:
+        for client in clients:
+            client.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("per_s", "burst"), [(1, 12), (9, 112), (200, 2_500), (2_147_483_647, 2_500)]
+)
+def test_the_burst_of_connections_follows_their_rate(per_s: int, burst: int) -> None:
+    assert creations_burst(per_s) == burst
 
 
 def test_frames_wait_for_memory_and_all_complete(make_live: MakeLive) -> None:
