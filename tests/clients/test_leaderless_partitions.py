@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -65,8 +66,11 @@ class Cluster:
         return {partition.leader for partition in self.partitions().values()}
 
     def stop_leader(self) -> None:
+        """Kill it; return when each of the others tells clients that a partition has no leader."""
         self.dead.kill()
-        wait_until(lambda: -1 in self.leaders())
+        for broker in self.live.brokers:
+            if broker is not self.dead:
+                wait_until(partial(tells_of_no_leader, broker.address))
 
     def start_leader(self) -> None:
         self.dead.start()
@@ -80,12 +84,22 @@ class Cluster:
 
 @pytest.fixture
 def cluster(make_cluster: Callable[..., Any]) -> Iterator[Cluster]:
-    made = Cluster(make_cluster(brokers=3))
+    made = Cluster(make_cluster(brokers=3, is_patient=True))
     yield made
     for process in made.started:
         process.kill()
         process.communicate()
     gc.collect()  # while that warning is ignored
+
+
+def tells_of_no_leader(address: str) -> bool:
+    """Ask this broker: the first question of a client goes to the only one that it knows."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    try:
+        told = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+    except KafkaException:
+        return False
+    return any(partition.leader == -1 for partition in told.values())
 
 
 class Outcomes:
