@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from local_cluster import TOPICS, Cli
+from local_cluster import PATIENT, TOPICS, Cli
 from waiting import wait_until
 
 
@@ -17,7 +17,7 @@ def broker_pid(cli: Cli, broker_id: int) -> int:
 
 
 def test_up_is_ready_with_the_declared_topics_and_status_tells(cli: Cli, tmp_path: Path) -> None:
-    started = cli.up("-f", str(TOPICS))
+    started = cli.up(*PATIENT, "-f", str(TOPICS))
     assert started.code == 0, started
     assert "Fairlead is up: 3 brokers and a controller" in started.out
     assert f"127.0.0.1:{cli.port + 2}" in started.out
@@ -118,7 +118,7 @@ def test_ctrl_c_stops_a_foreground_cluster_in_order(cli: Cli) -> None:
         assert line, shown
         shown += line
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=30)
+    rest, _ = process.communicate(timeout=60)
     assert process.returncode == 0, shown + rest
     assert rest.index("stopped cleanly") < rest.index("Stopped. The data is in")
     assert cli.status()["state"] == "stopped"
@@ -201,7 +201,7 @@ def test_a_pipe_that_closes_ends_consume_quietly(cli: Cli) -> None:
         ["bash", "-o", "pipefail", "-c", f"{command} | head -1"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "x\n", "")

@@ -98,7 +98,7 @@ def test_a_block_runs_as_written(block: Block, cluster: Cli, tmp_path: Path) -> 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert result.returncode == 0, f"{text}\n{result.stdout}\n{result.stderr}"

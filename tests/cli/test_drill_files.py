@@ -251,7 +251,7 @@ def test_the_agent_measures_faults_that_others_cause(quiet_cluster: Cli) -> None
         assert verdict["clientErrors"] == {}
     finally:
         agent.process.send_signal(signal.SIGTERM)
-        assert agent.process.wait(30) == 0
+        assert agent.process.wait(60) == 0
     assert "fairlead-drill-agent" not in topics_of(quiet_cluster)
 
 
@@ -262,5 +262,5 @@ def test_an_agent_that_must_go_takes_its_topic_along(quiet_cluster: Cli) -> None
         assert "fairlead-drill-early" in topics_of(quiet_cluster)
     finally:
         agent.process.send_signal(signal.SIGTERM)
-        assert agent.process.wait(30) == 0
+        assert agent.process.wait(60) == 0
     assert "fairlead-drill-early" not in topics_of(quiet_cluster)

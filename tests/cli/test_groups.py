@@ -385,7 +385,7 @@ def test_names_are_completed_from_the_cluster(
         }
         command = [sys.executable, "-m", "fairlead_cli.main"]
         result = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=30, check=False
+            command, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
         assert result.stderr == ""
         return [line.removeprefix("plain,") for line in result.stdout.split()]

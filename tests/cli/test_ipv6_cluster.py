@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from local_cluster import Cli, take_cluster_ports
+from local_cluster import PATIENT, Cli, take_cluster_ports
 from needed_tools import need_ipv6
 
 from fairlead_cli.local.client_files import read_client_file
@@ -21,7 +21,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     need_ipv6()
     cli = Cli(tmp_path_factory.mktemp("ipv6"), *take_cluster_ports())
     try:
-        outcome = cli.up("--secure", "--host", "::1", "--brokers", "3")
+        outcome = cli.up("--secure", "--host", "::1", "--brokers", "3", *PATIENT)
         assert outcome.code == 0, outcome
         yield cli
     finally:

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from local_cluster import Cli
+from local_cluster import PATIENT, Cli
 from waiting import wait_until
 
 from fairlead_cli.local.cluster_file import read_cluster_file
@@ -39,7 +39,7 @@ def fill(cli: Cli) -> None:
 
 def with_an_empty_broker(cli: Cli, *arguments: str) -> None:
     """Start four brokers, with 12 partitions on three of them."""
-    assert cli.up("--brokers", "4", *arguments).code == 0
+    assert cli.up("--brokers", "4", *PATIENT, *arguments).code == 0
     cli.ok("broker", "drain", "3", "--wait")
     fill(cli)
     cli.ok("broker", "undrain", "3")
@@ -90,10 +90,10 @@ def test_a_cluster_that_a_file_names_is_not_measured_by_another_one(
 
 
 def test_a_new_broker_is_filled_as_shown_and_not_twice(cli: Cli, tmp_path: Path) -> None:
-    assert cli.up().code == 0
+    assert cli.up(*PATIENT).code == 0
     fill(cli)
     cli.ok("down")
-    assert cli.up("--brokers", "4").code == 0
+    assert cli.up("--brokers", "4", *PATIENT).code == 0
     before = replicas(cli)
     assert_brokers_tell_what_they_hold(cli, before)
     shown = cli.ok("rebalance").out

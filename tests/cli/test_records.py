@@ -15,6 +15,7 @@ from local_cluster import Cli
 from waiting import wait_until
 
 from fairlead_cli.client.wire_call import call_broker
+from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fairlead_wire.murmur2 import partition_for_key
 from fairlead_wire.record_batch import batch_crc
@@ -157,8 +158,15 @@ def write_latin_header(cluster: Cli, topic: str) -> None:
         timeout_ms=10_000,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
-    reply = call_broker("127.0.0.1", cluster.port, request, 9)
-    assert reply.responses[0].partition_responses[0].error_code == 0
+
+    def is_written() -> bool:
+        """Who leads hears of it a moment after others tell of it, and has written nothing then."""
+        reply = call_broker("127.0.0.1", cluster.port, request, 9)
+        code = reply.responses[0].partition_responses[0].error_code
+        assert code in {0, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        return bool(code == 0)
+
+    wait_until(is_written)
 
 
 def test_a_header_with_a_name_that_is_no_text_hides_no_record(cluster: Cli) -> None:
@@ -183,7 +191,7 @@ def test_bytes_survive_unchanged(cluster: Cli) -> None:
     (record,) = cluster.ok("consume", topic, "--count", "1", "-o", "json").json_lines
     assert "valueBase64" in record
     raw = cluster.command("consume", topic, "--count", "1", "-o", "raw", "--separator", "")
-    assert subprocess.run(raw, capture_output=True, timeout=30, check=True).stdout == content
+    assert subprocess.run(raw, capture_output=True, timeout=60, check=True).stdout == content
 
 
 def test_a_key_goes_where_java_clients_send_it(cluster: Cli) -> None:
@@ -254,9 +262,10 @@ def test_offsets_partitions_and_limits_pick_records(cluster: Cli) -> None:
     assert len(everything) == 20
     assert cluster.ok("consume", topic, "--from", "end", "--timeout-ms", "300").out == ""
     assert cluster.ok("consume", topic, "--from", "1h", "--until-end", "--offsets").out.count("0:")
-    short = cluster("consume", topic, "--count", "21", "--timeout-ms", "5000")
-    assert short.code == 1
-    assert "20 of 21 records" in short.err
+    # A busy machine may not even bring the twenty in time.
+    short = ("consume", topic, "--count", "21", "--timeout-ms", "5000")
+    wait_until(lambda: "20 of 21 records" in cluster(*short).err)
+    assert cluster(*short).code == 1
     outside = cluster("consume", topic, *part, "--from", "11")
     assert outside.code == 1
     assert "It holds offsets 0 to 9." in outside.err
@@ -279,9 +288,9 @@ def test_from_end_sees_what_comes_next_and_ctrl_c_ends_it(cluster: Cli) -> None:
         return bool(seen)
 
     wait_until(produced)
-    reader.join(timeout=10)
+    reader.join(timeout=60)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert seen == ["new\n"]
     assert process.returncode == 130
 

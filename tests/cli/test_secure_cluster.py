@@ -141,8 +141,8 @@ def test_lines_of_the_page_run_as_written(cli: Cli, block: str) -> None:
 
 def test_nobody_comes_in_clear(cli: Cli) -> None:
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", cli.port), timeout=5)
-    with socket.create_connection(("127.0.0.1", cli.http_port + 100), timeout=5) as plain:
+        socket.create_connection(("127.0.0.1", cli.port), timeout=DEADLINE_S)
+    with socket.create_connection(("127.0.0.1", cli.http_port + 100), timeout=DEADLINE_S) as plain:
         plain.sendall(b"GET /v3/clusters HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert plain.recv(1) == b"", "the HTTP API answers who speaks no TLS"
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cli.port + 50}", "log_level": 0})

@@ -82,10 +82,10 @@ def settings(cli: Cli, name: str) -> dict[str, str]:
 def error_of_produce(cli: Cli, name: str, topic: str) -> int | None:
     """What a record of a user meets: None, or the code of the error."""
     said: list[KafkaError | None] = []
-    own = settings(cli, name) | {"message.timeout.ms": "10000", "log_level": "0"}
+    own = settings(cli, name) | {"message.timeout.ms": "60000", "log_level": "0"}
     producer = Producer(own)
     producer.produce(topic, b"v", on_delivery=lambda error, _: said.append(error))
-    assert producer.flush(DEADLINE_S) == 0
+    assert producer.flush(90) == 0
     (error,) = said
     return None if error is None else error.code()
 

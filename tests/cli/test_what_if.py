@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from local_cluster import Cli
+from local_cluster import PATIENT, Cli
 from waiting import wait_until
 
 from fairlead_cli.client.cluster_state import read_cluster
@@ -92,7 +92,7 @@ def are_gone(cli: Cli, brokers: list[int]) -> bool:
 
 
 def test_a_killed_broker_does_what_was_foretold(cli: Cli) -> None:
-    assert cli.up("--brokers", "4").code == 0
+    assert cli.up("--brokers", "4", *PATIENT).code == 0
     make_topics(cli)
     cli.spawn("consume", "three", "--group", "readers")
     wait_until(lambda: assigned(cli) == 6)
@@ -117,7 +117,7 @@ def test_a_killed_broker_does_what_was_foretold(cli: Cli) -> None:
 
 
 def test_it_says_whether_it_is_safe_now(cli: Cli) -> None:
-    assert cli.up().code == 0
+    assert cli.up(*PATIENT).code == 0
     cli.ok("topic", "create", "three", "--partitions", "6", "--replication-factor", "3", *MINIMUM)
     safe = cli("whatif", "broker/2", "-o", "json")
     assert (safe.code, safe.json["safe"]) == (0, True)

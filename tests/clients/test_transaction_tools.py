@@ -19,7 +19,7 @@ from waiting import wait_until
 from fairlead_bench.peers.java_tools import JavaTools
 
 MakeTopic = Callable[..., str]
-KCAT_TIMEOUT_S = 30
+KCAT_TIMEOUT_S = 60
 
 
 def new_id(purpose: str) -> str:

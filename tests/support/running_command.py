@@ -4,7 +4,7 @@ import subprocess
 import threading
 from dataclasses import dataclass, field
 
-from waiting import wait_until
+from waiting import DEADLINE_S, wait_until
 
 
 @dataclass
@@ -34,8 +34,8 @@ class RunningCommand:
         """Wait for the end, after a signal if one is given; return the exit code."""
         if number is not None:
             self.process.send_signal(number)
-        code = self.process.wait(timeout=30)
-        self.reader.join(timeout=10)
+        code = self.process.wait(timeout=DEADLINE_S)
+        self.reader.join(timeout=DEADLINE_S)
         return code
 
     @property
