@@ -41,7 +41,7 @@ def registration(directory: str = "d", start: str = "s") -> BrokerRegistration:
 
 
 def patient(access: ZooKeeperAccess) -> ZooKeeperAccess:
-    """For who only looks on: its session outlasts what is done to the servers."""
+    """Give a session that is not to end, whatever is done to servers and processor."""
     return replace(access, session_timeout_ms=10_000)
 
 
@@ -58,7 +58,9 @@ def test_a_broker_announces_itself_as_kafka_does_and_leaves_nothing_behind(
 ) -> None:
     async def story() -> None:
         async with connected(patient(access)) as client:
-            mine = ZooKeeperRegistration(access, registration(), on_controllers=lambda urls: None)
+            mine = ZooKeeperRegistration(
+                patient(access), registration(), on_controllers=lambda urls: None
+            )
             mine.start()
             await mine.announced
             await client.sync(PATH)
@@ -80,12 +82,12 @@ def test_a_broker_that_comes_first_opens_nothing_of_ours_to_others(
     access: ZooKeeperAccess, zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str
 ) -> None:
     async def story() -> None:
-        own = replace(access, digest="fairlead:secret", sets_acl=True)
+        own = replace(patient(access), digest="fairlead:secret", sets_acl=True)
         found: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         mine = ZooKeeperRegistration(own, registration(), on_controllers=found.set_result)
         mine.start()
         await mine.announced
-        async with connected(replace(own, session_timeout_ms=10_000)) as client:
+        async with connected(own) as client:
             await add_candidate(client, 10_001)
             assert await found == ["ws://127.0.0.1:19001"]
         with zookeeper.client(zookeeper_chroot) as anyone:
