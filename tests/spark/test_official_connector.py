@@ -69,7 +69,7 @@ def test_sink(connector: Source, topics: Topics, tmp_path: Path) -> None:
 def test_a_leader_dies_during_a_query(
     spark: Any, make_cluster: Callable[..., Any], tmp_path: Path
 ) -> None:
-    cluster = make_cluster(brokers=3)
+    cluster = make_cluster(brokers=3, is_patient=True)
     topics = Topics(cluster.bootstrap)
     name = topics.create("official-survivors", 3, copies=3)
     topics.fill(name, 0, 6000, partitions=3)

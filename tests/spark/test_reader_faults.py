@@ -478,7 +478,8 @@ def test_a_leader_dies_between_plan_and_read_and_one_in_the_middle_of_both(
 ) -> None:
     monkeypatch.setattr(limits, "SINK_GATHER_BYTES", 2000)
     replicated = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
-    cluster = make_cluster(brokers=3, settings=dict.fromkeys(replicated, "3"))
+    settings = dict.fromkeys(replicated, "3")
+    cluster = make_cluster(brokers=3, settings=settings, is_patient=True)
     topics = Topics(cluster.bootstrap)
     topics.fill(topics.create("survivors", 3, copies=3), 0, 3000, partitions=3)
     query = Query(

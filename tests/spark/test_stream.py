@@ -110,7 +110,7 @@ def test_too_few_records_wait(source: Source, topics: Topics, tmp_path: Path) ->
 def test_a_leader_dies_in_the_middle_of_a_batch(
     spark: Any, make_cluster: Callable[..., Any], collect: Collect
 ) -> None:
-    cluster = make_cluster(brokers=3)
+    cluster = make_cluster(brokers=3, is_patient=True)
     topics = Topics(cluster.bootstrap)
     name = topics.create("survivors", 3, copies=3)
     topics.fill(name, 0, 6000, partitions=3)
