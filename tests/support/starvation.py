@@ -54,8 +54,9 @@ class StarvationWatch:
             # A process may end between the question who runs and the one for its pid.
             with suppress(RuntimeError, AssertionError):
                 for pid in self._pids():
-                    samples = self._samples.setdefault(pid, [])
-                    samples.append((time.time(), waited_s(pid)))
+                    # Who asks meanwhile finds no list without a sample.
+                    sample = time.time(), waited_s(pid)
+                    self._samples.setdefault(pid, []).append(sample)
 
     def samples(self, pid: int) -> list[tuple[float, float]]:
         """Return what was noted of a process: the time of day, and how long it had waited."""
