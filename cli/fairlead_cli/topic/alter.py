@@ -78,6 +78,7 @@ def command(
     from fairlead_cli.client.connection import build_admin, require_topic
     from fairlead_cli.client.target import resolve_bootstrap
     from fairlead_cli.output import format_count
+    from fairlead_cli.topic.create import wait_until_visible
 
     configs = parse_assignments(assignments, "--config")
     if partitions is None and replication_factor is None and not configs and not removals:
@@ -96,6 +97,7 @@ def command(
         tell(f"Changed {count} of topic {name}.")
     if partitions is not None:
         add_partitions(admin, name, partitions)
+        wait_until_visible(admin, name, at_least=partitions)
         tell(f"Topic {name} has {partitions} partitions now.")
     if replication_factor is not None:
         changed = change_replication_factor(admin, addresses, name, replication_factor)

@@ -96,24 +96,26 @@ def command(
     click.echo(f"Created topic {name} with {count} partition{'' if count == 1 else 's'}.")
 
 
-def wait_until_visible(admin: AdminClient, name: str) -> int:
+def wait_until_visible(admin: AdminClient, name: str, *, at_least: int = 1) -> int:
     """Wait until each broker knows a leader of every partition; return how many there are.
 
-    Then the next command can use the topic, whichever broker it asks.
+    Then the next command can use the topic, whichever broker it asks. `at_least` is how many
+    partitions the topic has by now.
     """
     from fairlead_cli.client.connection import fetch_metadata
 
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+    may_ask_each = _may_ask_each()
     knowing: set[int] = set()
     while True:
         metadata = fetch_metadata(admin, name)
         topic = metadata.topics.get(name)
         partitions = topic.partitions.values() if topic is not None and not topic.error else []
-        is_led = bool(partitions) and all(partition.leader >= 0 for partition in partitions)
+        is_led = len(partitions) >= at_least and all(each.leader >= 0 for each in partitions)
         lagging = []
         if is_led:
-            for broker_id in sorted(metadata.brokers.keys() - knowing):
-                if _knows(metadata.brokers[broker_id], name, deadline):
+            for broker_id in sorted(metadata.brokers.keys() - knowing if may_ask_each else ()):
+                if _knows(metadata.brokers[broker_id], name, at_least, deadline):
                     knowing.add(broker_id)
                 else:
                     lagging.append(str(broker_id))
@@ -126,7 +128,19 @@ def wait_until_visible(admin: AdminClient, name: str) -> int:
         time.sleep(VISIBLE_POLL_S)
 
 
-def _knows(broker: BrokerMetadata, name: str, deadline: float) -> bool:
+def _may_ask_each() -> bool:
+    """Tell whether this command can log in to a broker of its choice.
+
+    Where only librdkafka can, as with tokens, the broker that it asks speaks for all.
+    """
+    from fairlead_cli.client.access import login_settings
+    from fairlead_wire.sasl_login import MECHANISMS
+
+    login = login_settings()
+    return login is None or login.mechanism in MECHANISMS
+
+
+def _knows(broker: BrokerMetadata, name: str, at_least: int, deadline: float) -> bool:
     """Tell whether a broker knows a leader of every partition of a topic."""
     from fairlead_cli.client.wire_call import call_broker
     from fairlead_cli.errors import NoAnswerError
@@ -142,4 +156,8 @@ def _knows(broker: BrokerMetadata, name: str, deadline: float) -> bool:
         # It may have died: then it is no broker of the cluster at the next look.
         return False
     (topic,) = reply.topics
-    return not topic.error_code and all(each.leader_id >= 0 for each in topic.partitions)
+    return (
+        not topic.error_code
+        and len(topic.partitions) >= at_least
+        and all(each.leader_id >= 0 for each in topic.partitions)
+    )

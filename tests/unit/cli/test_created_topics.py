@@ -1,4 +1,4 @@
-"""`fairlead topic create` ends when every broker knows the topic: the next command asks any."""
+"""`fairlead topic create` and `alter` end when every broker knows: the next command asks any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 from replica_cluster import DEADLINE_S, ReplicaCluster
 
-from fairlead_cli.client import wire_call
+from fairlead_cli.client import access, wire_call
 from fairlead_cli.client.connection import build_admin, require_topic
 from fairlead_cli.errors import CliError
 from fairlead_cli.topic import create
@@ -30,42 +30,63 @@ def address_of(cluster: ReplicaCluster, broker_id: int) -> tuple[str, int]:
     return next((each.host, each.port) for each in listeners if not each.is_internal)
 
 
-def test_a_topic_is_created_when_the_last_broker_has_heard_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("partitions", [1, 2], ids=["created", "grown"])
+def test_every_broker_has_heard_of_a_topic_and_of_its_new_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
     monkeypatch.setattr(create, "VISIBLE_TIMEOUT_S", DEADLINE_S)
-    told: list[tuple[tuple[str, int], Any]] = []
+    told: list[tuple[tuple[str, int], int]] = []
     call_broker = wire_call.call_broker
 
     def noted(host: str, port: int, *given: Any, **options: Any) -> Any:
         reply = call_broker(host, port, *given, **options)
-        told.append(((host, port), reply.topics[0].error_code))
+        told.append(((host, port), len(reply.topics[0].partitions)))
         return reply
 
     monkeypatch.setattr(wire_call, "call_broker", noted)
     record = PartitionRegistration(replicas=(1,), isr=(1,), leader=1)
-    news = TopicChanged(TopicHeader("t", ID, 1)), PartitionChanged(ID, 0, record)
+
+    def news(count: int) -> tuple[Any, ...]:
+        return TopicChanged(TopicHeader("t", ID, count)), PartitionChanged(ID, count - 1, record)
 
     async def story() -> int:
         async with ReplicaCluster(tmp_path) as cluster:
+            for before in range(1, partitions):
+                cluster.publish(*news(before))
             late = cluster.members[LATE]
-            cluster.publish(*news, without=late)
+            cluster.publish(*news(partitions), without=late)
             host, port = address_of(cluster, 1)
             admin = build_admin(f"{host}:{port}")
-            waiting = asyncio.create_task(asyncio.to_thread(create.wait_until_visible, admin, "t"))
+            waiting = asyncio.create_task(
+                asyncio.to_thread(create.wait_until_visible, admin, "t", at_least=partitions)
+            )
             asked = address_of(cluster, LATE)
             await cluster.until(lambda: any(each == asked for each, _ in told) or waiting.done())
             assert not waiting.done()
-            late.broker.publish(ClusterDelta(news), cluster.image)
+            late.broker.publish(ClusterDelta(news(partitions)), cluster.image)
             return await waiting
 
     async def in_time() -> int:
         async with asyncio.timeout(2 * DEADLINE_S):
             return await story()
 
-    assert asyncio.run(in_time()) == 1
-    assert {place for place, code in told if not code} == {place for place, _ in told}
+    assert asyncio.run(in_time()) == partitions
+    assert {place for place, count in told if count == partitions} == {place for place, _ in told}
     assert len({place for place, _ in told}) == 3
+
+
+def test_who_logs_in_by_a_token_goes_by_the_broker_that_librdkafka_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The command itself cannot log in to each broker."""
+    own = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    monkeypatch.setattr(access, "_settings", own)
+    monkeypatch.setattr(wire_call, "call_broker", None)
+    led = SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=0)})
+    brokers = {0: SimpleNamespace(host="localhost", port=1)}
+    metadata = SimpleNamespace(brokers=brokers, topics={"t": led})
+    admin: Any = SimpleNamespace(list_topics=lambda **_: metadata)
+    assert create.wait_until_visible(admin, "t") == 1
 
 
 def test_a_topic_that_the_second_answer_lists_does_exist() -> None:
@@ -89,7 +110,7 @@ def test_a_topic_that_the_second_answer_lists_does_exist() -> None:
 def test_a_broker_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(create, "VISIBLE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(create, "VISIBLE_TIMEOUT_S", 3.0)
 
     async def story() -> int:
         async with ReplicaCluster(tmp_path) as cluster:
