@@ -125,17 +125,15 @@ class FaultProxy:
     async def _pump(
         self, ends: frozenset[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Copy one direction to its end. The end also waits for the heal."""
+        """Copy one direction to its end. The end also waits for the heal, unless the proxy ends."""
         try:
-            while data := await reader.read(CHUNK_BYTES):
-                await self._pass(ends)
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
+            with suppress(OSError):
+                while data := await reader.read(CHUNK_BYTES):
+                    await self._pass(ends)
+                    writer.write(data)
+                    await writer.drain()
+            await self._pass(ends)
         finally:
-            with suppress(asyncio.CancelledError):
-                await self._pass(ends)
             writer.close()
 
     async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -109,6 +109,27 @@ def test_bytes_of_a_cut_process_wait_and_then_go_on(cluster_file: Path, free_por
     run(scenario, cluster_file, free_port)
 
 
+def test_it_ends_while_bytes_of_a_cut_process_wait(cluster_file: Path, free_port: int) -> None:
+    async def scenario(proxy: FaultProxy, port: int) -> None:
+        before = asyncio.all_tasks()
+        reader, writer = await connect(port)
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        proxy.set_cut(frozenset({"echo"}))
+        writer.write(b"during")
+        assert await is_silent(reader)
+        carrying = {each for each in asyncio.all_tasks() - before if "FaultProxy." in repr(each)}
+        assert len(carrying) >= 2, "one for each direction"
+        for task in carrying:
+            task.cancel()
+        _, left = await asyncio.wait(carrying, timeout=10.0)
+        proxy.set_cut(frozenset())
+        writer.close()
+        assert not left
+
+    run(scenario, cluster_file, free_port)
+
+
 def test_others_are_not_touched(cluster_file: Path, free_port: int) -> None:
     async def scenario(proxy: FaultProxy, port: int) -> None:
         reader, writer = await connect(port)
