@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from transactional_producer import TransactionalProducer
+from waiting import wait_until
 
 from fairlead_broker.http.disk_families import measure_disk
 from fairlead_broker.http.metrics_page import MetricsPage
@@ -178,14 +179,15 @@ def test_all_who_ask_at_a_time_are_told_of_the_disks(stage: Any) -> None:
 def test_a_disk_that_is_slow_is_told_all_the_same(
     stage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Longer than the disk takes, a busy machine may keep this process waiting, but not each time.
     def measure_slowly(path: str) -> tuple[int, int]:
         time.sleep(0.5)
         return measure_disk(path)
 
     monkeypatch.setattr("fairlead_broker.http.disk_families.measure_disk", measure_slowly)
     page = MetricsPage(Readiness(phase=Phase.SERVING))
-    assert scrape(stage, page)[("fairlead_disk_size_bytes",)] > 0
-    assert stage.run(page.capacity()) is not None
+    wait_until(lambda: scrape(stage, page).get(("fairlead_disk_size_bytes",), 0) > 0)
+    wait_until(lambda: stage.run(page.capacity()) is not None)
 
 
 def test_a_disk_that_hangs_hides_only_itself(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
