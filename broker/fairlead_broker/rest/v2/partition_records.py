@@ -125,7 +125,7 @@ def _choose_form(request: RestRequest) -> Form:
 
 
 def _set_deadline(request: RestRequest) -> float:
-    """Return until when to wait; a lookup before it gets REST_LEADER_ANSWER_MS."""
+    """Return until when to wait; a lookup before it gets at least REST_LEADER_ANSWER_MS."""
     timeout_ms: int = min(request.query["timeout"], REST_READ_TIMEOUT_MAX_MS)
     now_s = asyncio.get_running_loop().time()
     request.deadline_s = now_s + max(timeout_ms, REST_LEADER_ANSWER_MS) / 1000

@@ -31,6 +31,8 @@ from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 
 SHA_256, SHA_512 = ScramMechanism
 NAMES = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+LATE_S = 1.0
+"""How late a client on a busy machine may look for an answer."""
 SETTINGS = {
     "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": ",".join(NAMES),
@@ -156,11 +158,10 @@ def test_a_client_that_looks_late_finds_the_answer_to_its_failed_login_without_t
     client: FrameClient,
 ) -> None:
     """kafka-python takes an answer that comes together with the end for no answer."""
+    began_s = time.monotonic()
     assert log_in(client, "alice", "wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    time.sleep(0.6)
-    client.socket.setblocking(False)
-    with pytest.raises(BlockingIOError):
-        client.socket.recv(1)
+    assert client.socket.recv(1) == b""
+    assert time.monotonic() - began_s > LATE_S
 
 
 def test_who_fails_to_log_in_and_hangs_up_is_gone_at_once(
