@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Metadata reaches every broker within milliseconds; this is the limit for a slow machine.
 VISIBLE_TIMEOUT_S = 5.0
 VISIBLE_POLL_S = 0.02
+# Longer than a broker may be silent before it is fenced: one that hangs is not waited for.
+BROKER_PATIENCE_S = 2.0
 METADATA_VERSION = 7
 
 EPILOG = """\b
@@ -100,30 +102,30 @@ def wait_until_visible(admin: AdminClient, name: str, *, at_least: int = 1) -> i
     """Wait until each broker knows a leader of every partition; return how many there are.
 
     Then the next command can use the topic, whichever broker it asks. `at_least` is how many
-    partitions the topic has by now.
+    partitions the topic has by now. A broker that does not answer is named, and not waited for.
     """
     from fairlead_cli.client.connection import fetch_metadata
 
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
     may_ask_each = _may_ask_each()
     knowing: set[int] = set()
+    silent: set[int] = set()
     while True:
         metadata = fetch_metadata(admin, name)
         topic = metadata.topics.get(name)
         partitions = topic.partitions.values() if topic is not None and not topic.error else []
         is_led = len(partitions) >= at_least and all(each.leader >= 0 for each in partitions)
-        lagging = []
-        if is_led:
-            for broker_id in sorted(metadata.brokers.keys() - knowing if may_ask_each else ()):
-                if _knows(metadata.brokers[broker_id], name, at_least, deadline):
-                    knowing.add(broker_id)
-                else:
-                    lagging.append(str(broker_id))
-            if not lagging:
-                return len(partitions)
-        if time.monotonic() > deadline:
-            late = f"Topic {name} has not reached every broker yet: {', '.join(lagging)}."
-            click.echo(late if is_led else "Not every partition has a leader yet.", err=True)
+        lagging: set[int] = set()
+        if is_led and may_ask_each:
+            for broker_id in sorted(metadata.brokers.keys() - knowing - silent):
+                knows = _knows(metadata.brokers[broker_id], name, at_least, deadline)
+                (silent if knows is None else knowing if knows else lagging).add(broker_id)
+        if (is_led and not lagging) or time.monotonic() > deadline:
+            late = ", ".join(map(str, sorted(lagging | silent)))
+            if not is_led:
+                click.echo("Not every partition has a leader yet.", err=True)
+            elif late:
+                click.echo(f"Topic {name} has not reached every broker yet: {late}.", err=True)
             return len(partitions)
         time.sleep(VISIBLE_POLL_S)
 
@@ -140,21 +142,20 @@ def _may_ask_each() -> bool:
     return login is None or login.mechanism in MECHANISMS
 
 
-def _knows(broker: BrokerMetadata, name: str, at_least: int, deadline: float) -> bool:
-    """Tell whether a broker knows a leader of every partition of a topic."""
+def _knows(broker: BrokerMetadata, name: str, at_least: int, deadline: float) -> bool | None:
+    """Tell whether a broker knows a leader of every partition of a topic; None: no answer."""
     from fairlead_cli.client.wire_call import call_broker
     from fairlead_cli.errors import NoAnswerError
     from fairlead_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
     request = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-    left_s = max(deadline - time.monotonic(), VISIBLE_POLL_S)
+    left_s = min(max(deadline - time.monotonic(), VISIBLE_POLL_S), BROKER_PATIENCE_S)
     try:
         reply = call_broker(
             broker.host.strip("[]"), broker.port, request, METADATA_VERSION, timeout_s=left_s
         )
     except NoAnswerError:
-        # It may have died: then it is no broker of the cluster at the next look.
-        return False
+        return None
     (topic,) = reply.topics
     return (
         not topic.error_code

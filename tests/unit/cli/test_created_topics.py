@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +107,21 @@ def test_a_topic_that_the_second_answer_lists_does_exist() -> None:
     with pytest.raises(CliError, match="topic 't' does not exist"):
         require_topic(client, "t")
     assert asked == ["t", None, "t", None]
+
+
+def test_a_broker_that_hangs_is_named_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(create, "VISIBLE_TIMEOUT_S", 60.0)
+    led = {"t": SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=0)})}
+    began_s = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        host, port = hung.getsockname()
+        metadata = SimpleNamespace(brokers={2: SimpleNamespace(host=host, port=port)}, topics=led)
+        admin: Any = SimpleNamespace(list_topics=lambda **_: metadata)
+        assert create.wait_until_visible(admin, "t") == 1
+    assert time.monotonic() - began_s < 50
+    assert capsys.readouterr().err == "Topic t has not reached every broker yet: 2.\n"
 
 
 def test_a_broker_that_does_not_answer_is_named(
