@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
     from zookeeper_ensemble import ZooKeeperEnsemble, ZooKeeperServer
 
+    from fairlead_zookeeper.operations import Operation
+
 PATH = table_path(TABLE)
 SESSION_S = 10.0
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -309,6 +311,48 @@ def test_znodes_that_a_write_leaves_behind_are_soon_put_back(
         assert znode is not None
         assert json.loads(znode.data)["leader"] == 2
         sweeping.cancel()
+
+    play(story)
+
+
+def test_a_sweep_goes_on_below_a_znode_whose_making_was_in_doubt(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The multi with a partition's znode landed unheard, and the next, with its state, did not."""
+    monkeypatch.setattr(zookeeper_multis, "MULTI_OPERATIONS_MAX", 5)
+
+    async def story(world: World) -> None:
+        await world.put(**{CLUSTER_KEY: '{"cluster_id": "one"}'})
+        await world.store.load()
+        send = world.client.commit
+        parent = "/brokers/topics/t/partitions/3"  # the last of its multi
+
+        async def doubt(operations: list[Operation], transaction: Any) -> Any:
+            made = {each.path for each in operations if isinstance(each, Create)}
+            if f"{parent}/state" in made:
+                raise InDoubtError("the connection broke, and this never arrived")
+            answer = await send(operations, transaction)
+            if parent in made:
+                raise InDoubtError("the connection broke, and this arrived")
+            return answer
+
+        monkeypatch.setattr(world.client, "commit", doubt)
+        record = PartitionRegistration((1, 2), (1, 2), leader=1)
+        header = {"name": "t", "partitions": 4, "state": "live", "configs": {}}
+        lines = {f"topic/{TOPIC_ID}": json.dumps(header)}
+        lines |= {f"partition/{TOPIC_ID}/{index}": partition_line(record) for index in range(4)}
+        known = await world.store.read(TABLE)
+        assert known is not None
+        assert await world.write(known.version, **lines) is WriteOutcome.WRITTEN
+        await until(world.store.has_lag.is_set)
+        await world.other.sync()
+        assert await _is_there(world, parent)
+        assert await _is_gone(world, f"{parent}/state")
+        monkeypatch.setattr(world.client, "commit", send)
+        await world.store.sweep()
+        await world.other.sync()
+        assert await _is_there(world, f"{parent}/state")
+        assert await world.store.sweep() == 0
 
     play(story)
 

@@ -403,14 +403,18 @@ class ZooKeeperStore(RemoteStore):
         return CONFLICT
 
     async def _look_at(self, changes: Sequence[ZnodeChange]) -> None:
-        """Find out which of Kafka's znodes exist."""
-        paths = await self._projected(lambda view: view.involved(changes))
+        """Find out which of Kafka's znodes exist, for the next attempt of a write."""
         try:
-            stats = await asyncio.gather(*(self._client.exists(path) for path in paths))
+            await self._note_present(changes)
         except (NotConnectedError, InDoubtError):
             return  # The next attempt ends as unknown, too.
         except ZooKeeperError as error:
             raise self._failed("Kafka's znodes cannot be read", error) from error
+
+    async def _note_present(self, changes: Sequence[ZnodeChange]) -> None:
+        """Ask which of the znodes exist that changes depend on: their own, and those above."""
+        paths = await self._projected(lambda view: view.involved(changes))
+        stats = await asyncio.gather(*(self._client.exists(path) for path in paths))
         found = {path: stat is not None for path, stat in zip(paths, stats, strict=True)}
         await self._projected(lambda view: view.note_found(found))
 
@@ -429,9 +433,9 @@ class ZooKeeperStore(RemoteStore):
         fence = self._fence
         if fence is None:
             raise StoreError("this store was opened for reading only")
-        found = await asyncio.gather(*(self._client.exists(path) for path in paths))
-        present = {path: stat is not None for path, stat in zip(paths, found, strict=True)}
-        await self._projected(lambda view: view.note_found(present))
+        wanted = await self._projected(lambda view: _changes_of(view, paths))
+        # Parents too: a multi whose outcome was unknown may have made one that nobody noted.
+        await self._note_present(wanted)
         changes, multis = await self._in_thread(self._plan_mending, paths, fence)
         for multi in multis:
             await self._commit(multi.operations, fence)
@@ -445,8 +449,7 @@ class ZooKeeperStore(RemoteStore):
         self, paths: Sequence[str], fence: Fence
     ) -> tuple[list[ZnodeChange], list[Multi]]:
         view = self._view()
-        values = [(path, view.value(path)) for path in paths]
-        changes = [ZnodeChange(path, value) for path, value in values if value is not None]
+        changes = _changes_of(view, paths)
         return changes, pack(changes, view, [fence.check], [fence.check])
 
     def _plan(
@@ -525,6 +528,12 @@ class ZooKeeperStore(RemoteStore):
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
+
+
+def _changes_of(view: Projections, paths: Sequence[str]) -> list[ZnodeChange]:
+    """Return what znodes should hold now, without those that should not exist."""
+    values = [(path, view.value(path)) for path in paths]
+    return [ZnodeChange(path, value) for path, value in values if value is not None]
 
 
 def _sealed() -> SealedError:
