@@ -130,9 +130,19 @@ class GroupOffsets:
             response = await self._kafka.ask_coordinator(
                 self._group_id, lambda _: request, code_of, deadline_s=deadline_s
             )
-            if error_code(code_of(response)) not in PASSING or loop.time() >= deadline_s:
+            code = error_code(code_of(response))
+            is_passing = code in PASSING or self._is_unheard_of(code, response)
+            if not is_passing or loop.time() >= deadline_s:
                 return response
             await asyncio.sleep(PAUSE_S)
+
+    def _is_unheard_of(self, code: ErrorCode, response: Any) -> bool:
+        """Tell whether the coordinator refuses new partitions that only this broker knows yet."""
+        is_commit = isinstance(response, OffsetCommitResponse)
+        if not is_commit or code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        image = self._kafka.broker.image
+        return all(image.partition(*key) is not None for key in _refused(response))
 
 
 def _fetch_code(response: OffsetFetchResponse) -> int:

@@ -14,16 +14,26 @@ from fairlead_broker.rest.peers import Peers
 from fairlead_broker.rest.server import RestServer
 from fairlead_broker.settings import RestAddress
 from fairlead_model.cluster import ClusterDelta, PartitionChanged, TopicChanged, TopicHeader
-from fairlead_model.ids import TopicId
+from fairlead_model.ids import CONSUMER_OFFSETS, TopicId
 from fairlead_model.partition import PartitionRegistration
+from fairlead_wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from fairlead_wire.message import Message
+
 ID = TopicId(b"t" * 16)
 HERE, LEADER = 1, 2
+LED = PartitionRegistration(replicas=(LEADER,), isr=(LEADER,), leader=LEADER)
+OFFSETS_ID = TopicId(b"o" * 16)
+OFFSETS = (
+    TopicChanged(TopicHeader(CONSUMER_OFFSETS, OFFSETS_ID, 1)),
+    PartitionChanged(OFFSETS_ID, 0, LED),
+)
 RECORD = {"partition_id": 0, "value": {"type": "JSON", "data": 1}}
+NAME_PARTITIONS = {ApiKey.LIST_OFFSETS, ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT}
 
 
 def look_up(client: RestClient) -> tuple[int, Any]:
@@ -41,14 +51,26 @@ def write(client: RestClient) -> tuple[int, Any]:
     return reply.json["error_code"], reply.json.get("offset")
 
 
+def commit(client: RestClient) -> tuple[int, Any]:
+    """The group's coordinator is the broker that leads the partition."""
+    settings = {"name": "c", "format": "json", "auto.commit.enable": "false"}
+    assert client.post("/consumers/g", settings).status == 200
+    at = "/consumers/g/instances/c"
+    partition = {"topic": "t", "partition": 0}
+    assert client.post(f"{at}/assignments", {"partitions": [partition]}).status == 204
+    reply = client.post(f"{at}/offsets", {"offsets": [partition | {"offset": 6, "metadata": ""}]})
+    return reply.status, [each["offset"] for each in reply.json["offsets"]]
+
+
 @pytest.mark.parametrize(
     ("ask", "expected"),
     [
         (look_up, (200, {"beginning_offset": 0, "end_offset": 0})),
         (read, (200, [])),
         (write, (200, 0)),
+        (commit, (200, [7])),
     ],
-    ids=["look up", "read", "write"],
+    ids=["look up", "read", "write", "commit"],
 )
 def test_a_leader_that_has_not_heard_of_a_partition_is_asked_again(
     tmp_path: Path,
@@ -59,19 +81,19 @@ def test_a_leader_that_has_not_heard_of_a_partition_is_asked_again(
     answered = 0
     asked_before = Peers.ask
 
-    async def counted(self: Peers, *given: Any) -> Any:
+    async def counted(self: Peers, broker_id: int, request: Message, *given: Any) -> Any:
         nonlocal answered
-        answer = await asked_before(self, *given)
-        answered += 1
+        answer = await asked_before(self, broker_id, request, *given)
+        answered += request.API_KEY in NAME_PARTITIONS
         return answer
 
     monkeypatch.setattr(Peers, "ask", counted)
-    record = PartitionRegistration(replicas=(LEADER,), isr=(LEADER,), leader=LEADER)
-    news = TopicChanged(TopicHeader("t", ID, 1)), PartitionChanged(ID, 0, record)
+    news = TopicChanged(TopicHeader("t", ID, 1)), PartitionChanged(ID, 0, LED)
 
     async def story() -> tuple[int, Any]:
         async with ReplicaCluster(tmp_path, size=2) as cluster:
             leader = cluster.members[LEADER]
+            cluster.publish(*OFFSETS)
             cluster.publish(*news, without=leader)
             address = RestAddress("127.0.0.1", 0, "127.0.0.1", 0, (), (), 1_000)
             server = RestServer(cluster.members[HERE].broker, address, SECRET, PeerLog())
