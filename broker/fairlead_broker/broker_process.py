@@ -38,6 +38,10 @@ from fairlead_model.broker import (
 )
 from fairlead_model.configs.config_key import ConfigError
 from fairlead_model.configs.config_values import BROKER_FENCE
+from fairlead_model.configs.connection_overrides import (
+    CONNECTIONS_PER_IP_OVERRIDES,
+    connection_overrides,
+)
 from fairlead_model.host_address import join_address
 from fairlead_model.ids import NO_BROKER_EPOCH
 from fairlead_model.session.session_protocol import take_secret
@@ -249,6 +253,7 @@ class BrokerProcess:
         limits = ServerLimits(
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
+            connections_per_ip_overrides=self._connection_overrides(),
             connection_creations_per_s=settings.max_connection_creation_rate,
             connection_creations_burst=creations_burst(settings.max_connection_creation_rate),
             idle_s=idle_limit_s(settings.connections_max_idle_ms),
@@ -277,11 +282,16 @@ class BrokerProcess:
         self._broker.on_altered.append(self._limit_connections)
         self._bind_rest()
 
+    def _connection_overrides(self) -> Mapping[str, int]:
+        values = self._broker.running_values()
+        return connection_overrides(str(values.value(CONNECTIONS_PER_IP_OVERRIDES)))
+
     def _limit_connections(self) -> None:
         number = self._broker.running_number
         self._server.set_connection_limits(
             total=number("max.connections"),
             per_ip=number("max.connections.per.ip"),
+            per_ip_overrides=self._connection_overrides(),
             creations_per_s=number("max.connection.creation.rate"),
         )
 

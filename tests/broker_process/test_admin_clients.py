@@ -1,5 +1,7 @@
 """Topic administration by real clients: confluent-kafka and kafka-python against one broker."""
 
+import socket
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka.admin import KafkaAdminClient
+from waiting import wait_until
 
 DEADLINE_S = 60.0
 
@@ -188,3 +191,34 @@ def test_kafka_python_administers_too(
     assert [partition["partition_index"] for partition in topic["partitions"]] == [0, 1]
     python_admin.delete_topics([name])
     assert name not in admin.list_topics(timeout=DEADLINE_S).topics
+
+
+def test_an_address_gets_a_limit_of_its_own_while_the_broker_runs(
+    admin: AdminClient, live_cluster: Any
+) -> None:
+    host, port = live_cluster.bootstrap.split(":")
+    broker = ConfigResource(ConfigResource.Type.BROKER, "0")
+
+    def limit(operation: AlterConfigOpType, value: str) -> None:
+        name = "max.connections.per.ip.overrides"
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        broker.incremental_configs = [entry]
+        (altered,) = admin.incremental_alter_configs([broker]).values()
+        altered.result(DEADLINE_S)
+
+    def is_let_in() -> bool:
+        with socket.create_connection((host, int(port)), DEADLINE_S, ("127.0.0.2", 0)) as client:
+            try:
+                client.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))  # ApiVersions
+                return bool(client.recv(1))
+            except ConnectionError:
+                return False
+
+    assert is_let_in()
+    limit(AlterConfigOpType.SET, "127.0.0.2:0")
+    wait_until(lambda: not is_let_in())
+    assert admin.list_topics(timeout=DEADLINE_S).brokers, "others have the limit that they had"
+    limit(AlterConfigOpType.DELETE, "")
+    wait_until(is_let_in)
+    with pytest.raises(KafkaException, match="neither an IP address nor localhost"):
+        limit(AlterConfigOpType.SET, "proxy.example.com:7")

@@ -17,7 +17,7 @@ import logging
 import resource
 import socket
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,6 +96,8 @@ class ServerLimits:
 
     connections_max: int = CONNECTIONS_MAX
     connections_per_ip_max: int = CONNECTIONS_PER_IP_MAX
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    """Address in normal form → its own limit."""
     connection_creations_per_s: int = CONNECTION_CREATIONS_PER_S
     connection_creations_burst: int = CONNECTION_CREATIONS_BURST
     idle_s: int | None = IDLE_CONNECTION_S
@@ -366,12 +368,20 @@ class Server:
         timer = self.loop.call_later(pause_s, resume)
         self._accept_timers.add(timer)
 
-    def set_connection_limits(self, *, total: int, per_ip: int, creations_per_s: int) -> None:
+    def set_connection_limits(
+        self,
+        *,
+        total: int,
+        per_ip: int,
+        creations_per_s: int,
+        per_ip_overrides: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Go by other limits from now on; connections that there are already stay."""
         self.limits = replace(
             self.limits,
             connections_max=total,
             connections_per_ip_max=per_ip,
+            connections_per_ip_overrides=per_ip_overrides,
             connection_creations_per_s=creations_per_s,
             connection_creations_burst=creations_burst(creations_per_s),
         )
@@ -383,9 +393,12 @@ class Server:
         """Make a connection of an accepted socket, or close it when a limit says so."""
         limits, quotas = self.limits, self._client_quotas
         count = self._clients_per_ip.get(client_host, 0)
+        allowed = limits.connections_per_ip_overrides.get(
+            client_host, limits.connections_per_ip_max
+        )
         if (
             self._clients >= limits.connections_max
-            or count >= limits.connections_per_ip_max
+            or count >= allowed
             or sock.fileno() > self._client_descriptor_max
         ):
             self.metrics.connections_refused += 1
@@ -397,7 +410,7 @@ class Server:
                 "and descriptor %d of %d would be its",
                 client_host,
                 count,
-                limits.connections_per_ip_max,
+                allowed,
                 self._clients,
                 limits.connections_max,
                 descriptor,

@@ -15,6 +15,10 @@ from fairlead_model.configs.config_key import (
     key_table,
     long_key,
 )
+from fairlead_model.configs.connection_overrides import (
+    CONNECTIONS_PER_IP_OVERRIDES,
+    overrides_problem,
+)
 from fairlead_model.configs.coordinator_configs import COORDINATOR_CONFIGS
 from fairlead_model.configs.cordoned_directories import CORDONED_LOG_DIRS, every_problem
 from fairlead_model.configs.security_configs import SECURITY_CONFIGS
@@ -206,6 +210,14 @@ _NETWORK = (
     ),
     int_key(
         "max.connections.per.ip", 4_000, "Most connections from one address.", 0, is_dynamic=True
+    ),
+    ConfigKey(
+        CONNECTIONS_PER_IP_OVERRIDES,
+        _STRING,
+        "",
+        "Addresses with a limit of their own, such as 192.0.2.1:100,::1:200,localhost:200.",
+        is_dynamic=True,
+        check=overrides_problem,
     ),
     int_key(
         "max.connection.creation.rate",

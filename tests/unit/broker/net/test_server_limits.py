@@ -108,6 +108,28 @@ def test_connections_of_one_address_are_limited(make_live: MakeLive) -> None:
         assert third.call(HELLO, 3).error_code == 0
 
 
+def test_an_address_may_have_a_limit_of_its_own(make_live: MakeLive) -> None:
+    live = make_live(connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 2})
+
+    def limit(**overrides: int) -> None:
+        live.server.set_connection_limits(
+            total=100, per_ip=1, creations_per_s=1_000, per_ip_overrides=overrides
+        )
+
+    with FrameClient(live.port) as first, FrameClient(live.port) as second:
+        assert first.call(HELLO, 3).error_code == second.call(HELLO, 3).error_code == 0
+        with FrameClient(live.port) as third:
+            assert third.is_closed_by_peer()
+        live.run(lambda: limit(**{"127.0.0.1": 3, "192.0.2.1": 0}))
+        with FrameClient(live.port) as third:
+            assert third.call(HELLO, 3).error_code == 0
+    live.eventually(lambda: not live.server.connections)
+    live.run(limit)
+    with FrameClient(live.port) as only, FrameClient(live.port) as other:
+        assert only.call(HELLO, 3).error_code == 0
+        assert other.is_closed_by_peer()
+
+
 def test_connections_above_the_creation_rate_wait_their_turn(make_live: MakeLive) -> None:
     live = make_live(connection_creations_per_s=50, connection_creations_burst=5)
     started = time.monotonic()
