@@ -129,6 +129,9 @@ class Projections:
         covered.update(paths)
         again = [path for path, _ in unsettled if path not in covered]
         changes = [*(ZnodeChange(path, self.value(path)) for path in again), *changes]
+        # A request that is carried out goes first, in the multi that writes the table: if it
+        # outlived its topic, it would delete the next one of that name.
+        changes.sort(key=lambda change: not change.path.startswith(f"{znodes.DELETE_TOPICS}/"))
         return [change for change in changes if self._is_news(change)]
 
     def operations(self, changes: Sequence[ZnodeChange]) -> list[list[Operation]]:

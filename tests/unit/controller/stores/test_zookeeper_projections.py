@@ -4,7 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from fairlead_controller.decisions.tables import lines
+from fairlead_controller.stores import zookeeper_multis
 from fairlead_controller.stores.metadata_store import TableWrite
 from fairlead_controller.stores.zookeeper_multis import (
     MULTI_BYTES_MAX,
@@ -157,6 +160,22 @@ def test_a_deleted_topic_goes_with_its_last_line_and_its_request_with_the_first(
     assert "/brokers/topics/t" in tree.shown()
     tree.write({HEADER: None} | dict.fromkeys(partition(0)))
     assert tree.shown() == {}
+
+
+def test_a_request_goes_in_the_multi_that_writes_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a later one it could outlive its topic, and delete the next one of that name."""
+    monkeypatch.setattr(zookeeper_multis, "MULTI_OPERATIONS_MAX", 3)
+    content = header(2) | partition(0) | partition(1)
+    view = Projections()
+    view.assume([(7, content)])
+    view.expect("/admin/delete_topics/t")
+    changes = view.plan(header(2, TopicState.DELETING), 7)
+    table = KnownTable("partitions-00000", 4, 9, 7, 1, 0, {})
+    first, *others = plan_write(table, table, changes, view, FENCE).multis
+    assert first.operations[2:] == [Delete("/admin/delete_topics/t")]
+    assert others
 
 
 def test_a_deletion_that_did_not_land_is_planned_again_with_all_its_znodes() -> None:
