@@ -34,6 +34,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -88,6 +89,10 @@ class InDoubtError(ZooKeeperError):
 
 class SessionLostError(ZooKeeperError):
     """The session has ended: no further request of this client is done."""
+
+
+class AccessDeniedError(ZooKeeperError):
+    """The ACL of a znode does not let this user read it."""
 
 
 class MultiError(ZooKeeperError):
@@ -300,6 +305,8 @@ class ZooKeeperClient:
             raise _NoNodeError(path) from error
         except NodeExistsError as error:
             raise _NodeExistsError(path) from error
+        except NoAuthError as error:
+            raise AccessDeniedError(f"{path}: {type(error).__name__}") from error
         except KazooException as error:
             raise ZooKeeperError(f"{path}: {type(error).__name__}") from error
 

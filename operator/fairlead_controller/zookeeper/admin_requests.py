@@ -8,7 +8,9 @@
 
 An entry that is refused, or that cannot be read, stays, is logged once and counted. It is not tried
 again before somebody changes it. If some partitions of a reassignment are refused, the others move,
-and the entry stays. A new controller carries out entries that are still there, as Kafka's did.
+and the entry stays. An entry that was carried out but cannot be removed, because of an ACL or a
+znode below it, is not carried out again, either. A new controller carries out entries that are
+still there, as Kafka's did.
 """
 
 import asyncio
@@ -16,6 +18,8 @@ import logging
 from collections import Counter
 from contextlib import suppress
 from typing import Any, Final
+
+from kazoo.exceptions import BadVersionError, NoNodeError
 
 from fairlead_controller.controller import Controller
 from fairlead_controller.decisions.events import (
@@ -37,6 +41,7 @@ from fairlead_model.session.calls import (
 )
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 from fairlead_zookeeper.client import (
+    AccessDeniedError,
     ConnectionState,
     MultiError,
     SessionLostError,
@@ -62,7 +67,7 @@ PARTITIONS_AT_ONCE: Final = 500
 NOT_ELECTED_LOGGED_MAX: Final = 20
 """Partitions without an election that the log names."""
 REFUSED_MAX: Final = 10_000
-"""Entries that are remembered as refused."""
+"""Entries that are remembered as refused, or as carried out."""
 
 
 class AdminRequests:
@@ -80,6 +85,11 @@ class AdminRequests:
         self._changed = asyncio.Event()
         self._settled: dict[str, Stat] = {}
         """Refused entries that stay, with their Stat when they were refused."""
+        self._done: dict[str, Stat] = {}
+        """Entries that are carried out and may still be there, with their Stat: a later topic of
+        the same name is not meant."""
+        self._named: set[str] = set()
+        """Entries that cannot be read or removed; the log names each once."""
         self._moving: tuple[Stat, list[tuple[str, int]]] | None = None
         """The reassignment under way: the Stat of its entry, and the partitions that move."""
 
@@ -109,23 +119,49 @@ class AdminRequests:
             self._client.listeners.remove(self._on_state)
 
     async def _look(self) -> None:
-        watch = self._changed.set
-        await self._delete_topics(await self._client.children(DELETE_TOPICS, watch=watch) or [])
-        election = await self._client.get(PREFERRED_ELECTION, watch=watch)
+        await self._delete_topics(await self._deletions())
+        election = await self._read(PREFERRED_ELECTION)
         if election is not None:
             await self._elect(election)
-        reassignment = await self._client.get(REASSIGN_PARTITIONS, watch=watch)
+        reassignment = await self._read(REASSIGN_PARTITIONS)
         if reassignment is None:
             self._moving = None  # Deleting the entry cancels nothing, as with Kafka.
-        elif self._settled.get(REASSIGN_PARTITIONS) != reassignment.stat:
+        else:
             await self._reassign(reassignment)
+
+    async def _read(self, path: str) -> Znode | None:
+        """Return an entry; None if there is none, or if nothing is to be done for it."""
+        watch = self._changed.set
+        try:
+            znode = await self._client.get(path, watch=watch)
+        except AccessDeniedError as error:
+            self._note_hidden(path, error)
+            return None
+        if znode is not None and self._done.get(path) == znode.stat:
+            await self._remove(path, znode.stat)
+            return None
+        self._named.discard(path)
+        if znode is None or self._settled.get(path) == znode.stat:
+            return None
+        return znode
+
+    async def _deletions(self) -> list[str]:
+        try:
+            return await self._client.children(DELETE_TOPICS, watch=self._changed.set) or []
+        except AccessDeniedError as error:
+            self._note_hidden(DELETE_TOPICS, error)
+            return []
 
     async def _delete_topics(self, names: list[str]) -> None:
         stats: dict[str, Stat] = {}
         for name in names:
             path = f"{DELETE_TOPICS}/{name}"
             stat = await self._client.exists(path)
-            if stat is not None and self._settled.get(path) != stat:
+            if stat is None or self._settled.get(path) == stat:
+                continue
+            if self._done.get(path) == stat:
+                await self._remove(path, stat)
+            else:
                 stats[name] = stat
         waiting = list(stats)
         for start in range(0, len(waiting), TOPICS_AT_ONCE):
@@ -134,7 +170,12 @@ class AdminRequests:
                 await self._store.expect(f"{DELETE_TOPICS}/{name}")
             topics = [DeletableTopic(name=name, topic_id=ZERO_TOPIC_ID) for name in chunk]
             answer = await self._controller.submit(DeleteTopics(DeleteTopicsCall(topics=topics)))
-            for name, deleted in zip(chunk, answer["topics"], strict=True):
+            answers = list(zip(chunk, answer["topics"], strict=True))
+            # Before anything that may fail.
+            for name, deleted in answers:
+                if not deleted["error_code"]:
+                    self._note_done(f"{DELETE_TOPICS}/{name}", stats[name])
+            for name, deleted in answers:
                 await self._on_deleted(name, stats[name], deleted)
 
     async def _on_deleted(self, name: str, stat: Stat, answer: Any) -> None:
@@ -147,6 +188,11 @@ class AdminRequests:
             self._refuse(path, stat, str(answer["error_message"]))
         else:
             logger.info("deleted topic %s as %s asks for", name, path)
+            if await self._client.exists(path) == stat:
+                # The table had to be written without Kafka's znodes.
+                await self._remove(path, stat)
+            else:
+                self._done.pop(path, None)
 
     async def _elect(self, znode: Znode) -> None:
         partitions = _read_partitions(znode.data)
@@ -217,13 +263,42 @@ class AdminRequests:
         return record is not None and (record.is_being_reassigned or bool(record.queued_target))
 
     async def _remove(self, path: str, stat: Stat) -> None:
-        """Remove a finished entry, unless somebody has changed it meanwhile."""
+        """Remove a finished entry, unless somebody has changed it meanwhile.
+
+        One that cannot be removed stays, and is not carried out again.
+        """
+        self._note_done(path, stat)
         try:
             await self._client.multi([self._fence.check, Delete(path, stat.version)])
         except MultiError as error:
             if error.index == 0:
                 raise
+            if not isinstance(error.cause, BadVersionError | NoNodeError):
+                cause = type(error.cause).__name__
+                self._name(path, f"is carried out, but cannot be removed ({cause}): delete it")
+                return
             self._changed.set()
+        self._done.pop(path, None)
+        self._named.discard(path)
+
+    def _note_done(self, path: str, stat: Stat) -> None:
+        if len(self._done) >= REFUSED_MAX:
+            del self._done[next(iter(self._done))]
+        self._done[path] = stat
+
+    def _note_hidden(self, path: str, error: AccessDeniedError) -> None:
+        if self._name(path, f"is not carried out, because it cannot be read: {error}"):
+            self.refused[path.split("/")[2]] += 1
+
+    def _name(self, path: str, problem: str) -> bool:
+        """Log a problem of an entry; tell whether it is new."""
+        if path in self._named:
+            return False
+        if len(self._named) >= REFUSED_MAX:
+            self._named.clear()
+        self._named.add(path)
+        logger.error("%s %s", path, problem)
+        return True
 
     def _refuse(self, path: str, stat: Stat, reason: str) -> None:
         if self._settled.get(path) == stat:
