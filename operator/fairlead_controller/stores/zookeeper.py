@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 
 from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
 from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
@@ -53,6 +53,7 @@ from fairlead_controller.stores.zookeeper_projections import (
 from fairlead_controller.stores.zookeeper_tables import KnownTable, next_table, read_table
 from fairlead_model.ids import ControllerEpoch
 from fairlead_zookeeper.client import (
+    AccessDeniedError,
     ConnectionState,
     InDoubtError,
     MultiError,
@@ -60,7 +61,7 @@ from fairlead_zookeeper.client import (
     ZooKeeperClient,
     ZooKeeperError,
 )
-from fairlead_zookeeper.operations import Delete, Operation, Stat
+from fairlead_zookeeper.operations import Delete, Operation, Stat, Znode
 from fairlead_zookeeper.znodes import (
     BROKER_TOPICS,
     CONFIG_BROKERS,
@@ -107,8 +108,9 @@ class ZooKeeperStore(RemoteStore):
         self._known: dict[str, KnownTable] = {}
         self._projections: Projections | None = None
         """Used in the store's thread; None until they are needed."""
-        self._strangers: set[str] = set()
-        """Znodes that are no topics; the log names each once."""
+        self._named: set[str] = set()
+        """Znodes that are no topics, or that an ACL keeps from being compared or mended; the log
+        names each once."""
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper store")
         self._in_doubt: dict[str, tuple[KnownTable, list[ZnodeChange]]] = {}
@@ -211,7 +213,8 @@ class ZooKeeperStore(RemoteStore):
                 if not paths:
                     break
                 # A write that is sent meanwhile may land first, and be overwritten: compare again.
-                mended += await self._mend(paths)
+                paths = await self._mend(paths)
+                mended += len(paths)
             await asyncio.sleep(SWEEP_PAUSE_S)
         mended += await self._remove_leftovers()
         self.mended += mended
@@ -224,21 +227,17 @@ class ZooKeeperStore(RemoteStore):
         (Kafka before 2.2): it stays, does not count as a topic, and the log names it.
         """
         removed = 0
-        for name in await self._client.children(BROKER_TOPICS) or []:
+        for name in await self._names_below(BROKER_TOPICS):
             if await self.knows_topic(name):
                 continue
             path = topic_path(name)
-            znode = await self._client.get(path)
+            znode = (await self._read_all([path])).get(path)
             if znode is None:
                 continue
-            if "topic_id" not in (decode(znode.data) or {}):
-                if path not in self._strangers:
-                    self._strangers.add(path)
-                    logger.warning("%s was made by a tool: it is no topic of this cluster", path)
-                continue
-            await self._delete_tree(path)
-            logger.warning("removed %s, whose topic is gone", path)
-            removed += 1
+            if "topic_id" in (decode(znode.data) or {}):
+                removed += await self._remove(path, "whose topic is gone")
+            else:
+                self._name(path, "was made by a tool: it is no topic of this cluster")
         removed += await self._remove_leftover_configs()
         return removed + await self._remove_leftover_broker_configs()
 
@@ -249,13 +248,13 @@ class ZooKeeperStore(RemoteStore):
         write that had to do without Kafka's znodes.
         """
         removed = 0
-        for name in sorted(await self._client.children(CONFIG_BROKERS) or []):
+        for name in await self._names_below(CONFIG_BROKERS):
             path = f"{CONFIG_BROKERS}/{name}"
-            if await self._projected(partial(Projections.value, path=path)) is not None:
+            if await self._is_wanted(path) or not await self._remove(
+                path, "which is not what the tables say"
+            ):
                 continue
-            await self._delete_tree(path)
             await self._projected(partial(Projections.note_found, found={path: False}))
-            logger.warning("removed %s, which is not what the tables say", path)
             removed += 1
         return removed
 
@@ -265,16 +264,36 @@ class ZooKeeperStore(RemoteStore):
         A topic's configs are deleted last, so a crash may have left them alone.
         """
         removed = 0
-        configs = await self._client.children(CONFIG_TOPICS) or []
-        topics = await self._client.children(BROKER_TOPICS) or []
+        configs = await self._names_below(CONFIG_TOPICS)
+        topics = await self._names_below(BROKER_TOPICS)
         for name in sorted(set(configs) - set(topics)):
-            if await self.knows_topic(name):
-                continue
-            path = f"{CONFIG_TOPICS}/{name}"
-            await self._delete_tree(path)
-            logger.warning("removed %s, whose topic is gone", path)
-            removed += 1
+            if not await self.knows_topic(name):
+                removed += await self._remove(f"{CONFIG_TOPICS}/{name}", "whose topic is gone")
         return removed
+
+    async def _names_below(self, path: str) -> list[str]:
+        """Return the names of a znode's children; none if this user may not read them."""
+        try:
+            return await self._client.children(path) or []
+        except AccessDeniedError as error:
+            self._note_refusal(path, error)
+            return []
+
+    async def _remove(self, path: str, why: str) -> bool:
+        """Remove a znode and all below it; tell whether it is gone.
+
+        One that cannot be removed keeps no other from being removed.
+        """
+        try:
+            await self._delete_tree(path)
+        except (MultiError, AccessDeniedError) as error:
+            self._note_refusal(path, error)
+            return False
+        logger.warning("removed %s, %s", path, why)
+        if await self._is_wanted(path):
+            # It was made again meanwhile, and what is new may be gone, too.
+            self.has_lag.set()
+        return True
 
     async def _delete_tree(self, path: str) -> None:
         """Delete a znode and everything below it, children first."""
@@ -283,7 +302,31 @@ class ZooKeeperStore(RemoteStore):
         fence = self._fence
         if fence is None:
             raise StoreError("this store was opened for reading only")
-        await self._commit([fence.check, Delete(path)], fence)
+        try:
+            await self._commit([fence.check, Delete(path)], fence)
+        except MultiError as error:
+            if not isinstance(error.cause, NoNodeError):
+                raise
+            # A write beside the sweep has deleted it.
+
+    async def _is_wanted(self, path: str) -> bool:
+        return await self._projected(partial(Projections.value, path=path)) is not None
+
+    def _note_refusal(self, path: str, error: MultiError | AccessDeniedError) -> None:
+        """Note that a znode could not be compared or mended.
+
+        If somebody else changed it meanwhile, another sweep follows soon.
+        """
+        cause = error.cause if isinstance(error, MultiError) else None
+        if isinstance(cause, NoNodeError | NodeExistsError | NotEmptyError):
+            self.has_lag.set()
+        else:
+            self._name(path, f"cannot be compared with the tables, or mended: {error}")
+
+    def _name(self, path: str, problem: str) -> None:
+        if path not in self._named:
+            self._named.add(path)
+            logger.warning("%s %s", path, problem)
 
     async def _commit(self, operations: Sequence[Operation], fence: Fence) -> None:
         """Carry out a multi of a sweep; SealedError if another controller has been elected.
@@ -420,37 +463,60 @@ class ZooKeeperStore(RemoteStore):
 
     async def _differing(self, paths: Sequence[str]) -> list[str]:
         """Return those of these znodes that differ from the tables' present content."""
-        found = await asyncio.gather(*(self._client.get(path) for path in paths))
-        wanted = await self._projected(lambda view: [view.value(path) for path in paths])
+        found = await self._read_all(paths)
+        wanted = await self._projected(lambda view: [view.value(path) for path in found])
         return [
             path
-            for path, znode, value in zip(paths, found, wanted, strict=True)
+            for (path, znode), value in zip(found.items(), wanted, strict=True)
             if value is not None and (znode is None or not is_same_value(value, znode.data))
         ]
 
-    async def _mend(self, paths: Sequence[str]) -> int:
-        """Restore Kafka's znodes; the next sweep finds those that were refused."""
+    async def _read_all(self, paths: Sequence[str]) -> dict[str, Znode | None]:
+        """Return znodes by their paths, without those that this user may not read."""
+        results = await asyncio.gather(
+            *(self._client.get(path) for path in paths), return_exceptions=True
+        )
+        found: dict[str, Znode | None] = {}
+        for path, result in zip(paths, results, strict=True):
+            if isinstance(result, AccessDeniedError):
+                self._note_refusal(path, result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                found[path] = result
+        return found
+
+    async def _mend(self, paths: Sequence[str]) -> list[str]:
+        """Restore Kafka's znodes; return which. The others were refused."""
         fence = self._fence
         if fence is None:
             raise StoreError("this store was opened for reading only")
         wanted = await self._projected(lambda view: _changes_of(view, paths))
         # Parents too: a multi whose outcome was unknown may have made one that nobody noted.
         await self._note_present(wanted)
-        changes, multis = await self._in_thread(self._plan_mending, paths, fence)
-        for multi in multis:
-            await self._commit(multi.operations, fence)
+        mended: list[str] = []
+        for multi in await self._in_thread(self._plan_mending, paths, fence):
+            changed = [change.path for change in multi.changes]
+            try:
+                await self._commit(multi.operations, fence)
+            except MultiError as error:
+                if len(changed) == 1:
+                    self._note_refusal(changed[0], error)
+                    continue
+                # One znode that cannot be mended must not keep the others from being mended.
+                for path in changed:
+                    mended += await self._mend([path])
+                continue
             written = multi.changes
             await self._projected(partial(Projections.note_written, changes=written))
-        for change in changes:
-            logger.warning("put back %s, which is not what the tables say", change.path)
-        return len(changes)
+            for path in changed:
+                logger.warning("put back %s, which is not what the tables say", path)
+            mended += changed
+        return mended
 
-    def _plan_mending(
-        self, paths: Sequence[str], fence: Fence
-    ) -> tuple[list[ZnodeChange], list[Multi]]:
+    def _plan_mending(self, paths: Sequence[str], fence: Fence) -> list[Multi]:
         view = self._view()
-        changes = _changes_of(view, paths)
-        return changes, pack(changes, view, [fence.check], [fence.check])
+        return pack(_changes_of(view, paths), view, [fence.check], [fence.check])
 
     def _plan(
         self,

@@ -1,0 +1,138 @@
+"""A sweep mends what it can: what it may not touch, and what others do meanwhile, stops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.security import make_acl, make_digest_acl
+from watched_store import TABLE
+from zookeeper_store import connected, elected_store
+
+from fairlead_controller.decisions.tables.lines import partition_line
+from fairlead_controller.stores.metadata_store import TableWrite, WriteOutcome
+from fairlead_model.partition import PartitionRegistration
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kazoo.client import KazooClient
+    from zookeeper_ensemble import ZooKeeperEnsemble
+
+    from fairlead_controller.stores.zookeeper import ZooKeeperStore
+    from fairlead_zookeeper.address import ZooKeeperAccess
+
+    Story = Callable[[ZooKeeperStore, KazooClient], Awaitable[None]]
+
+TOP = "/brokers/topics/t"
+GONE = b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ","partitions":{"0":[1]}}'
+THEIRS = make_digest_acl("somebody", "secret", all=True)
+READABLE = make_acl("world", "anyone", read=True)
+
+
+def topic(name: str, partitions: int, number: int = 1) -> dict[str, str]:
+    """Return the lines of a topic."""
+    topic_id = f"AAAAAAAAAAAAAAAAAAAAA{'AQgw'[number]}"
+    header = {"name": name, "partitions": partitions, "state": "live", "configs": {}}
+    line = partition_line(PartitionRegistration((1, 2), (1, 2), leader=1))
+    return {f"topic/{topic_id}": json.dumps(header)} | {
+        f"partition/{topic_id}/{index}": line for index in range(partitions)
+    }
+
+
+async def write(store: ZooKeeperStore, lines: dict[str, str | None]) -> None:
+    known = await store.read(TABLE)
+    version = None if known is None else known.version
+    (result,) = await store.write([TableWrite(TABLE, version, 1, lines)])
+    assert result.outcome is WriteOutcome.WRITTEN
+
+
+@pytest.fixture
+def play(
+    zookeeper: ZooKeeperEnsemble, zookeeper_chroot: str, access: ZooKeeperAccess
+) -> Callable[[Story], None]:
+    """Tell a story about a topic with three partitions, and a tool's client."""
+
+    async def tell(story: Story, tool: KazooClient) -> None:
+        async with asyncio.timeout(60), connected(access) as client:
+            store = await elected_store(client)
+            await write(store, {**topic("t", 3)})
+            await story(store, tool)
+            await store.close()
+
+    def run(story: Story) -> None:
+        with zookeeper.client(zookeeper_chroot) as tool:
+            asyncio.run(tell(story, tool))
+
+    return run
+
+
+@pytest.mark.parametrize("acl", [[THEIRS], [THEIRS, READABLE]], ids=["hidden", "read-only"])
+def test_a_znode_with_an_acl_of_others_keeps_no_other_from_being_put_back(
+    play: Callable[[Story], None], acl: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        tool.set(f"{TOP}/partitions/0/state", b"by hand")
+        tool.set_acls(f"{TOP}/partitions/0/state", acl)
+        tool.delete(f"{TOP}/partitions/1/state")
+        tool.delete(f"{TOP}/partitions/2", recursive=True)
+        tool.delete("/config/topics/t")
+        tool.create("/config/topics/gone", b"")
+        assert await store.sweep() == 5
+        for path in (f"{TOP}/partitions/1/state", f"{TOP}/partitions/2/state", "/config/topics/t"):
+            assert tool.exists(path)
+        assert not tool.exists("/config/topics/gone")
+        assert await store.sweep() == 0
+        assert not store.has_lag.is_set(), "the next sweep would change nothing"
+
+    play(story)
+    said = [each for each in caplog.messages if "cannot be compared" in each]
+    assert len(said) == 1
+    assert said[0].startswith(f"{TOP}/partitions/0/state cannot be compared with the tables, or me")
+
+
+def test_what_is_left_of_topics_is_removed_beside_what_cannot_be(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        tool.create("/brokers/topics/a-hidden", GONE, acl=[THEIRS])
+        tool.create("/brokers/topics/b-locked/partitions", b"", makepath=True)
+        tool.set("/brokers/topics/b-locked", GONE)
+        tool.set_acls("/brokers/topics/b-locked", [THEIRS, READABLE])
+        tool.create("/brokers/topics/c-gone/partitions", b"", makepath=True)
+        tool.set("/brokers/topics/c-gone", GONE)
+        tool.create("/config/topics/d-gone/below", b"", makepath=True)
+        tool.create("/config/brokers/7", b"")
+        assert await store.sweep() == 3
+        assert sorted(tool.get_children("/brokers/topics")) == ["a-hidden", "b-locked", "t"]
+        assert tool.get_children("/config/topics") == ["t"]
+        assert tool.get_children("/config/brokers") == []
+
+    play(story)
+
+
+def test_a_topic_made_while_its_predecessor_is_removed_is_looked_at_soon(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its znodes may have gone with those of its predecessor."""
+
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        tool.create("/brokers/topics/u/partitions/0/state", b"", makepath=True)
+        tool.set("/brokers/topics/u", GONE)
+        delete_tree = store._delete_tree
+
+        async def make_and_delete(path: str) -> None:
+            monkeypatch.setattr(store, "_delete_tree", delete_tree)
+            await write(store, {**topic("u", 1, number=2)})
+            await delete_tree(path)
+
+        monkeypatch.setattr(store, "_delete_tree", make_and_delete)
+        await store.sweep()
+        assert store.has_lag.is_set()
+        await store.sweep()
+        assert tool.exists("/brokers/topics/u/partitions/0/state")
+        assert not store.has_lag.is_set()
+
+    play(story)
