@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.security import make_acl, make_digest_acl
+from waiting import until
 from watched_store import TABLE
 from zookeeper_store import connected, elected_store
 
 from fairlead_controller.decisions.tables.lines import partition_line
+from fairlead_controller.stores import zookeeper_multis
+from fairlead_controller.stores.committer import Committer
 from fairlead_controller.stores.metadata_store import TableWrite, WriteOutcome
 from fairlead_model.partition import PartitionRegistration
+from fairlead_zookeeper.client import InDoubtError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kazoo.client import KazooClient
     from zookeeper_ensemble import ZooKeeperEnsemble
 
     from fairlead_controller.stores.zookeeper import ZooKeeperStore
     from fairlead_zookeeper.address import ZooKeeperAccess
+    from fairlead_zookeeper.operations import Operation
 
     Story = Callable[[ZooKeeperStore, KazooClient], Awaitable[None]]
 
@@ -32,11 +37,13 @@ THEIRS = make_digest_acl("somebody", "secret", all=True)
 READABLE = make_acl("world", "anyone", read=True)
 
 
-def topic(name: str, partitions: int, number: int = 1) -> dict[str, str]:
+def topic(
+    name: str, partitions: int, number: int = 1, isr: tuple[int, ...] = (1, 2)
+) -> dict[str, str]:
     """Return the lines of a topic."""
     topic_id = f"AAAAAAAAAAAAAAAAAAAAA{'AQgw'[number]}"
     header = {"name": name, "partitions": partitions, "state": "live", "configs": {}}
-    line = partition_line(PartitionRegistration((1, 2), (1, 2), leader=1))
+    line = partition_line(PartitionRegistration((1, 2), isr, leader=1))
     return {f"topic/{topic_id}": json.dumps(header)} | {
         f"partition/{topic_id}/{index}": line for index in range(partitions)
     }
@@ -134,5 +141,109 @@ def test_a_topic_made_while_its_predecessor_is_removed_is_looked_at_soon(
         await store.sweep()
         assert tool.exists("/brokers/topics/u/partitions/0/state")
         assert not store.has_lag.is_set()
+
+    play(story)
+
+
+@pytest.fixture
+def doubt(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Callable[[ZooKeeperStore], Any]:
+    """Let the multis of the next write land, and the answers of all but the first be lost.
+
+    What this returns waits until the store has heard that, and ends it.
+    """
+    monkeypatch.setattr(zookeeper_multis, "MULTI_OPERATIONS_MAX", 4)
+
+    def begin(store: ZooKeeperStore) -> Callable[[], Awaitable[None]]:
+        send, sent = store._client.commit, 0
+
+        async def commit(operations: Sequence[Operation], prepared: Any) -> list[Any]:
+            nonlocal sent
+            sent += 1
+            is_first = sent == 1
+            answer = await send(operations, prepared)
+            if not is_first:
+                raise InDoubtError("the connection broke")
+            return answer
+
+        monkeypatch.setattr(store._client, "commit", commit)
+
+        async def end() -> None:
+            await until(lambda: sum("are behind" in each for each in caplog.messages) == sent - 1)
+            assert store.has_lag.is_set()
+            monkeypatch.setattr(store._client, "commit", send)
+
+        return end
+
+    return begin
+
+
+def test_what_changes_back_after_a_doubt_is_shown_at_once(
+    play: Callable[[Story], None], doubt: Callable[..., Any]
+) -> None:
+    """The store believed that the znode had never changed, and that nothing was to be done."""
+
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        state = f"{TOP}/partitions/2/state"
+        end = doubt(store)
+        await write(store, {**topic("t", 3, isr=(1,))})
+        await end()
+        assert await store.sweep() == 0
+        tool.sync(state)
+        assert json.loads(tool.get(state)[0])["isr"] == [1]
+        await write(store, {**topic("t", 3)})
+        # The write has ended with its first multi, and this znode is in the last.
+        await until(lambda: json.loads(tool.get(state)[0])["isr"] == [1, 2])
+
+    play(story)
+
+
+def test_what_was_made_in_doubt_goes_with_its_topic(
+    play: Callable[[Story], None], doubt: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        end = doubt(store)
+        await write(store, {**topic("u", 3, number=2)})
+        await end()
+        assert await store.sweep() == 0
+        await write(store, dict.fromkeys(topic("u", 3, number=2)))
+        await until(lambda: tool.exists("/config/topics/u") is None)
+        assert tool.get_children("/brokers/topics") == ["t"]
+        assert not store.has_lag.is_set()
+
+    play(story)
+    assert not [each for each in caplog.messages if "without Kafka's znodes" in each]
+
+
+def test_a_write_that_lands_late_is_not_forgotten(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It landed after the table was read again, and before its repetition."""
+
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        table = await store.read(TABLE)
+        assert table is not None
+        committer = Committer(store, {TABLE: table}, 1)
+        send = store._client.commit
+        stuck: list[Any] = []
+
+        async def commit(operations: Sequence[Operation], prepared: Any) -> list[Any]:
+            if not stuck:
+                stuck.append((operations, prepared))
+                raise InDoubtError("the connection broke")
+            monkeypatch.setattr(store._client, "commit", send)
+            await send(*stuck[0])
+            return await send(operations, prepared)
+
+        monkeypatch.setattr(store._client, "commit", commit)
+        await committer.commit([{TABLE: {**topic("t", 3, isr=(1,))}}])
+        assert store.has_lag.is_set()
+        state = f"{TOP}/partitions/0/state"
+        tool.sync(state)
+        assert json.loads(tool.get(state)[0])["isr"] == [1]
+        await committer.commit([{TABLE: {**topic("t", 3)}}])
+        tool.sync(state)
+        assert json.loads(tool.get(state)[0])["isr"] == [1, 2]
 
     play(story)

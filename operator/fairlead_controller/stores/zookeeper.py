@@ -411,7 +411,7 @@ class ZooKeeperStore(RemoteStore):
     async def _note_landed(self, table: KnownTable) -> bool:
         """Tell whether the table's last write in doubt made this; if so, note its Kafka znodes.
 
-        False if that write was noted before.
+        False if that write was noted before. One that is not seen yet may still land.
         """
         content, changes = self._in_doubt.pop(table.name, (None, []))
         has_landed = (
@@ -421,6 +421,9 @@ class ZooKeeperStore(RemoteStore):
         if has_landed:
             self._unsettled.pop(table.name, None)
             await self._projected(lambda view: view.note_written(changes))
+        elif content is not None:
+            self.has_lag.set()
+            await self._projected(lambda view: view.note_doubt(changes))
         return has_landed
 
     def _note_follower(self, multi: Multi, done: "asyncio.Future[Any]") -> None:
@@ -430,6 +433,7 @@ class ZooKeeperStore(RemoteStore):
         if error := done.exception():
             logger.warning("%d of Kafka's znodes are behind: %s", len(multi.changes), error)
             self.has_lag.set()
+            self._thread.submit(self._view().note_doubt, multi.changes)
             return
         self._thread.submit(self._view().note_written, multi.changes)
 
@@ -465,11 +469,15 @@ class ZooKeeperStore(RemoteStore):
         """Return those of these znodes that differ from the tables' present content."""
         found = await self._read_all(paths)
         wanted = await self._projected(lambda view: [view.value(path) for path in found])
-        return [
+        differing = [
             path
             for (path, znode), value in zip(found.items(), wanted, strict=True)
             if value is not None and (znode is None or not is_same_value(value, znode.data))
         ]
+        # Some may have been made by a multi whose outcome was unknown.
+        seen = [path for path, znode in found.items() if znode is not None]
+        await self._projected(partial(Projections.note_seen, paths=seen))
+        return differing
 
     async def _read_all(self, paths: Sequence[str]) -> dict[str, Znode | None]:
         """Return znodes by their paths, without those that this user may not read."""

@@ -157,6 +157,17 @@ class Projections:
             else:
                 self._znodes[path] = value
 
+    def note_doubt(self, changes: Iterable[ZnodeChange]) -> None:
+        """Note that changes may have been carried out, or still will be: what is known is old."""
+        for path, _ in changes:
+            if path in self._znodes:
+                self._znodes[path] = None
+
+    def note_seen(self, paths: Iterable[str]) -> None:
+        """Note that znodes exist; data that is known stays, it may be newer than what was seen."""
+        for path in paths:
+            self._znodes.setdefault(path, None)
+
     def note_found(self, found: Mapping[str, bool]) -> None:
         """Note which znodes exist; their data is unknown."""
         for path, is_there in found.items():
