@@ -4,12 +4,11 @@ This works while controllers run. A writer acts as the controller for a moment: 
 so the reigning controller ends with its next write, and the next one takes over the new tables.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
-from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
+from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
 from fairlead_controller.stores.kubernetes import KubernetesStore, open_kubernetes_store
 from fairlead_controller.stores.metadata_document import (
@@ -26,28 +25,16 @@ from fairlead_controller.stores.metadata_rewrite import (
     require_finding,
     write_restored,
 )
+from fairlead_controller.stores.steady_tables import load_steady
 from fairlead_kube.client import KubeClient
-
-READ_ATTEMPTS: Final = 20
-READ_PAUSE_S: Final = 0.2
 
 
 async def export_from_kubernetes(
     client: KubeClient, namespace: str, cluster: str
 ) -> dict[str, Any]:
-    """Return the document of a cluster's metadata, even while a controller writes; StoreError.
-
-    Objects cannot be read at one instant, so they are read until two reads agree.
-    """
+    """Return the document of a cluster's metadata, even while a controller writes; StoreError."""
     async with _opened(client, namespace, cluster) as store:
-        tables = await store.load()
-        for _ in range(READ_ATTEMPTS):
-            before, tables = tables, await store.load()
-            if _versions(tables) == _versions(before):
-                break
-            await asyncio.sleep(READ_PAUSE_S)
-        else:
-            raise StoreError("the metadata changes without a pause; try again")
+        tables = await load_steady(store)
     if CLUSTER_TABLE not in tables:
         raise StoreError(f"{namespace} holds no metadata of a cluster {cluster}")
     return build_document(tables)
@@ -88,10 +75,6 @@ async def confirm_in_kubernetes(
         if not force:
             require_finding(tables)
         return await confirm_metadata(store, tables, epoch)
-
-
-def _versions(tables: Mapping[str, StoredTable]) -> dict[str, str]:
-    return {name: table.version for name, table in tables.items()}
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from fairlead_controller.stores.metadata_rewrite import (
     require_finding,
     write_restored,
 )
+from fairlead_controller.stores.steady_tables import load_steady
 from fairlead_controller.stores.zookeeper import ZooKeeperStore, load_tables
 from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
 from fairlead_controller.stores.zookeeper_projections import CONTAINERS
@@ -32,7 +33,11 @@ CONNECT_TIMEOUT_S: Final = 15.0
 async def export_from_zookeeper(access: ZooKeeperAccess) -> dict[str, Any]:
     """Return the document of a cluster's metadata, even while a controller uses it; StoreError."""
     async with _connected(access) as client:
-        tables = await load_tables(client)
+        store = ZooKeeperStore(client, None)
+        try:
+            tables = await load_steady(store)
+        finally:
+            await store.close()
     if CLUSTER_TABLE not in tables:
         raise StoreError(f"ZooKeeper at {access.connect_string} holds no metadata of a cluster")
     return build_document(tables)
