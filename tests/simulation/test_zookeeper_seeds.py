@@ -161,6 +161,12 @@ def leaves_the_znodes_of_a_deleted_topic(patch: Patch) -> None:
     patch.setattr(ZooKeeperStore, "_remove_leftovers", _removes_none)
 
 
+@mutant("store_doubtful", "create_topic", "replace_topic", fault_pause_s=0.15, has_zookeeper=True)
+def leaves_partitions_to_a_smaller_successor(patch: Patch) -> None:
+    """What a write in doubt did not remove stays beside the partitions of the next topic."""
+    patch.setattr(ZooKeeperStore, "_remove_leftover_partitions", _removes_none)
+
+
 async def _removes_none(self: ZooKeeperStore) -> int:
     return 0
 

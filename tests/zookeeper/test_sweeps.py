@@ -120,6 +120,23 @@ def test_what_is_left_of_topics_is_removed_beside_what_cannot_be(
     play(story)
 
 
+def test_partitions_of_a_predecessor_with_more_of_them_are_removed(
+    play: Callable[[Story], None],
+) -> None:
+    """Tools that list the znodes of partitions took them for partitions of the topic."""
+
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        tool.create(f"{TOP}/partitions/3/state", b"{}", makepath=True)
+        tool.create(f"{TOP}/partitions/40/state/below", b"{}", makepath=True)
+        tool.create(f"{TOP}/partitions/note", b"of somebody")
+        assert await store.sweep() == 2
+        tool.sync(TOP)
+        assert sorted(tool.get_children(f"{TOP}/partitions")) == ["0", "1", "2", "note"]
+        assert await store.sweep() == 0
+
+    play(story)
+
+
 def test_a_topic_made_while_its_predecessor_is_removed_is_looked_at_soon(
     play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,8 +238,29 @@ class ZooKeeperStore(RemoteStore):
                 removed += await self._remove(path, "whose topic is gone")
             else:
                 self._name(path, "was made by a tool: it is no topic of this cluster")
+        removed += await self._remove_leftover_partitions()
         removed += await self._remove_leftover_configs()
         return removed + await self._remove_leftover_broker_configs()
+
+    async def _remove_leftover_partitions(self) -> int:
+        """Remove partitions that an earlier topic of the same name had; return their number."""
+        removed = 0
+        names = await self._projected(Projections.topics)
+        for start in range(0, len(names), SWEEP_CHUNK):
+            above = [f"{topic_path(name)}/partitions" for name in names[start:][:SWEEP_CHUNK]]
+            below = await asyncio.gather(*map(self._names_below, above))
+            found = [
+                f"{path}/{child}"
+                for path, children in zip(above, below, strict=True)
+                for child in children
+                if child.isdecimal()
+            ]
+            for path in await self._projected(partial(Projections.unwanted, paths=found)):
+                # One that is wanted by now may have been made.
+                if not await self._is_wanted(path):
+                    removed += await self._remove(path, "which is not what the tables say")
+            await asyncio.sleep(SWEEP_PAUSE_S)
+        return removed
 
     async def _remove_leftover_broker_configs(self) -> int:
         """Remove configs of brokers that the tables do not have; return their number.

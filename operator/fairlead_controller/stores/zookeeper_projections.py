@@ -192,9 +192,17 @@ class Projections:
                 changes += self._topic_znodes(topic)
         return changes
 
+    def topics(self) -> list[str]:
+        """Return the names of all topics that have znodes."""
+        return [name for name in self._ids if self.knows_topic(name)]
+
     def knows_topic(self, name: str) -> bool:
         """Tell whether a topic of this name has znodes."""
         return self._visible(name) is not None
+
+    def unwanted(self, paths: Sequence[str]) -> list[str]:
+        """Return those of these znodes that should not exist."""
+        return [path for path in paths if self.value(path) is None]
 
     def value(self, path: str) -> bytes | None:
         """Return what a znode should hold now; None if it should not exist."""

@@ -162,8 +162,8 @@ class Ensemble(StoreService):
             znode = self.znodes.get(path)
             if value is not None and (znode is None or not is_same_value(value, znode.data)):
                 return f"{path} is {znode and znode.data!r}, the tables say {value!r}"
-        topics = {path for path in self.znodes if _parent(path) == BROKER_TOPICS}
-        return next((f"{path} has no topic" for path in sorted(topics - wanted.keys())), None)
+        below = {path for path in self.znodes if path.startswith(f"{BROKER_TOPICS}/")}
+        return next((f"{path} has no topic" for path in sorted(below - wanted.keys())), None)
 
     def _commit(self, changed: dict[str, Znode | None], by: SimKazoo | None) -> None:
         if not changed:
