@@ -20,15 +20,16 @@ from fairlead_operator.controller_client import ControllerClient
 from fairlead_operator.health import HealthServer
 from fairlead_operator.metrics import OperatorMetrics
 from fairlead_operator.reign_watch import still_reigns, wait_until_active
-from fairlead_operator.settings import OperatorSettings, SettingsError, read_settings
+from fairlead_operator.settings import (
+    API_CONNECT_TIMEOUT_S,
+    API_TIMEOUT_S,
+    OperatorSettings,
+    SettingsError,
+    read_settings,
+)
 from fairlead_operator.stop_signals import StopSignals, end_all_tasks
 
 logger = logging.getLogger("fairlead_operator")
-API_TIMEOUT_S = 10.0
-"""More than for elections: nothing here is worth a second attempt while the first is under way."""
-API_CONNECT_TIMEOUT_S = 5.0
-"""The same for a connection: a busy API server takes seconds for the TLS handshake, and each later
-attempt would have to begin with another one."""
 
 
 async def run(settings: OperatorSettings) -> int:

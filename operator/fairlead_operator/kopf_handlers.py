@@ -12,6 +12,7 @@ from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER
 from fairlead_operator.clusters.deletion import Deletions
 from fairlead_operator.clusters.reconcile_loop import ReconcileLoop
 from fairlead_operator.live_objects import cluster_of
+from fairlead_operator.settings import API_CONNECT_TIMEOUT_S, API_TIMEOUT_S
 
 FINALIZER: Final = "fairlead.io/finalizer"
 logger = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ def build_kopf_settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.scanning.disabled = True
     settings.posting.level = logging.WARNING
-    settings.networking.connect_timeout = 2
-    settings.networking.request_timeout = 10
+    settings.networking.connect_timeout = API_CONNECT_TIMEOUT_S
+    settings.networking.request_timeout = API_TIMEOUT_S
     settings.networking.error_backoffs = (0.2, 0.5, 1, 2)
     settings.networking.enforce_retry_after = True
     settings.watching.chunk_size = 500

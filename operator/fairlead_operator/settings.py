@@ -15,6 +15,11 @@ DEFAULT_NAME: Final = "fairlead-operator"
 DEFAULT_HTTP_PORT: Final = 8081
 SESSION_PORT: Final = 9090
 DEFAULT_REPLICAS: Final = 2
+API_TIMEOUT_S: Final = 10.0
+"""More than for elections: nothing here is worth a second attempt while the first is under way."""
+API_CONNECT_TIMEOUT_S: Final = 5.0
+"""The same for a connection: a busy API server takes seconds for the TLS handshake, and each later
+attempt would have to begin with another one."""
 
 
 class SettingsError(ValueError):

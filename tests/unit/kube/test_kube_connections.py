@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 import ssl
 import threading
@@ -15,8 +16,10 @@ import time
 from typing import TYPE_CHECKING
 
 import aiohttp
+import kopf
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
+from kopf._cogs.clients import api, auth
 from secure_listener import Certificates
 
 from fairlead_kube.client import KubeClient
@@ -25,6 +28,7 @@ from fairlead_kube.errors import ApiUnavailableError
 from fairlead_kube.kinds import POD
 from fairlead_kube.transport import describe_failure
 from fairlead_operator.__main__ import build_client
+from fairlead_operator.kopf_handlers import build_kopf_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -133,6 +137,31 @@ def test_the_operator_waits_for_an_api_server_that_is_slow_to_shake_hands(
             assert await client.create(POD, "default", {"metadata": {"name": "a"}}) == {}
         finally:
             await client.close()
+
+    asyncio.run(story())
+
+
+def test_kopf_waits_as_long_for_a_handshake(
+    serve: Callable[..., MuteServer], tmp_path: Path
+) -> None:
+    """Otherwise finalizers stay, and deletions wait, while all other work goes on."""
+
+    async def story() -> None:
+        server = serve(ANSWER, late_s=2.5)
+        info = kopf.ConnectionInfo(server=server.url, ca_path=str(tmp_path / "ca.pem"))
+        context = auth.APIContext(info)
+        try:
+            answer = await api.request(
+                "get",
+                "/api",
+                settings=build_kopf_settings(),
+                backoffs=(),
+                context=context,
+                logger=logging.getLogger(),
+            )
+            assert await answer.json() == {}
+        finally:
+            await context.close()
 
     asyncio.run(story())
 
