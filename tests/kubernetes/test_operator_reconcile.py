@@ -55,6 +55,9 @@ def test_objects_appear_and_then_nothing_is_written(
         await bench.until(lambda: bench.get(SERVICE, "demo-bootstrap"), "the Service comes back")
         again = await bench.get(SECRET, "demo-session")
         assert again["metadata"]["resourceVersion"] == secret["metadata"]["resourceVersion"]
+        await bench.kube.delete(SECRET, bench.namespace, "demo-session")
+        back = await bench.until(lambda: bench.get(SECRET, "demo-session"), "so does the Secret")
+        assert back["data"] == secret["data"], "brokers that run go by what it held"
 
     run(scenario())
 

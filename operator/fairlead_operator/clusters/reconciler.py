@@ -5,7 +5,6 @@ to report. A pass may end at any point and start again.
 """
 
 import logging
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +55,7 @@ from fairlead_operator.clusters.rolling import (
     Wait,
 )
 from fairlead_operator.clusters.scale_down import read_holdings
+from fairlead_operator.clusters.session_secrets import SessionSecrets
 from fairlead_operator.clusters.settings_teller import SettingsReport, SettingsTeller
 from fairlead_operator.clusters.status import (
     CLUSTER_NOT_FOUND,
@@ -93,11 +93,6 @@ from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.specs.listener_security import plaintext_problem
 from fairlead_operator.specs.live_settings import names_in_pools
 from fairlead_operator.specs.names import secret_name
-from fairlead_operator.specs.session_secret import (
-    SECRET_BYTES,
-    build_session_secret,
-    is_leftover,
-)
 from fairlead_operator.specs.views import ClusterView, PoolView, is_cluster_paused, is_going
 
 logger = logging.getLogger(__name__)
@@ -151,11 +146,10 @@ class ClusterReconciler:
         self._settings_teller = SettingsTeller(controller, events)
         self._fences = FenceTeller(controller, events)
         self._certificates = CertificateKeeper(writer, BrokerTrust())
+        self._secrets = SessionSecrets(live, writer, events)
         self._accounts = DriverAccounts(writer, settings.spark_driver_role)
         self._whole_since: dict[ClusterKey, float] = {}
         """Since when nothing has been missing in a cluster; lost at a restart."""
-        self._secrets: set[str] = set()
-        """Uids of LogClusters whose session Secret has been seen."""
         self._interruptions: dict[str, int] = {}
         """By the uid of a LogCluster: how many interruptions of its reign have been reported."""
 
@@ -168,6 +162,7 @@ class ClusterReconciler:
         pools = sorted(self._live.of_cluster(BROKER_POOL, key), key=_age)
         if manifest is None or is_going(manifest):
             self._roller.forget(key)
+            self._secrets.forget(key)
             self._whole_since.pop(key, None)
             message = (
                 f"there is no LogCluster {key[1]} in this namespace: create it, or delete this pool"
@@ -509,7 +504,7 @@ class ClusterReconciler:
         }
         has_secret, secret = False, (SECRET.kind, secret_name(cluster.name))
         with refusals.noting(*secret):
-            has_secret = await self._ensure_secret(cluster)
+            has_secret = await self._secrets.ensure(cluster)
             if not has_secret:
                 refusals.by_part[secret] = LEFT_BY_ANOTHER.format(*secret)
         for pool_plan in plan.pools:
@@ -536,23 +531,6 @@ class ClusterReconciler:
         await self._scaler.unregister(cluster.namespace, cluster.name, departed)
         pools = [await self._scaler.give_order(pool, observed.brokers) for pool in plan.pools]
         return replace(plan, pools=tuple(pools))
-
-    async def _ensure_secret(self, cluster: ClusterView) -> bool:
-        """Create the session Secret if it does not exist; it is never overwritten.
-
-        Return False while the Secret of an earlier LogCluster of this name exists, which Kubernetes
-        is about to delete: a new one is created after that.
-        """
-        if cluster.uid in self._secrets:
-            return True
-        manifest = build_session_secret(cluster, secrets.token_bytes(SECRET_BYTES))
-        live = await self._writer.find(SECRET, manifest)
-        if live is not None and is_leftover(live, cluster.uid):
-            return False
-        if live is None:
-            await self._writer.create(SECRET, manifest)
-        self._secrets.add(cluster.uid)
-        return True
 
     async def _tell_interruption(self, manifest: Manifest, reign: ReignState) -> None:
         """Report each interruption by somebody who changed the tables, once."""
