@@ -33,6 +33,7 @@ pytestmark = [
 ]
 
 Run = Callable[..., str]
+RELEASE = "events"
 
 
 def run(*command: str | Path, check: bool = True, stdin: str | None = None) -> str:
@@ -132,6 +133,34 @@ def test_a_default_makes_no_cluster_another_than_it_is(place: str) -> None:
         "new", "pools.brokers=null", "cluster.config.log\\.retention\\.hours=48"
     )
     assert spec("new")["interBroker"]["tls"] is True
+
+
+def test_backups_end_where_they_are_taken_out_of_the_values(place: str) -> None:
+    run("kubectl", "apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    backup = f"{RELEASE}-metadata-backup"
+
+    def upgrade(is_enabled: str) -> None:
+        values = f"cluster.image=fairlead:1,metadataBackup.enabled={is_enabled}"
+        command = ("helm", "upgrade", "--install", RELEASE, CLUSTER, "-n", place)
+        run(*command, "--set", values)
+
+    def left() -> set[str]:
+        kinds = "logclusters,brokerpools,cronjobs,roles,rolebindings,serviceaccounts,pvc"
+        found = run("kubectl", "-n", place, "get", kinds, "-o", "name").split()
+        kinds_and_names = (each.split("/") for each in found)
+        return {f"{kind.partition('.')[0]}/{name}" for kind, name in kinds_and_names}
+
+    made = {f"{kind}/{backup}" for kind in ("cronjob", "role", "rolebinding", "serviceaccount")}
+    upgrade("true")
+    assert made <= left()
+    upgrade("false")
+    assert not made & left()
+    stays = {f"logcluster/{RELEASE}", "brokerpool/brokers", f"persistentvolumeclaim/{backup}"}
+    assert stays <= left(), "exports that were made are not lost"
+    upgrade("true")
+    run("helm", "uninstall", RELEASE, "-n", place)
+    assert stays <= left()
+    assert not made & left()
 
 
 NEEDED = [

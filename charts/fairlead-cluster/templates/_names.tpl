@@ -6,8 +6,17 @@
 {{- $name -}}
 {{- end -}}
 
-{{/* Each label once: those of values go before ours. */}}
+{{/* For what stays when it leaves the release: cluster, pools, topics, users, records and exports. */}}
 {{- define "cluster.metadata" -}}
+{{ include "cluster.passing" . }}
+{{- if .Values.keep }}
+annotations:
+  helm.sh/resource-policy: keep
+{{- end }}
+{{- end -}}
+
+{{/* For what ends with its value. Each label once: those of values go before ours. */}}
+{{- define "cluster.passing" -}}
 {{- $common := .Values.commonLabels | default dict -}}
 {{- if hasKey $common "fairlead.io/cluster" -}}
 {{- fail "commonLabels: fairlead.io/cluster says whose it is: leave it out" -}}
@@ -22,10 +31,6 @@
 -}}
 namespace: {{ .Release.Namespace | quote }}
 labels: {{- merge (dict) $common $own | toYaml | nindent 2 }}
-{{- if .Values.keep }}
-annotations:
-  helm.sh/resource-policy: keep
-{{- end }}
 {{- end -}}
 
 {{/* Settings. Helm reads numbers as floats; large ones must not come out as 6.048e+08. */}}
