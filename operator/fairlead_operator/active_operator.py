@@ -118,7 +118,7 @@ class ActiveOperator:
             settings=settings,
         )
         deletions = Deletions(
-            live, writer, controller=controller, statuses=StatusWriter(writer, events)
+            live, writer, controller=controller, statuses=StatusWriter(live, writer, events)
         )
         topics = self._topics(events, namespaces, loop)
         users = UserSync(client, controller, events, namespaces=namespaces)

@@ -82,7 +82,7 @@ class LiveObjects:
     ) -> None:
         """Make the informers; `closed` are namespaces to be followed too that do not let us now."""
         self._on_cluster = on_cluster
-        self._followers: list[Callable[[ObjectChange], None]] = []
+        self._followers: dict[ResourceKind, list[Callable[[ObjectChange], None]]] = {}
         self._now = now
         self._own: dict[tuple[str, str, str], tuple[str, Manifest, float]] = {}
         """Answers to writes: the version before, the object, and until when it counts."""
@@ -106,7 +106,11 @@ class LiveObjects:
 
     def follow_clusters(self, follower: Callable[[ObjectChange], None]) -> None:
         """Have a function called with each change of a LogCluster, once it shows here."""
-        self._followers.append(follower)
+        self.follow(LOG_CLUSTER, follower)
+
+    def follow(self, kind: ResourceKind, follower: Callable[[ObjectChange], None]) -> None:
+        """Have a function called with each change of an object of a kind, once it shows here."""
+        self._followers.setdefault(kind, []).append(follower)
 
     async def synced(self) -> None:
         """Wait until all kinds have been listed."""
@@ -217,7 +221,7 @@ class LiveObjects:
             cluster = manifest and cluster_of(manifest)
             if cluster:
                 self._on_cluster((change.key[0], cluster))
-        for follower in self._followers if kind is LOG_CLUSTER else ():
+        for follower in self._followers.get(kind, ()):
             follower(change)
 
 

@@ -139,7 +139,7 @@ class ClusterReconciler:
         self._hibernations = hibernations
         self._events = events
         self._settings = settings
-        self._statuses = StatusWriter(writer, events)
+        self._statuses = StatusWriter(live, writer, events)
         self._pools = PoolReconciler(live, writer, events)
         self._volumes = VolumeWatch(live)
         self._scaler = PoolScaler(live, controller, events)

@@ -2,9 +2,11 @@
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from fairlead_kube.kinds import BROKER_POOL, LOG_CLUSTER, ResourceKind
+from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.status import (
     BROKERS_FENCED,
@@ -18,8 +20,10 @@ from fairlead_operator.clusters.status import (
     pool_problem,
 )
 from fairlead_operator.conditions import find_condition
+from fairlead_operator.cut_fields import CutFields
 from fairlead_operator.events import EventWriter
-from fairlead_operator.live_objects import Manifest
+from fairlead_operator.live_objects import LiveObjects, Manifest
+from fairlead_operator.topics.topic_status import build_status_patch
 
 INTERVAL_S: Final = 1.0
 
@@ -31,15 +35,15 @@ TOLD_REASONS: Final = frozenset({"BrokersFailing", "Refused", "StoreRolledBack"}
 class StatusWriter:
     """The only writer of the status of LogClusters and BrokerPools."""
 
-    def __init__(self, writer: ApiWriter, events: EventWriter) -> None:
+    def __init__(self, live: LiveObjects, writer: ApiWriter, events: EventWriter) -> None:
+        self._live = live
         self._writer = writer
         self._events = events
         self._written_at: dict[str, float] = {}
-        self._cut: dict[str, tuple[Manifest, Manifest]] = {}
-        """By uid: a status that the server has cut, and what it has kept.
-
-        CustomResourceDefinitions of an earlier release drop fields that they do not know.
-        """
+        """By uid; those that were written long ago are left out."""
+        self._cut = {LOG_CLUSTER: CutFields(), BROKER_POOL: CutFields()}
+        for kind in self._cut:
+            live.follow(kind, partial(self._on_change, kind))
 
     async def write_cluster(self, manifest: Manifest, facts: ClusterFacts) -> bool:
         """Write a LogCluster's status; tell whether it is up to date now."""
@@ -85,16 +89,24 @@ class StatusWriter:
             await self._events.emit(manifest, reason, message, "Warning")
 
     async def _write(self, kind: ResourceKind, manifest: Manifest, status: Manifest) -> bool:
-        uid, now = manifest["metadata"]["uid"], time.monotonic()
-        if manifest.get("status") == status:
-            return True
-        if self._cut.get(uid) == (status, manifest.get("status")):
+        metadata, now = manifest["metadata"], time.monotonic()
+        key, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
+        before = manifest.get("status") or {}
+        fields = build_status_patch(before, status)
+        fields = self._cut[kind].without_cut(key, uid, fields, before)
+        if not fields:
             return True
         if now - self._written_at.get(uid, -INTERVAL_S) < INTERVAL_S:
             return False
         kept = await self._writer.write_status(kind, manifest, status)
+        self._written_at = {
+            each: at for each, at in self._written_at.items() if now - at < INTERVAL_S
+        }
         self._written_at[uid] = now
-        self._cut.pop(uid, None)
-        if kept != status:
-            self._cut[uid] = status, kept
+        if self._live.seen(kind, *key) is not None:
+            self._cut[kind].note(key, uid, fields, kept)
         return True
+
+    def _on_change(self, kind: ResourceKind, change: ObjectChange) -> None:
+        if change.new is None:
+            self._cut[kind].forget(change.key)

@@ -18,6 +18,7 @@ from fairlead_model.resources.user_declaration import UserDeclaration, encode_de
 from fairlead_model.security.acl import AclBinding
 from fairlead_model.security.scram import DEFAULT_ITERATIONS, ScramMechanism, derive
 from fairlead_operator.controller_client import ControllerRefusedError, ControllerUnavailableError
+from fairlead_operator.cut_fields import CutFields
 from fairlead_operator.events import EventWriter
 from fairlead_operator.specs.client_access import find_user_access
 from fairlead_operator.topics.cluster_passes import ClusterPasses
@@ -129,6 +130,11 @@ class UserReconciler:
         self._events = events
         self._wall_clock = wall_clock
         self._writers = asyncio.Semaphore(WORKERS)
+        self._cut = CutFields()
+
+    def forget(self, key: ResourceKey) -> None:
+        """Forget a User that was deleted."""
+        self._cut.forget(key)
 
     async def run(self) -> None:
         """Work until cancelled; a ControllerStandbyError, inside exception groups, ends it."""
@@ -308,10 +314,14 @@ class UserReconciler:
             has_secret=work.secret is not None,
             now=self._wall_clock(),
         )
-        if not build_status_patch(before, after):
+        key, uid = work.resource.key, work.resource.uid
+        fields = self._cut.without_cut(key, uid, build_status_patch(before, after), before)
+        if not fields:
             return
-        await self._client.write_status(USER, *work.resource.key, after, uid=work.resource.uid)
+        answer = await self._client.write_status(USER, *key, after, uid=uid)
         self.statuses_written += 1
+        if key in self._scope.manifests:
+            self._cut.note(key, uid, fields, answer.get("status") or {})
         if turned_bad(before, verdict):
             await self._events.emit(work.manifest, verdict[1], verdict[2], "Warning")
 

@@ -152,6 +152,7 @@ class UserSync:
         concerned = self.scope.take(change.key, change.new)
         if change.new is None:
             self._user_secrets.forget(change.key)
+            self.reconciler.forget(change.key)
         if is_news:
             for key in (change.key, *concerned):
                 self._queue.add(key)

@@ -21,6 +21,9 @@ from fairlead_operator.rebalances.status import RebalanceStatusDraft
 from fairlead_operator.stream_jobs.job_status import JobProgress, JobStatus, QueryProgress
 from fairlead_operator.stream_jobs.metrics import StreamJobMetrics
 from fairlead_operator.stream_jobs.runner import StreamJobRunner
+from fairlead_operator.topics.work_queue import WorkQueue
+from fairlead_operator.users.reconciler import UserReconciler
+from fairlead_operator.users.user_scope import UserScope
 
 KEY = ("ns", "it")
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -41,6 +44,12 @@ class OlderStore(FakeStore):
         status = {each: value for each, value in body["status"].items() if each != self.dropped}
         body = body | {"status": status}
         return await super().patch(_kind, namespace, name, body, subresource)
+
+    async def write_status(
+        self, kind: Any, namespace: str, name: str, status: Any, *, uid: str
+    ) -> Any:
+        body = {"metadata": {"uid": uid}, "status": status}
+        return await self.patch(kind, namespace, name, body, "status")
 
 
 def manifest(kind: str, uid: str = "u-1") -> dict[str, Any]:
@@ -132,6 +141,41 @@ def test_a_rebalance_settles() -> None:
         assert "progress" not in rebalance["status"]
         assert await look(1) == 1
         assert await look(2) == 2
+
+    asyncio.run(story())
+
+
+def test_a_user_settles() -> None:
+    async def story() -> None:
+        store: Any = OlderStore("observedGeneration")
+        scope, nobody = UserScope(), SimpleNamespace()
+        user = manifest("User") | {"spec": {"clusterName": "gone"}}
+        scope.take(KEY, store.put(user))
+        answerless: Any = nobody
+        reconciler = UserReconciler(
+            store,
+            answerless,
+            scope,
+            WorkQueue(lambda: 0.0),
+            secrets=answerless,
+            events=store,
+            wall_clock=lambda: NOW,
+        )
+
+        async def look(generation: int) -> int:
+            live = store.objects[KEY]
+            live["metadata"]["generation"] = generation
+            scope.take(KEY, live)
+            await reconciler._reconcile((KEY[0], "gone"), [KEY])
+            return int(store.asked)
+
+        assert await look(1) == 1
+        assert "observedGeneration" not in store.objects[KEY]["status"]
+        assert await look(1) == 1
+        assert await look(2) == 2
+        assert await look(2) == 2
+        reconciler.forget(KEY)
+        assert await look(2) == 3
 
     asyncio.run(story())
 

@@ -107,7 +107,7 @@ def ask(
         events: Any = NotedEvents(client.told)
         controller = ControllerClient(str(socket), retry_s=0.0)
         deletions = Deletions(
-            live, writer, controller=controller, statuses=StatusWriter(writer, events)
+            live, writer, controller=controller, statuses=StatusWriter(live, writer, events)
         )
         try:
             if of == "pool":

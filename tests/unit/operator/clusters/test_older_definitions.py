@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from fairlead_kube.kinds import LOG_CLUSTER
+from fairlead_kube.object_changes import ObjectChange
 from fairlead_operator.clusters import status_writer
 from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.status import ClusterFacts
@@ -57,7 +58,7 @@ def test_a_status_that_the_server_cuts_is_not_written_again(
     informer: Any = SimpleNamespace(objects={KEY: server.manifest}, is_hidden=lambda _: False)
     live.informers[LOG_CLUSTER] = informer
     events: Any = SimpleNamespace(emit=lambda *_: asyncio.sleep(0))
-    writer = StatusWriter(ApiWriter(client, live, OperatorMetrics()), events)
+    writer = StatusWriter(live, ApiWriter(client, live, OperatorMetrics()), events)
 
     async def look(facts: ClusterFacts) -> int:
         informer.objects[KEY] = server.manifest
@@ -74,5 +75,11 @@ def test_a_status_that_the_server_cuts_is_not_written_again(
         # Somebody else has changed it.
         server.status = {}
         assert await look(FACTS) == 4
+        # Nothing is remembered of what is gone.
+        assert len(writer._cut[LOG_CLUSTER]._cut) == 1
+        live._on_change(LOG_CLUSTER, ObjectChange(KEY, informer.objects.pop(KEY), None))
+        assert await writer.write_cluster(server.manifest, replace(FACTS, wanted=5))
+        assert not writer._cut[LOG_CLUSTER]._cut
+        assert len(writer._written_at) == 1
 
     asyncio.run(story())
