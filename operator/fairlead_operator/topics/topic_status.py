@@ -17,6 +17,8 @@ from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_resource import TopicResource
 
 READY: Final = "Ready"
+_COUNTING: Final = frozenset({"Offline", "UnderReplicated"})
+"""Reasons whose messages count partitions, and change with each that recovers."""
 DATA_LOSS_POSSIBLE: Final = "DataLossPossible"
 DELETING: Final = "Deleting"
 REASSIGNING: Final = "Reassigning"
@@ -235,10 +237,13 @@ def is_off_size(resource: TopicResource, entry: Mapping[str, Any]) -> bool:
 def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
     """Tell whether a resource is not ready for another reason than before.
 
-    A cluster that starts or hibernates is not such a reason.
+    A cluster that starts or hibernates is not such a reason. Where a message counts partitions,
+    another count is none either: Events would come all the time until the last one has recovered.
     """
     is_ready, reason, message = verdict
     known = find_condition(before.get("conditions") or [], READY)
     if is_ready or reason in {"WaitingForBrokers", HIBERNATED}:
         return False
-    return known is None or (known.get("reason"), known.get("message")) != (reason, message)
+    if known is None or known.get("reason") != reason:
+        return True
+    return reason not in _COUNTING and known.get("message") != message

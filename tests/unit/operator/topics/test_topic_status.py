@@ -147,6 +147,23 @@ def test_only_news_of_trouble_is_worth_an_event() -> None:
     known = build_topic_status(resource(), {}, bad, ENTRY, NOW)
     assert not turned_bad(known, bad)
     assert turned_bad(known, (False, "Conflict", "x"))
+    # The text changes with each spec that is refused, and says what to correct.
+    refused = build_topic_status(resource(), {}, (False, "InvalidSpec", "a"), ENTRY, NOW)
+    assert turned_bad(refused, (False, "InvalidSpec", "b"))
+
+
+def test_a_topic_that_recovers_step_by_step_is_told_of_once() -> None:
+    """Each of a thousand topics would get ten Events a minute while a broker catches up."""
+    status: dict[str, Any] = {}
+    told = []
+    steps = [(8, 100), *((0, count) for count in range(100, 0, -1)), (0, 0)]
+    for offline, under in steps:
+        entry = {**ENTRY, "partitions": 100, "offline": offline, "underReplicated": under}
+        found = verdict(entry=entry)
+        if turned_bad(status, found):
+            told.append(found[1])
+        status = build_topic_status(resource(), status, found, entry, NOW)
+    assert told == ["Offline", "UnderReplicated"]
 
 
 def test_replicas_that_come_or_go_are_a_condition_while_they_do() -> None:
