@@ -115,6 +115,12 @@ def test_secrets_appear_and_then_nothing_is_written(
         await bench.kube.delete(SECRET, bench.namespace, "demo-ca")
         await bench.until(lambda: bench.get(SECRET, "demo-ca"), "what is trusted comes back")
         assert await pem(bench, "demo-ca", "ca.crt") == authority
+        shown = await pem(bench, "demo-main-tls", "tls.pem")
+        await bench.kube.delete(SECRET, bench.namespace, "demo-ca-key")
+        await bench.until(lambda: bench.get(SECRET, "demo-ca-key"), "what issues comes back")
+        await bench.until_quiet()
+        assert await pem(bench, "demo-ca", "ca.crt") == authority
+        assert await pem(bench, "demo-main-tls", "tls.pem") == shown
 
     run(scenario())
 

@@ -43,6 +43,7 @@ from fairlead_operator.certificates.rotation import (
     read_authorities,
 )
 from fairlead_operator.clusters.api_writer import ApiWriter
+from fairlead_operator.clusters.authority_keeper import LEFTOVER, AuthorityKeeper
 from fairlead_operator.clusters.broker_trust import (
     BrokerTrust,
     is_issued_everywhere,
@@ -50,7 +51,7 @@ from fairlead_operator.clusters.broker_trust import (
     own_listeners,
 )
 from fairlead_operator.clusters.plan import ClusterPlan, LiveKey, PoolPlan, WantedObject
-from fairlead_operator.live_objects import Manifest
+from fairlead_operator.live_objects import ClusterKey, Manifest
 from fairlead_operator.refusals import Refusals
 from fairlead_operator.resources import Listener
 from fairlead_operator.specs.apply_decision import is_covered, needs_apply, with_hash
@@ -95,10 +96,6 @@ BROKERS: Final = "fairlead brokers"
 """Name in certificates of brokers; no user can have it, because of the blank in it."""
 LOOK_S: Final = 10.0
 """How often other owners' Secrets are read, because they are not watched."""
-LEFTOVER: Final = (
-    "the Secret {} belongs to an earlier LogCluster of this name: Kubernetes deletes it; delete it "
-    "if it stays"
-)
 NOT_OURS: Final = (
     "the Secret {} was not made by the operator: delete it, because brokers need a Secret of this "
     "name"
@@ -125,6 +122,8 @@ class CertificateReport:
     """By pool: why its brokers cannot get what they need to start."""
     rotation: str = ""
     """The step of a rotation of the authority; empty if there is none."""
+    news: tuple[str, str] | None = None
+    """What became of an authority whose Secret was deleted: reason and message of an Event."""
 
     def block(self, pool: str, problem: str) -> None:
         """Make the brokers of a pool wait."""
@@ -192,6 +191,11 @@ class CertificateKeeper:
         """Other owners' Secrets, by namespace and name: when each was read, and its content."""
         self._asked: dict[tuple[str, str], tuple[float, Manifest]] = {}
         """Certificates, by namespace and name: when each was compared, and with what."""
+        self._authorities = AuthorityKeeper(writer, wall_clock=wall_clock)
+
+    def forget(self, key: ClusterKey) -> None:
+        """Forget a LogCluster that was deleted."""
+        self._authorities.forget(key)
 
     async def look_after(self, sight: CertificateSight, refusals: Refusals) -> CertificateReport:
         """Take the next steps for a cluster."""
@@ -282,27 +286,14 @@ class CertificateKeeper:
 
     async def _ensure_authority(self, sight: CertificateSight) -> Authorities | None:
         """Return the cluster's authority, made if missing; if None, the report says why."""
-        cluster, report = sight.cluster, sight.report
-        name, now = authority_secret_name(cluster.name), self._wall_clock()
-        title = f"{cluster.name} {now:%Y-%m-%dT%H:%M:%SZ}"
-        secret = sight.secret(name)
-        if secret is None:
-            made = Authorities(current=make_authority(title, now))
-            manifest = build_authority_secret(cluster, made, rotated=cluster.rotate_authority)
-            secret = await self._writer.find(SECRET, manifest)
-            if secret is None:
-                return made if await self._writer.create(SECRET, manifest) else None
-        if is_leftover(secret, cluster.uid):
-            report.problems.append(LEFTOVER.format(name))
-            return None
-        try:
-            return read_authorities(secret.get("data") or {})
-        except AuthorityError as error:
-            report.problems.append(
-                f"the Secret {name} holds no authority: {error}; correct it, or delete it: then "
-                "the operator makes a new authority, which clients have to trust"
-            )
-            return None
+        name = sight.cluster.name
+        is_trusted = sight.secret(trust_secret_name(name)) is not None
+        secret = sight.secret(authority_secret_name(name))
+        found = await self._authorities.ensure(sight.cluster, secret, is_trusted=is_trusted)
+        if found.problem:
+            sight.report.problems.append(found.problem)
+        sight.report.news = found.news
+        return found.authorities
 
     async def _rotate(self, sight: CertificateSight, authorities: Authorities) -> Authorities:
         """Take the next step of a rotation, if there is one."""
@@ -347,6 +338,7 @@ class CertificateKeeper:
                 after = drop(authorities)
                 report.rotation = "the old authority is not trusted any more"
         await self._apply(build_authority_secret(cluster, after, rotated=rotated), sight)
+        self._authorities.note(cluster, after, rotated=rotated)
         return after
 
     async def _look_after_controller(

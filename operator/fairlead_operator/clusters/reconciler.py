@@ -163,6 +163,7 @@ class ClusterReconciler:
         if manifest is None or is_going(manifest):
             self._roller.forget(key)
             self._secrets.forget(key)
+            self._certificates.forget(key)
             self._whole_since.pop(key, None)
             message = (
                 f"there is no LogCluster {key[1]} in this namespace: create it, or delete this pool"
@@ -246,7 +247,7 @@ class ClusterReconciler:
         if not is_paused:
             pods = self._live.of_cluster(POD, key)
             sight = CertificateSight(cluster=cluster, plan=plan, live=observed.live, pods=pods)
-            certificates = await self._certificates.look_after(sight, refusals)
+            certificates = await self._certify(manifest, sight, refusals)
             await self._carry_out(cluster, plan, refusals, certificates.blocked)
             plan = await self._scale_down(plan, observed)
         states, said = await self._observe_brokers(key, views, view.status, volumes)
@@ -299,6 +300,15 @@ class ClusterReconciler:
             is_refused=bool(refusals.by_part or config.problem),
             is_converged=plan.is_converged and not config.is_new,
         )
+
+    async def _certify(
+        self, manifest: Manifest, sight: CertificateSight, refusals: Refusals
+    ) -> CertificateReport:
+        """Look after certificates; report an authority whose Secret was deleted."""
+        report = await self._certificates.look_after(sight, refusals)
+        if report.news is not None:
+            await self._events.emit(manifest, *report.news, "Warning")
+        return report
 
     async def _observe_brokers(
         self,

@@ -44,7 +44,8 @@ class World:
             settings=replace(SETTINGS, refuses_plaintext=True),
         )
         self.reconciler._statuses = self  # type: ignore[assignment]
-        self.reconciler._certificates = SimpleNamespace(renew=self._renew)  # type: ignore[assignment]
+        certificates: Any = SimpleNamespace(renew=self._renew, forget=lambda _: None)
+        self.reconciler._certificates = certificates
 
     def add(self, kind: Any, name: str, **fields: Any) -> None:
         labels = {"fairlead.io/cluster": "demo"}
