@@ -19,7 +19,7 @@ from fairlead_operator.clusters.status import (
     build_pool_status,
     pool_problem,
 )
-from fairlead_operator.conditions import find_condition
+from fairlead_operator.conditions import find_condition, shortened
 from fairlead_operator.cut_fields import CutFields
 from fairlead_operator.events import EventWriter
 from fairlead_operator.live_objects import LiveObjects, Manifest
@@ -85,7 +85,7 @@ class StatusWriter:
         """Emit an Event for a problem that the present conditions do not show yet."""
         conditions = (manifest.get("status") or {}).get("conditions") or ()
         known = find_condition(conditions, condition) or {}
-        if (known.get("reason"), known.get("message")) != (reason, message):
+        if (known.get("reason"), known.get("message")) != (reason, shortened(message)):
             await self._events.emit(manifest, reason, message, "Warning")
 
     async def _write(self, kind: ResourceKind, manifest: Manifest, status: Manifest) -> bool:

@@ -5,7 +5,7 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fairlead_operator.conditions import find_condition, set_condition
+from fairlead_operator.conditions import find_condition, set_condition, shortened
 
 KEPT_BETWEEN_ROUNDS: Final = frozenset({"history", "round", "conditions", "observedGeneration"})
 MESSAGE_MAX: Final = 1024
@@ -88,7 +88,7 @@ class DrillStatus:
     def _enter(self, phase: str, reason: str, message: str, now: datetime) -> bool:
         conditions = self.values.get("conditions") or ()
         before = find_condition(conditions, "Complete") or {}
-        is_same = (before.get("reason"), before.get("message")) == (reason, message)
+        is_same = (before.get("reason"), before.get("message")) == (reason, shortened(message))
         if is_same and self.values.get("phase") == phase:
             return False
         self.values["phase"] = phase

@@ -10,6 +10,7 @@ from fairlead_operator.conditions import (
     find_condition,
     set_condition,
     set_paused,
+    shortened,
     without_condition,
 )
 from fairlead_operator.topics.namespace_rules import Refusal
@@ -246,4 +247,4 @@ def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
         return False
     if known is None or known.get("reason") != reason:
         return True
-    return reason not in _COUNTING and known.get("message") != message
+    return reason not in _COUNTING and known.get("message") != shortened(message)

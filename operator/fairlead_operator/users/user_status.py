@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from fairlead_model.security.acl import AclBinding
-from fairlead_operator.conditions import find_condition, set_condition
+from fairlead_operator.conditions import find_condition, set_condition, shortened
 from fairlead_operator.topics.plan import ClusterPresence
 from fairlead_operator.topics.topic_status import READY, Verdict
 from fairlead_operator.users.user_policy import describe_left_out, describe_lowered
@@ -119,4 +119,6 @@ def turned_bad(before: Mapping[str, Any], verdict: Verdict) -> bool:
     if is_ready or reason in PASSING:
         return False
     known = find_condition(before.get("conditions") or [], READY)
-    return known is None or (known.get("reason"), known.get("message")) != (reason, message)
+    if known is None:
+        return True
+    return (known.get("reason"), known.get("message")) != (reason, shortened(message))

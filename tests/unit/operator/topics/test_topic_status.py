@@ -150,6 +150,8 @@ def test_only_news_of_trouble_is_worth_an_event() -> None:
     # The text changes with each spec that is refused, and says what to correct.
     refused = build_topic_status(resource(), {}, (False, "InvalidSpec", "a"), ENTRY, NOW)
     assert turned_bad(refused, (False, "InvalidSpec", "b"))
+    long = (False, "InvalidSpec", "x" * 2000)
+    assert not turned_bad(build_topic_status(resource(), {}, long, ENTRY, NOW), long)
 
 
 def test_a_topic_that_recovers_step_by_step_is_told_of_once() -> None:

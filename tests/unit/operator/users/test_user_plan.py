@@ -201,6 +201,9 @@ def test_a_status_changes_only_when_something_has_and_bad_news_are_told_once() -
     assert turned_bad({}, verdict)
     assert not turned_bad(status, verdict)
     assert not turned_bad({}, (False, "BrokersBehind", "x"))
+    long = (False, "NotAllowed", "x" * 2000)
+    after = build_user_status(APP, {}, long, rules=None, has_secret=False, now=now)
+    assert not turned_bad(after, long)
     later = datetime(2026, 1, 2, tzinfo=UTC)
     assert (
         build_user_status(APP, status, verdict, rules=None, has_secret=False, now=later) == status
