@@ -449,19 +449,20 @@ class Connection:
             self.close(f"took no reply for {WRITE_STALL_S} s, {sender.unsent_bytes} bytes wait")
             return
         reader = self._reader
+        if self._slots or sender.unsent_bytes:
+            # It is the peer that waits: its idle time begins when it has its answers.
+            reader.read_tick = tick
         if overdue_s := reader.overdue_s(tick):
             self.close(f"a frame didn't arrive within {overdue_s} s")
         elif not sender.unsent_bytes and (reader.has_ended() or self._is_idle(tick, idle_s)):
             self.close()
 
     def _is_idle(self, tick: int, idle_s: int | None) -> bool:
-        """Tell whether the peer has said nothing for long and waits for nothing."""
+        """Tell whether the peer has waited for nothing for long, and has said nothing."""
         if idle_s is None:
             return False
         reader = self._reader
-        return tick - reader.read_tick >= idle_s and not (
-            self._slots or reader.has_partial_frame or self.is_muted
-        )
+        return tick - reader.read_tick >= idle_s and not (reader.has_partial_frame or self.is_muted)
 
     def refuse(self, reason: str) -> None:
         """Close because the peer broke the protocol."""

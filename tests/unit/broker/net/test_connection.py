@@ -280,6 +280,25 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(
         assert len(live.server.connections) == 1
 
 
+def test_who_has_just_been_answered_is_not_idle(make_live: Callable[..., LiveBroker]) -> None:
+    """As in Kafka, where what is sent counts, too: a member may wait for its group for minutes."""
+    live = make_live(idle_s=10)
+    live.add_partition("t")
+    with FrameClient(live.port) as waiting:
+        waiting.send(fetch(0, max_wait_ms=60_000), 12)
+        live.eventually(lambda: len(live.broker.fetch_purgatory) == 1)
+        live.pass_seconds(12)
+        with FrameClient(live.port) as writer:
+            writer.send(produce(b"v"), 7)
+            assert offsets(writer, 1)
+        _, answered = waiting.receive(1, 12)
+        assert answered.responses[0].partitions[0].error_code == 0
+        live.pass_seconds(8)
+        assert waiting.call(ApiVersionsRequest("a", "1"), 3).error_code == 0
+        live.pass_seconds(12)
+        assert waiting.is_closed_by_peer()
+
+
 def test_minus_one_keeps_idle_connections(make_live: Callable[..., LiveBroker]) -> None:
     idle_ms = validate_broker_config("connections.max.idle.ms", "-1")
     assert isinstance(idle_ms, int)
