@@ -536,8 +536,9 @@ ROLE_JOURNAL_BYTES_MAX: Final = 128 * MIB
 and waits for the controller instead."""
 JOURNAL_FRAME_BYTES_MAX: Final = 8 * MIB
 """A journal that is cut off in a longer frame is damaged: no message of a session is as long."""
-LOGIN_AFTER_MUTE_S: Final = 2.0
-"""How long a client whose login expired while a quota muted it may then take to log in again."""
+LOGIN_AFTER_WAIT_S: Final = 2.0
+"""How long a client may take to log in again whose login expired while a quota muted it, or while a
+request of it waited for its answer."""
 REFUSED_LOGIN_LINGER_S: Final = 3.0
 """How long a connection stays after the answer that a login failed, unless the client ends it;
 nothing is read from it. A client on a busy machine may look for the answer seconds late."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fairlead_broker.api_registry import HANDLERS, PENDING
 from fairlead_broker.authorization import ANONYMOUS, Principal
 from fairlead_broker.limits import (
-    LOGIN_AFTER_MUTE_S,
+    LOGIN_AFTER_WAIT_S,
     REFUSED_LOGIN_LINGER_S,
     STRANGER_UNSENT_BYTES_MAX,
     UNSENT_BYTES_MAX,
@@ -26,6 +26,7 @@ from fairlead_broker.security.sasl.login_session import (
     NotNowError,
     UnknownMechanismError,
 )
+from fairlead_wire.api_keys import ApiKey
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeResponse
@@ -44,13 +45,21 @@ if TYPE_CHECKING:
 
 _HEADER: Final = struct.Struct(">hh")
 _LENGTH: Final = struct.Struct(">i")
+_LOGIN_API_KEYS: Final = (
+    ApiKey.SASL_HANDSHAKE.to_bytes(2),
+    ApiKey.SASL_AUTHENTICATE.to_bytes(2),
+)
 _FAILED: Final = "Authentication failed: the credentials are not those of a user."
 
 
 class SaslConnection(Connection):
-    """`_is_open` from the first login on; `_is_busy` while a step or a failure is under way."""
+    """`_is_open` from the first login on; `_is_busy` while a step or a failure is under way.
+
+    A login is over at `_timer`; with `_ends_after_answers` it is, and requests wait yet.
+    """
 
     __slots__ = (
+        "_ends_after_answers",
         "_ends_after_mute",
         "_entered_by",
         "_is_busy",
@@ -76,6 +85,7 @@ class SaslConnection(Connection):
         self._receive_size_max = logins.settings[listener.name].receive_size_max
         self._is_open = False
         self._is_busy = False
+        self._ends_after_answers = False
         self._ends_after_mute = False
         self._entered_by: tuple[ScramMechanism, str] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -112,6 +122,9 @@ class SaslConnection(Connection):
             except LoginError as error:
                 self.refuse(str(error))
                 return
+        if self._ends_after_answers and bytes(frame[:2]) not in _LOGIN_API_KEYS:
+            self.close("it asks for more under a login that is over")
+            return
         super().handle_frame(frame)
 
     def refuse(self, reason: str) -> None:
@@ -210,7 +223,7 @@ class SaslConnection(Connection):
             self._entered_by = (login.verified_by, login.user)
             self._logins.enter(self, *self._entered_by)
         self._cancel_timer()
-        self._ends_after_mute = False
+        self._ends_after_answers = self._ends_after_mute = False
         if lifetime_ms:
             self._timer = self._server.loop.call_later(lifetime_ms / 1000, self._on_login_over)
         if not self._is_open:
@@ -221,22 +234,38 @@ class SaslConnection(Connection):
             self._server.on_let_in(self)
 
     def _on_login_over(self) -> None:
-        if self._mute_timer is None:
+        self._timer = None
+        if self._slots:
+            # Nor can the client log in again while its request waits: answers come in order.
+            self._ends_after_answers = True
+        elif self._mute_timer is not None:
+            self._end_soon(self._mute_timer)
+        else:
             self._end_login()
-            return
-        # The client cannot log in again while nobody reads what it says. It may do so afterwards,
-        # but not by being held back once more.
-        self._ends_after_mute = True
-        self._timer = self._server.loop.call_at(
-            self._mute_timer.when() + LOGIN_AFTER_MUTE_S, self._end_login
-        )
+
+    def _end_soon(self, mute_timer: asyncio.TimerHandle | None) -> None:
+        """End a login that is over, unless the client repeats it as soon as it can.
+
+        It cannot while nobody reads what it says. It may do so afterwards, but not by being held
+        back once more.
+        """
+        loop = self._server.loop
+        self._ends_after_mute = mute_timer is not None
+        begin_s = loop.time() if mute_timer is None else mute_timer.when()
+        self._timer = loop.call_at(begin_s + LOGIN_AFTER_WAIT_S, self._end_login)
+
+    def send_answered(self) -> None:
+        """Send all replies whose turn has come; a login that is over ends soon after the last."""
+        super().send_answered()
+        if self._ends_after_answers and not self._slots and not self.is_closed:
+            self._ends_after_answers = False
+            self._end_soon(self._mute_timer)
 
     def unmute(self) -> None:
         """Go on with requests; a login that is over ends soon, also where quotas have changed."""
         if self._ends_after_mute and self._mute_timer is not None:
-            self._ends_after_mute = False
             self._cancel_timer()
-            self._timer = self._server.loop.call_later(LOGIN_AFTER_MUTE_S, self._end_login)
+            self._end_soon(None)
         super().unmute()
 
     def _cancel_timer(self) -> None:

@@ -20,7 +20,7 @@ from fairlead_broker.net.server import ServerLimits
 from fairlead_model.security.scram import ScramMechanism
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
-from fairlead_wire.messages.fetch import FetchRequest
+from fairlead_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fairlead_wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -346,6 +346,44 @@ def test_a_login_that_is_over_is_not_served_for_long_where_its_quota_is_lifted(
     ask_versions(client)
     if is_repeated:
         assert log_in(client).session_lifetime_ms == 1500
+    assert client.is_closed_by_peer()
+
+
+def fetch_that_waits(wait_ms: int) -> FetchRequest:
+    topics = [FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1_000_000)])]
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=topics)
+
+
+@pytest.mark.parametrize("settings", [{"connections.max.reauth.ms": "1500"}], indirect=True)
+def test_a_login_that_ends_while_a_request_waits_may_be_repeated_after_its_answer(
+    live: LiveBroker, client: FrameClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client cannot repeat it before: answers come in the order of requests."""
+    monkeypatch.setattr(sasl_connection, "LOGIN_AFTER_WAIT_S", 5.0)
+    live.add_partition("t")
+    log_in(client)
+    client.send(fetch_that_waits(2_500), 12)
+    _, answer = client.receive(FetchRequest.API_KEY, 12)
+    assert answer.responses[0].partitions[0].error_code == 0
+    assert log_in(client).session_lifetime_ms == 1500
+    client.send(fetch_that_waits(2_500), 12)
+    client.receive(FetchRequest.API_KEY, 12)
+    assert client.is_closed_by_peer(), "the login is not repeated"
+
+
+@pytest.mark.parametrize("settings", [{"connections.max.reauth.ms": "1500"}], indirect=True)
+def test_nothing_else_is_asked_under_a_login_that_is_over(
+    live: LiveBroker, client: FrameClient
+) -> None:
+    live.add_partition("t")
+    log_in(client)
+    client.send(fetch_that_waits(60_000), 12)
+    (connection,) = live.server.connections
+    assert isinstance(connection, SaslConnection)
+    live.eventually(lambda: connection._timer is None)
+    client.send(SaslHandshakeRequest("SCRAM-SHA-256"), 1)
+    live.eventually(lambda: len(connection._slots) == 2)
+    client.send(fetch_that_waits(0), 12)
     assert client.is_closed_by_peer()
 
 
