@@ -110,10 +110,20 @@ class WriteOutJob:
         self._disk.start_write_out(self._file.fd, self.position, self.size)
 
 
+def _may_begin(log: SegmentedLog) -> bool:
+    """Tell whether a flush may begin: never after the log was closed.
+
+    If it was deleted, its path may be that of its successor, a new topic of the same name, whose
+    epoch file must not be replaced.
+    """
+    state = log.flush_state
+    return not (state.is_running or state.is_held or log.is_offline or log.refusal == "closed")
+
+
 def is_due(log: SegmentedLog, now_ms: int) -> bool:
     """Tell whether a flush should begin now."""
     state, config = log.flush_state, log.config
-    if state.is_running or state.is_held or log.is_offline:
+    if not _may_begin(log):
         return False
     if log.log_end_offset == log.recovery_point:
         return False
@@ -129,7 +139,7 @@ def begin_flush(log: SegmentedLog) -> FlushJob | None:
     If the epoch file cannot be written, no flush begins: the log is then offline or lacks room.
     """
     state = log.flush_state
-    if state.is_running or state.is_held or log.is_offline:
+    if not _may_begin(log):
         return None
     if log.log_end_offset == log.recovery_point:
         return None

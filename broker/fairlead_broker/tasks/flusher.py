@@ -169,7 +169,7 @@ class Flusher:
     def _must_watch(self, partition: Partition) -> bool:
         """Tell whether the next round must look even if nothing is appended until then."""
         log = partition.log
-        if log.is_offline or log.log_end_offset == log.recovery_point:
+        if log.is_offline or log.refusal == "closed" or log.log_end_offset == log.recovery_point:
             return False
         return log.config.flush_ms != NEVER or log.flush_state.is_wanted
 

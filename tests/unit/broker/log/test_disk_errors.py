@@ -452,6 +452,28 @@ def test_a_log_that_is_deleted_while_it_is_flushed_has_not_failed(
     assert not caplog.records
 
 
+def test_a_deleted_log_is_not_flushed_into_its_successor(disk: SimulatedDisk) -> None:
+    directory, log = started_log(disk)
+    log.assign_leader_epoch(3)
+    append(log, batch(), epoch=3)
+    log.flush_state.is_wanted = True
+    directory.delete_log(log, 0)
+    assert not log.flush_is_due(0)
+    assert log.begin_flush() is None
+    assert not log.is_offline
+
+    successor = directory.create_log(log.topic, log.partition, b"another-topic-id", CONFIG, 0)
+    successor.assign_leader_epoch(0)
+    append(successor, batch())
+    flush(successor)
+    assert log.begin_flush() is None
+    directory.close(clean=True)
+    directory, _ = start(disk)
+    reopened = present(directory.log("t", 0))
+    assert reopened.topic_id == b"another-topic-id"
+    assert [epoch for epoch, _ in reopened.epochs.entries()] == [0]
+
+
 def test_a_replacement_that_cannot_begin_leaves_the_log_as_it_was(disk: SimulatedDisk) -> None:
     _, log = started_log(disk)
     append(log, *(batch() for _ in range(25)))

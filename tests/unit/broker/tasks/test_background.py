@@ -93,6 +93,21 @@ def test_flush_ms_flushes_though_the_clock_was_set_back(stage: Any) -> None:
     with_background(stage, story)
 
 
+def test_a_topic_that_was_deleted_since_it_was_noted_is_flushed_no_more(stage: Any) -> None:
+    stage.topic("t", configs={"flush.ms": "1000"})
+    stage.append("t", b"a")
+    partition = stage.partition("t")
+    stage.delete("t")
+
+    async def story(background: Background) -> None:
+        background.flusher.note([partition])
+        await until(lambda: not background.flusher._dirty)
+
+    with_background(stage, story)
+    assert not partition.log.is_offline
+    assert stage.broker.replicas.failed == {}
+
+
 def test_without_such_settings_nothing_is_flushed_until_the_stop(stage: Any) -> None:
     stage.topic("t")
     stage.append("t", b"a")
