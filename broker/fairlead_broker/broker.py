@@ -349,7 +349,12 @@ class Broker:
             self.on_proposal(partition, proposal)
 
     def on_partition_offline(self, partition: Partition) -> None:
-        """Stop serving `partition`, whose disk has failed; stop only writes if the disk is full."""
+        """Stop serving `partition`, whose disk has failed; stop only writes if the disk is full.
+
+        Who was at work on it may find out when it is no replica here any more: that is ignored.
+        """
+        if self.partitions.get((partition.topic, partition.index)) is not partition:
+            return
         if not partition.log.is_offline:
             if self.on_lack_of_room is not None:
                 self.on_lack_of_room(partition)

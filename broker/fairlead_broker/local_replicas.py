@@ -483,6 +483,7 @@ class LocalReplicas:
     def _forget(self, partition: Partition) -> None:
         """Stop serving a replica."""
         del self.partitions[partition.topic, partition.index]
+        self.failed.pop((partition.topic, partition.index), None)
         of_topic = self._by_topic[partition.topic_id]
         del of_topic[partition.index]
         if not of_topic:

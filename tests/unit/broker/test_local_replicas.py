@@ -407,6 +407,26 @@ def test_a_failing_disk_fails_only_its_replica_and_the_controller_hears_of_it(st
     assert told_offline(stage) == [(topic_id, 0)]
 
 
+def test_a_replica_whose_disk_failed_is_forgotten_with_its_topic(stage: Any) -> None:
+    stage.controller.script["report_offline"] = lambda _: {}
+    stage.topic("t")
+    partition = stage.partition("t")
+
+    async def report() -> None:
+        stage.broker.on_partition_offline(partition)
+
+    partition.log.go_offline(OSError(errno.EIO, "the disk failed"))
+    stage.run(report())
+    assert stage.broker.partition_error("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    stage.delete("t")
+    assert stage.broker.partition_error("t", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert stage.broker.replicas.failed == {}
+
+    # Whoever was at work on it finds out only now.
+    stage.run(report())
+    assert stage.broker.replicas.failed == {}
+
+
 def test_a_replica_that_could_not_be_made_is_not_tried_before_the_next_start(stage: Any) -> None:
     # The controller does not let it join before that either.
     stage.controller.script["report_offline"] = lambda _: {}
