@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -180,15 +181,25 @@ def test_a_zombie_is_fenced(make_producer: MakeProducer, read: Read, make_topic:
     assert b"of the zombie" in read(topic, READ_UNCOMMITTED)
 
 
+def leave_open(make_producer: MakeProducer, topic: str) -> TransactionalProducer:
+    """Return a producer whose record lies on its broker, in a transaction that it does not end."""
+    # On a busy machine the time may be out before the record is there.
+    for timeout_ms in (4_000, 20_000):
+        late = make_producer("late", timeout_ms=timeout_ms)
+        with suppress(RefusedError):
+            late.begin()
+            late.send(topic, b"late")
+            late.flush()
+            return late
+    raise AssertionError("the time was out before the record was there")
+
+
 def test_a_transaction_whose_time_is_out_is_aborted(
     make_producer: MakeProducer, read: Read, make_topic: MakeTopic
 ) -> None:
     topic = make_topic("time-out")
     other = make_producer("other")
-    late = make_producer("late", timeout_ms=4000)
-    late.begin()
-    late.send(topic, b"late")
-    late.flush()
+    late = leave_open(make_producer, topic)
     write_transaction(other, topic, b"other")
     wait_until(lambda: read(topic) == [b"other"])
     with pytest.raises(RefusedError):
