@@ -13,7 +13,7 @@ from resident_pages import evict_file
 
 from fairlead_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 OLD, NEW = "old", "new"
 OLD_BATCHES = 256
 """Of a MiB each, about."""

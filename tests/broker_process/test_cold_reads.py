@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from resident_pages import evict_file
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 ROUNDS = 5
 TOPIC = "t"
 PARTITIONS = 3

@@ -25,7 +25,7 @@ from fairlead_wire.messages.offset_commit import (
 from fairlead_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 TOPIC = "t"
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 LOAD_S_MAX = 5.0
 IN_FLIGHT = 16
 MOVING = {

@@ -31,7 +31,7 @@ from fairlead_wire.messages.fetch import (
 )
 from fairlead_wire.records import decode_batch, iter_batches
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 TOPIC = "t"
 VALUE_BYTES = 1000
 SEGMENT_BYTES = 1 << 20

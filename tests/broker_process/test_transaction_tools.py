@@ -14,7 +14,7 @@ from fairlead_bench.peers.kafka_distribution import KafkaUnavailableError, ensur
 
 pytestmark = pytest.mark.java
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 AT_ONCE = ("--max-transaction-timeout", "0")
 """In minutes: every open transaction is a candidate."""
 

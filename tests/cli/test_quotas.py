@@ -17,7 +17,7 @@ from waiting import wait_until
 from fairlead_bench.peers.java_tools import JavaTools, ToolFailedError
 from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 OPEN_S = 1.5
 CLOSED_S_MAX = 3.0
 WINDOWS = 3

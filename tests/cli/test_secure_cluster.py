@@ -29,7 +29,7 @@ from fairlead_bench.peers.kafka_distribution import ensure_kafka
 from fairlead_cli.local.client_files import read_client_file
 from fairlead_model.security.scram import ScramMechanism
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 TOPIC = "hello"
 SCRAM = [each.sasl_name for each in ScramMechanism]
 ISSUER = TokenIssuer()

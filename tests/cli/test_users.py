@@ -30,7 +30,7 @@ from fairlead_wire.messages.sasl_authenticate import (
 )
 from fairlead_wire.messages.sasl_handshake import SaslHandshakeRequest
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from library_members import MEMBERS
 from member_processes import JavaMember, KcatMember, LibraryProcess, MemberProcess
 from waiting import wait_until
 
-DEADLINE_S = 40
+DEADLINE_S = 60
 LIBRARIES = tuple(MEMBERS)
 AskedMember = GroupMember | LibraryProcess
 AnyMember = GroupMember | MemberProcess

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 RUNS = KILLS.chosen()
 SEED = int(os.environ.get("FAIRLEAD_SEED", "9"))
 PARTITIONS = 3
-DEADLINE_S = 30
+DEADLINE_S = 60
 PADDING = b"." * 200
 TOPIC = "killed"
 # Small segments and dense indexes: rolls, snapshots and index entries in every round.

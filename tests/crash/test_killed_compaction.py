@@ -35,7 +35,7 @@ ROUNDS = max(KILLS.chosen() // 4, 1)
 SEED = int(os.environ.get("FAIRLEAD_SEED", "9"))
 TOPIC = "prices"
 KEYS = 500
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 RECORDS_PER_TRANSACTION = 40
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",

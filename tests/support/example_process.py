@@ -12,7 +12,7 @@ from fairlead_bench.peers.kafka_distribution import ensure_kafka
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "consumers"
 KILL_AT_LINE = Path(__file__).with_name("kill_at_line.py")
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 class ExampleProcess:

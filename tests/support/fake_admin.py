@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from waiting import DEADLINE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,13 +78,13 @@ class FakeAdminServer:
 
     def __enter__(self) -> FakeAdmin:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(DEADLINE_S)
         return self._admin
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(DEADLINE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(DEADLINE_S)
         self._loop.close()
 
     async def _start(self) -> None:

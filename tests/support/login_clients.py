@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from fairlead_bench.peers.java_tools import JavaTools
 
-DEADLINE_S: Final = 30
+DEADLINE_S: Final = 60
 TOKEN_LIFE_S: Final = 300
 BOOTSTRAP_MS: Final = 10_000
 """How long kafka-python retries a password that was refused."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "shop"
 SECRET = b"a secret of tests only"
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Candidate:

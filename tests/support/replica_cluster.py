@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from fairlead_broker.replication.partition import Partition
 
 SECRET = b"the secret of a test cluster"
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 load_handlers()
 

@@ -17,7 +17,7 @@ from fairlead_wire.messages.list_offsets import (
 )
 from fairlead_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 TOPIC = "t"
 
 

@@ -19,7 +19,8 @@ from waiting import wait_until
 
 V2_JSON = "application/vnd.kafka.json.v2+json"
 V2_BINARY = "application/vnd.kafka.binary.v2+json"
-DEADLINE_S = 40.0
+DEADLINE_S = 90.0
+"""Longer than any read that a test asks for."""
 
 
 @dataclass

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 CHECK_INTERVAL_S = 0.1
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 PATIENT_S = 10.0
 ATTEMPTS = 5
 CLUSTER = "demo"

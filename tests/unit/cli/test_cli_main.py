@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from waiting import DEADLINE_S
 
 from fairlead_cli.acl import VERBS as ACL_VERBS
 from fairlead_cli.broker import VERBS as BROKER_VERBS
@@ -58,7 +59,7 @@ def test_help_imports_nothing_heavy() -> None:
         f"print(sorted(name for name in {HEAVY!r} if name in sys.modules))"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True
     )
     assert result.stdout.splitlines()[-1] == "[]"
 
@@ -303,7 +304,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     """`fairlead config list | head -1` under pipefail."""
     command = f"set -o pipefail; {sys.executable} -m fairlead_cli.main config list | head -1"
     result = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False
+        ["bash", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
 

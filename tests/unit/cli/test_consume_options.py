@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
+from waiting import DEADLINE_S
 
 from fairlead_cli.client.connection import build_group_consumer
 from fairlead_cli.client.stop_signals import StopSignals
@@ -97,14 +98,22 @@ def test_sigterm_ends_the_process_as_a_signal_would() -> None:
         "    print('finished', signals.is_stopped(), flush=True)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     assert (result.returncode, result.stdout) == (-signal.SIGTERM, "finished True\n")
 
 
 def run_code(code: str) -> tuple[int, str]:
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     return result.returncode, result.stdout
 

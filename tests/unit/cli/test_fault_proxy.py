@@ -25,7 +25,7 @@ from fairlead_cli.local.layout import Ports
 from fairlead_cli.local.plan import LaunchPlan
 from fairlead_cli.local.process_table import identify
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 SILENCE_S = 0.15
 
 

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 from ignored_interrupts import ignored_interrupts, ignores
+from waiting import DEADLINE_S
 
 SECRET = "a-secret-that-must-not-be-shown-anywhere"
 
@@ -63,7 +64,7 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
 
 
 def refusal(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=DEADLINE_S)
     return process.returncode, errors
 
 
@@ -72,17 +73,17 @@ def test_it_says_when_it_is_ready_and_stops_on_request(launcher: Launcher) -> No
         process = launcher.start()
         fields = launcher.ready(process)
         assert fields["epoch"] == epoch
-        with urlopen(f"http://{fields['http']}/status", timeout=5) as response:
+        with urlopen(f"http://{fields['http']}/status", timeout=DEADLINE_S) as response:
             status = json.loads(response.read())
         assert status["controller"] == {"pid": process.pid, "epoch": int(epoch)}
-        with urlopen(f"http://{fields['http']}/", timeout=5) as response:
+        with urlopen(f"http://{fields['http']}/", timeout=DEADLINE_S) as response:
             assert b"/explain/TOPIC/PARTITION" in response.read()
-        with urlopen(f"http://{fields['http']}/readyz", timeout=5) as response:
+        with urlopen(f"http://{fields['http']}/readyz", timeout=DEADLINE_S) as response:
             assert json.loads(response.read())["controllerEpoch"] == int(epoch)
-        with urlopen(f"http://{fields['http']}/metrics", timeout=5) as response:
+        with urlopen(f"http://{fields['http']}/metrics", timeout=DEADLINE_S) as response:
             assert f"fairlead_controller_epoch {epoch}.0\n" in response.read().decode()
         process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=10)
+        output, errors = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0, errors
         assert SECRET not in output + errors
 
@@ -95,7 +96,7 @@ def test_one_that_was_started_to_ignore_interrupts_goes_on_ignoring_them(
     launcher.ready(process)
     assert ignores(process.pid, signal.SIGINT)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=10)
+    process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
 
 
@@ -134,7 +135,7 @@ def test_manifests_are_read_and_other_kinds_passed_over(launcher: Launcher) -> N
     path = launcher.directory / "topics.yaml"
     path.write_text(MANIFEST)
     fields = launcher.ready(launcher.start("--topics", str(path)))
-    with urlopen(f"http://{fields['http']}/status", timeout=5) as response:
+    with urlopen(f"http://{fields['http']}/status", timeout=DEADLINE_S) as response:
         assert json.loads(response.read())["declaredTopics"]["waiting"] == ["orders"]
 
 

@@ -22,7 +22,7 @@ from aiohttp import web
 from fake_admin import FakeAdmin, FakeAdminServer
 from fake_api_server import FakeApiServer
 from processor_wait import Stopwatch
-from waiting import wait_until
+from waiting import DEADLINE_S, wait_until
 
 from fairlead_bench.peers.own_ports import take_ports
 from fairlead_controller.kubernetes.acting_lock import lock_path
@@ -50,13 +50,13 @@ class Discovered(FakeApiServer):
 
     def __enter__(self) -> Discovered:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result(DEADLINE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result(DEADLINE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(DEADLINE_S)
         self._loop.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:

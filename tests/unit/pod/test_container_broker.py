@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from waiting import DEADLINE_S
+
 
 def run(folder: Path, properties: str, **environment: str) -> subprocess.CompletedProcess[str]:
     config = folder / "pool.properties"
@@ -15,7 +17,7 @@ def run(folder: Path, properties: str, **environment: str) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=DEADLINE_S,
     )
 
 
@@ -31,7 +33,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=DEADLINE_S,
     )
     assert done.returncode == 2
     assert "No such file or directory: '/no/such/file'" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from small_disks import small_disk
-from waiting import wait_until
+from waiting import DEADLINE_S, wait_until
 
 from fairlead_cli.local.process_table import identify
 
@@ -24,7 +24,6 @@ def child(name, script, **options):
 sys.exit(Supervisor(children, termination_log={termination_log!r}).run())
 """
 STEADY = "import time; time.sleep(600)"
-DEADLINE_S = 20.0
 
 
 class Container:

@@ -18,7 +18,7 @@ from fairlead_wire.messages.produce import (
 )
 
 PRODUCE_VERSION = 9
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 ROUNDS = 20
 RECORDS_A_ROUND = 10
 CALLS_A_RECORD_MAX = 640

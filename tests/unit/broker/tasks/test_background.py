@@ -27,7 +27,7 @@ from fairlead_model.metadata_seen import MetadataSeen
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 def with_background(stage: Any, story: Callable[[Background], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import DEADLINE_S
 
 from fairlead_controller.kubernetes.acting_lock import (
     acting,
@@ -44,14 +45,14 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=DEADLINE_S)
 
 
 def test_a_process_that_is_killed_acts_no_more(path: Path, holder: subprocess.Popen[str]) -> None:
     assert is_acting(path)
     assert not asyncio.run(wait_until_idle(path, timeout_s=0.1))
     holder.send_signal(signal.SIGKILL)
-    assert asyncio.run(wait_until_idle(path, timeout_s=20))
+    assert asyncio.run(wait_until_idle(path, timeout_s=DEADLINE_S))
     assert not is_acting(path)
 
 
@@ -74,7 +75,7 @@ def test_one_acts_after_the_other(path: Path, holder: subprocess.Popen[str]) -> 
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(entered.wait(), 0.2)
         holder.kill()
-        await asyncio.wait_for(following, 20)
+        await asyncio.wait_for(following, DEADLINE_S)
 
     asyncio.run(scenario())
     assert not is_acting(path)

@@ -11,7 +11,7 @@ from fairlead_kube.client import KubeClient
 from fairlead_kube.credentials import Credentials
 from fairlead_kube.kinds import LEASE
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 def test_a_confirmation_is_a_renewal_that_was_begun_after_it_was_asked_for() -> None:

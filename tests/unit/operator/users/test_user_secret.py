@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
 from needed_tools import is_on_the_path, missing
+from waiting import DEADLINE_S
 
 from fairlead_cli.local.client_files import read_client_file
 from fairlead_operator.certificates.authority import issue_client, make_authority
@@ -122,7 +123,7 @@ def asked_server() -> Iterator[tuple[str, list[str]]]:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/", said
-        thread.join(30)
+        thread.join(DEADLINE_S)
 
 
 @pytest.mark.parametrize("password", ["simple", 'qu"o\\te', "mid: dle #", "\u00e4\U0001f600"])
@@ -141,7 +142,7 @@ def test_curl_reads_the_password_back(password: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with asked_server() as (url, said):
         command = ["curl", "-s", "-K", str(path), "--noproxy", "*", url]
-        subprocess.run(command, check=True, timeout=30)
+        subprocess.run(command, check=True, timeout=DEADLINE_S)
     assert said == ["Basic " + base64.b64encode(f"app:{password}".encode()).decode()]
 
 
