@@ -31,7 +31,6 @@ BUSY: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patient_client, "REQUEST_TIMEOUT_S", 0.5)
     monkeypatch.setattr(patient_client, "PAUSE_S", 0.01)
 
 
@@ -55,7 +54,11 @@ def play(
 
 
 @pytest.mark.parametrize("fault", BUSY, ids=str)
-def test_each_request_gets_the_answer_of_an_idle_server(fault: dict[str, Any]) -> None:
+def test_each_request_gets_the_answer_of_an_idle_server(
+    fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patient_client, "REQUEST_TIMEOUT_S", 0.5)
+
     async def story(client: PatientClient, proxy: FaultProxy) -> None:
         proxy.add(Fault(matches=is_write, **fault))
         made = await client.create(CONFIG_MAP, "ns", ONE)

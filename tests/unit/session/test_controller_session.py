@@ -16,10 +16,11 @@ from fairlead_broker.session import controller_session
 from fairlead_broker.session.link import SessionRefusedError
 from fairlead_controller.decisions.events import FenceReason
 from fairlead_controller.decisions.tables.history import count_writes
+from fairlead_controller.decisions.tables.regressions import rolled_back_tables
 from fairlead_controller.decisions.tables.stored_table import StoreRolledBackError
 from fairlead_controller.sessions import hearing
 from fairlead_controller.sessions import server as session_server
-from fairlead_controller.stores.file import open_file_store
+from fairlead_controller.stores.file import open_file_store, read_file_store
 from fairlead_model.cluster import TopicState
 from fairlead_model.metadata_seen import MetadataSeen
 from fairlead_model.resources.topic_manifest import TopicSpec
@@ -169,7 +170,7 @@ def test_a_broker_is_told_how_many_writes_the_tables_have_had(
 
 
 def test_a_disk_that_has_seen_more_than_the_tables_know_ends_the_reign(
-    play: Callable[..., Any],
+    play: Callable[..., Any], wait_until: Callable[..., Awaitable[None]]
 ) -> None:
     """The processes that saw it are gone, and no log tells of it."""
 
@@ -182,8 +183,9 @@ def test_a_disk_that_has_seen_more_than_the_tables_know_ends_the_reign(
         await stage.start_controller()
         again = stage.node(0, metadata_seen=seen)
         await again.session.start()
+        await wait_until(lambda: rolled_back_tables(read_file_store(stage.directory)))
         with pytest.raises(TimeoutError):
-            await again.session.wait_registered(1)
+            await again.session.wait_registered(0.1)
         assert again.published == []
         await stage.stop_controller()
         with pytest.raises(StoreRolledBackError, match=f"has seen {seen.writes} writes"):
@@ -376,7 +378,7 @@ def test_who_died_with_its_controller_is_neither_waited_for_nor_alive(
         monkeypatch.setattr(hearing, "HEARING_S", 3600.0)
         # Nobody is excused for being late, nor looked at, before all others have come.
         for module in (hearing, session_server):
-            monkeypatch.setattr(module, "NEWCOMERS_S", 2.0)
+            monkeypatch.setattr(module, "NEWCOMERS_S", 5.0)
         await stage.start_controller()
         await wait_until(lambda: nodes[0].image.brokers[1].fenced)
         assert [FenceReason.CONNECTION_REFUSED in each for each in stage.fencings()] == [True]

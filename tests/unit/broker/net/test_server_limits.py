@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from live_broker import FrameClient, LiveBroker, batch
+from live_broker import DEADLINE_S, FrameClient, LiveBroker, batch
 
 from fairlead_broker.net.creation_allowance import creations_burst
 from fairlead_wire.messages.api_versions import ApiVersionsRequest
@@ -191,7 +191,7 @@ def test_frames_wait_for_memory_and_all_complete(make_live: MakeLive) -> None:
                 break
         frames[clients.index(client)] = bytes(rest)
     pending = dict(zip(clients, frames, strict=True))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + DEADLINE_S
     while pending and time.monotonic() < deadline:
         for client, left in list(pending.items()):
             try:
