@@ -12,6 +12,7 @@ import pytest
 from fairlead_bench.peers import own_ports
 from fairlead_bench.peers.own_ports import (
     BLOCK,
+    FORGOTTEN_AT_ONCE,
     KEPT_COUNT,
     OwnPorts,
     is_free,
@@ -76,13 +77,23 @@ def test_processes_share_no_port_and_leave_theirs_behind() -> None:
     assert all(map(is_free, used))
 
 
-def test_a_port_is_not_given_twice_while_its_server_may_come_back(
-    few_ports: OwnPorts,
-) -> None:
-    lately = [few_ports.take([0]) for _ in range(KEPT_COUNT)]
-    assert len(set(lately)) == KEPT_COUNT
-    later = {few_ports.take([0]) for _ in range(BLOCK)}
-    assert later & set(lately)
+def test_a_port_is_not_given_twice_while_its_server_or_its_clients_may_come_back() -> None:
+    free = [block for block in lay_out_blocks(read_ephemeral_range()) if is_free(block[0])]
+    ports = OwnPorts(free[-4:])
+    try:
+        lately = [ports.take([0]) for _ in range(KEPT_COUNT)]
+        assert len(set(lately)) == KEPT_COUNT
+        later = {ports.take([0]) for _ in range(KEPT_COUNT)}
+        assert later & set(lately)
+    finally:
+        ports.release()
+
+
+def test_where_no_block_is_left_the_oldest_ports_are_given_again(few_ports: OwnPorts) -> None:
+    lately = [few_ports.take([0]) for _ in range(BLOCK - 1)]
+    assert len(set(lately)) == BLOCK - 1
+    assert few_ports.take([0]) in lately[:FORGOTTEN_AT_ONCE]
+    assert few_ports.take(range(3)) in lately
 
 
 def test_a_port_that_somebody_has_is_not_given(few_ports: OwnPorts) -> None:
