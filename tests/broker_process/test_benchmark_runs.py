@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from waiting import wait_until
+from waiting import DEADLINE_S, wait_until
 
 from fairlead_bench.project import PROJECT
 
@@ -37,7 +37,7 @@ def test_nothing_is_left_of_a_run_that_was_ended(tmp_path: Path, number: signal.
         wait_until(is_measuring, "the cluster is not started")
         run.send_signal(number)
         _, said = run.communicate(timeout=90)
-    _, alive = psutil.wait_procs(started, timeout=5)
+    _, alive = psutil.wait_procs(started, timeout=DEADLINE_S)
     for each in alive:
         each.kill()
     assert alive == []

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hostile_bytes import mutate, provoke
+from waiting import DEADLINE_S
 
 from fairlead_broker.limits import PEER_LOG_WINDOW_S
 from fairlead_wire.errors import RemoteProtocolError
@@ -112,7 +113,7 @@ def test_hostile_bytes_are_answered_or_cut_off(
 
 def with_client(live: Any) -> None:
     """A client that behaves is served."""
-    with socket.create_connection(("127.0.0.1", live.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", live.port), timeout=DEADLINE_S) as sock:
         segments = encode_request_frame(18, 0, 1, "good", ApiVersionsRequest())
         sock.sendall(b"".join(bytes(segment) for segment in segments))  # type: ignore[arg-type]
         (size,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))
@@ -145,7 +146,7 @@ def with_client(live: Any) -> None:
 )
 def test_known_bad_frames_close_the_connection(live: Any, frame: bytes) -> None:
     refused = live.broker.metrics.protocol_errors
-    with socket.create_connection(("127.0.0.1", live.port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", live.port), timeout=DEADLINE_S) as sock:
         sock.sendall(frame)
         with contextlib.suppress(ConnectionResetError):
             assert sock.recv(1) == b""

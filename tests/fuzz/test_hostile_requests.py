@@ -17,6 +17,7 @@ import psutil
 import pytest
 from hostile_bytes import mutate, provoke
 from local_cluster import Cli, take_cluster_ports
+from waiting import DEADLINE_S
 
 from fairlead_wire.errors import LocalProtocolError
 from fairlead_wire.header import decode_response, encode_request_frame
@@ -41,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 def served(port: int) -> Ranges:
     """What the broker says it serves; also the proof that it serves."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as sock:
         segments = encode_request_frame(18, 0, 1, "fuzz", ApiVersionsRequest())
         sock.sendall(b"".join(bytes(segment) for segment in segments))  # type: ignore[arg-type]
         (size,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))

@@ -33,7 +33,7 @@ def flood(address: str, count: int, greeting: bytes = b"") -> Iterator[subproces
 
 
 def connect(address: tuple[str, int], greeting: bytes) -> socket.socket:
-    sock = socket.create_connection(address, timeout=10)
+    sock = socket.create_connection(address, timeout=60)
     sock.sendall(greeting)
     return sock
 

@@ -5,6 +5,8 @@ import random
 import socket
 import struct
 
+from waiting import DEADLINE_S
+
 
 def mutate(frame: bytes, chance: random.Random) -> bytes:
     """Return the frame with one kind of damage."""
@@ -45,7 +47,7 @@ def mutate(frame: bytes, chance: random.Random) -> bytes:
 def provoke(port: int, data: bytes) -> int:
     """Send, shut down sending, read to the end; return how many bytes came back."""
     received = 0
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as sock:
         try:
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from fairlead_controller.decisions.events import ListReassignments
+from fairlead_model.configs.controller_configs import SessionTiming
 from fairlead_model.session.calls import OngoingReassignment
 from fairlead_wire.errors import ErrorCode, KafkaError
+
+PATIENT = SessionTiming(session_timeout_ms=60_000)
+"""A session that outlasts each stall of the one process in which all run."""
 
 
 @pytest.mark.parametrize(("count", "name_length"), [(30_000, 249), (100_001, 1)])
@@ -24,7 +28,7 @@ def test_an_answer_that_is_too_large_is_an_error_and_the_session_lives(
     )
 
     async def story(stage: Any) -> None:
-        await stage.start_controller()
+        await stage.start_controller(timing=PATIENT)
         node = await stage.start_node(0)
         submit = stage.controller.submit
 
