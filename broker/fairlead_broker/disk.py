@@ -9,6 +9,7 @@ for path objects; descriptors are small integers. Errors are `OSError`.
 import ctypes
 import errno
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -17,6 +18,8 @@ from fairlead_wire.segments import Buffer
 
 SYNC_FILE_RANGE_WRITE: Final = 2
 """Linux: start write-out of dirty pages of a range, do not wait for it."""
+SETTLED_NS: Final = 2_000_000_000
+"""The clocks of file systems tick at least once in this time."""
 
 
 class DirectoryEntry(NamedTuple):
@@ -30,6 +33,16 @@ class DirectoryEntry(NamedTuple):
     is_directory: bool
     size: int
     is_link: bool = False
+
+
+class FileVersion(NamedTuple):
+    """Differs after each change of a file, and for another file of the same name.
+
+    `number` is that of the inode, `changed_ns` the time of its last change, which nobody can set.
+    """
+
+    number: int
+    changed_ns: int
 
 
 class Disk(Protocol):
@@ -93,6 +106,13 @@ class Disk(Protocol):
 
     def set_modified_ms(self, path: str, time_ms: int, /) -> None:
         """Set the time of a file's last modification."""
+        ...
+
+    def version(self, path: str, /) -> FileVersion | None:
+        """Return what the next change of a file changes; None if the file changed just now.
+
+        Then the next change may come in the same tick of the file system's clock.
+        """
         ...
 
     def fsync_directory(self, path: str, /) -> None:
@@ -188,6 +208,12 @@ class RealDisk:
 
     def set_modified_ms(self, path: str, time_ms: int, /) -> None:
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+    def version(self, path: str, /) -> FileVersion | None:
+        status = Path(path).stat()
+        if time.time_ns() - status.st_ctime_ns < SETTLED_NS:
+            return None
+        return FileVersion(status.st_ino, status.st_ctime_ns)
 
     def fsync_directory(self, path: str, /) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

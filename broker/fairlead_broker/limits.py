@@ -549,6 +549,9 @@ MOVE_STEP_BYTES: Final = 4 * MIB
 MOVE_READ_BYTES: Final = 256 * KIB
 MOVE_TAIL_BYTES_MAX: Final = 256 * KIB
 """Bytes that may still be missing at the end of a move: the loop copies them in one turn."""
+COPIED_SEGMENTS_BYTES_MAX: Final = 16 * MIB
+"""Size of the list of segments that a copy has whole; after a start a larger one counts for
+nothing."""
 MOVE_ROOM_BYTES: Final = 64 * MIB
 """Room that a move leaves free on the disk that it copies to."""
 PREFERRED_DIRECTORIES_MAX: Final = 10_000

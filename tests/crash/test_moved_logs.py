@@ -1,7 +1,8 @@
 """A log moves between two disks, and at every disk operation the process is killed or power fails.
 
 The start after that must find one log of the partition, a prefix of what was appended, with all
-that a completed flush has covered; after a kill with everything.
+that a completed flush has covered; after a kill with everything. It goes on with the move from what
+is copied, whatever has become of the log. At the switch the copy is the log, byte for byte.
 """
 
 from __future__ import annotations
@@ -12,19 +13,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from compaction import compact, read_records
-from log_batches import TOPIC_ID, all_headers, append, batch, flush, record_batch
+from log_batches import all_headers, append, batch, record_batch
+from moving_log import CONFIG, KEY, Story, operations_of, run_until_cut, start
 from simulated_disk import PowerCut, SimulatedDisk
 
 from fairlead_broker.log.directory import log_directories, log_loader, switched_logs
-from fairlead_broker.log.directory.log_directories import DuplicateLogError, LogDirectories
-from fairlead_broker.log.directory.log_directory import LogDirectory
+from fairlead_broker.log.directory.log_directories import DuplicateLogError
 from fairlead_broker.log.files.cut_start import note_cut_start
 from fairlead_broker.log.moving import move_jobs, move_plan, replica_move, segment_copies
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.log.moving.passing_marks import PassingMarks
 from fairlead_broker.log.moving.replica_move import ReplicaMove
 from fairlead_broker.log.producers.end_marker import EndMarker
-from fairlead_model.configs.log_config import LogConfig
 from fairlead_wire.records import Record
 
 if TYPE_CHECKING:
@@ -34,117 +34,11 @@ if TYPE_CHECKING:
     from fairlead_broker.log.log import Log
     from fairlead_broker.log.moving.segment_copies import Piece
 
-KEY = ("t", 0)
-CONFIG = LogConfig(
-    segment_bytes=2_000, index_interval_bytes=400, file_delete_delay_ms=0, retention_bytes=4_000
-)
-
-
-class Shared:
-    """Both disks count operations together, and are cut off at the same one."""
-
-    def __init__(self) -> None:
-        self.disks = [SimulatedDisk(), SimulatedDisk()]
-        self.operations = 0
-        self.cut_at = -1
-        for disk in self.disks:
-            disk.may_lose_directory_names = True
-            disk._fail_if_told = self._count  # type: ignore[method-assign]
-
-    def _count(self, operation: str) -> None:
-        """Called within each operation of either disk, before it has any effect."""
-        if operation == "pread":
-            return
-        self.operations += 1
-        if self.operations == self.cut_at:
-            raise PowerCut
-
-
-class Story:
-    """A broker with two disks, and what was promised of its log."""
-
-    def __init__(self, disks: list[SimulatedDisk] | None = None) -> None:
-        self.shared = Shared()
-        if disks is not None:
-            self.shared.disks = disks
-        self.directories = start(self.shared.disks)
-        self.directories.confirm_start(1)
-        self.appended = 0
-        self.flushed = 0
-        self.start_offset = 0
-        self.first_operation = 0
-        self.marked_at = 0
-
-    @property
-    def log(self) -> Log:
-        log = self.directories.log(*KEY)
-        assert log is not None
-        return log
-
-    def create(self, config: LogConfig = CONFIG) -> None:
-        self.directories.create_log(*KEY, TOPIC_ID, config, 0)
-        self.sync()
-
-    def append(self, count: int) -> None:
-        for _ in range(count):
-            self.appended += 1  # Noted first: a cut in the middle may keep it or not.
-            append(self.log, batch(size=180, producer=(7, 0, self.log.log_end_offset)))
-
-    def flush(self) -> None:
-        if self.log.flush_state.is_held:
-            return
-        end = self.log.log_end_offset
-        flush(self.log)
-        self.flushed = max(self.flushed, min(end, self.log.recovery_point))
-
-    def sync(self) -> None:
-        for directory in self.directories.live:
-            job = directory.begin_sync()
-            if job is not None:
-                job.run()
-
-    def checkpoint(self) -> None:
-        for directory in self.directories.live:
-            directory.write_checkpoints()
-
-    def move(self, to: int, between: Callable[[Story, Step], None] = lambda *_: None) -> list[Step]:
-        """Ask for a move and carry it out; `between` is done after each step."""
-        moves = self.directories.moves
-        moves.ask(KEY, f"/{to}", failed={})
-        return self.carry_out(moves.under_way[KEY], between)
-
-    def carry_out(
-        self, move: ReplicaMove, between: Callable[[Story, Step], None] = lambda *_: None
-    ) -> list[Step]:
-        steps: list[Step] = []
-        while (step := move.next_step()) is not Step.END:
-            assert len(steps) < 200, steps
-            steps.append(step)
-            job = move.begin(step)
-            if job is not None:
-                job.run()
-                move.complete(step, job, 0)
-            between(self, step)
-        move.abandon()
-        self.directories.moves.note_over(move)
-        return steps
-
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(move_plan, "MOVE_TAIL_BYTES_MAX", 1_000)
     monkeypatch.setattr(replica_move, "MOVE_STEP_BYTES", 1_500)
-
-
-def start(disks: list[SimulatedDisk]) -> LogDirectories:
-    directories = LogDirectories(
-        [
-            LogDirectory(f"/{number}", node_id=0, cluster_id="c", disk=disk, boot_id="b")
-            for number, disk in enumerate(disks)
-        ]
-    )
-    directories.load(0, config_for=lambda *_: CONFIG)
-    return directories
 
 
 def moves_in_peace(story: Story) -> None:
@@ -233,25 +127,6 @@ SCENARIOS = [
 ]
 
 
-def run_until_cut(scenario: Callable[[Story], None], cut_at: int = -1) -> Story:
-    story = Story()
-    story.create()
-    first = story.first_operation = story.shared.operations
-    story.shared.cut_at = first + cut_at if cut_at > 0 else -1
-    try:
-        scenario(story)
-    except PowerCut:
-        story.shared.cut_at = -1
-    else:
-        assert cut_at < 0, "the cut came too late"
-    story.shared.operations -= first
-    return story
-
-
-def operations_of(scenario: Callable[[Story], None]) -> int:
-    return run_until_cut(scenario).shared.operations
-
-
 def found(disks: list[SimulatedDisk]) -> tuple[int, int, int]:
     """Start; number of the disk with the log, its first offset and its end."""
     directories = start(disks)
@@ -317,7 +192,7 @@ def test_a_start_goes_on_with_a_move(scenario: Callable[[Story], None]) -> None:
         end = again.log.log_end_offset
         for move in list(again.directories.moves):
             steps = again.carry_out(move)
-            assert steps[0] is Step.WIPE
+            assert steps[0] is Step.KEEP
             assert again.directories.home(again.log) is move.target
         assert again.log.log_end_offset == end
         assert len(all_headers(again.log)) == end

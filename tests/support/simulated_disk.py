@@ -13,12 +13,16 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 from typing import Any, TypeVar, cast
 
-from fairlead_broker.disk import DirectoryEntry
+from fairlead_broker.disk import DirectoryEntry, FileVersion
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+INODE_NUMBERS = count(1)
 
 
 class PowerCut(BaseException):
@@ -27,11 +31,18 @@ class PowerCut(BaseException):
 
 @dataclass(eq=False)
 class Inode:
-    """`durable` is the content as of the last fsync; `lost` are ranges whose fsync failed."""
+    """`durable` is the content as of the last fsync; `lost` are ranges whose fsync failed.
+
+    `changes` counts changes, as the time of a file's last change does; a power cut takes it back to
+    what it was at the last fsync.
+    """
 
     content: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
     lost: list[tuple[int, int]] = field(default_factory=list)
+    number: int = field(default_factory=lambda: next(INODE_NUMBERS))
+    changes: int = 0
+    durable_changes: int = 0
 
 
 def mutating(method: F) -> F:
@@ -94,6 +105,7 @@ class SimulatedDisk:
         if self.short_writes and len(data) > 1:
             self.short_writes -= 1
             data = data[: len(data) // 2]
+        self._descriptors[fd].changes += 1
         content = self._descriptors[fd].content
         growth = max(position + len(data) - len(content), 0)
         if self.free_bytes is not None:
@@ -109,6 +121,7 @@ class SimulatedDisk:
 
     @mutating
     def truncate(self, fd: int, size: int) -> None:
+        self._descriptors[fd].changes += 1
         content = self._descriptors[fd].content
         if self.free_bytes is not None:
             self.free_bytes += max(len(content) - size, 0)
@@ -144,6 +157,7 @@ class SimulatedDisk:
             self.directories.add(target)
             return
         inode = self._inode(source)
+        inode.changes += 1
         del self.names[source]
         self.names[target] = inode
         self._note(source, ("rename", f"{source}\0{target}", inode))
@@ -184,7 +198,11 @@ class SimulatedDisk:
         return 0
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        self._inode(path)
+        self._inode(path).changes += 1
+
+    def version(self, path: str) -> FileVersion | None:
+        inode = self._inode(path)
+        return FileVersion(inode.number, inode.changes)
 
     @mutating
     def fsync_directory(self, path: str) -> None:
@@ -257,7 +275,13 @@ class SimulatedDisk:
         for path, inode in names.items():
             if inode not in survivors:
                 content = _surviving_content(inode, random, granule)
-                survivors[inode] = Inode(bytearray(content), content)
+                survivors[inode] = Inode(
+                    bytearray(content),
+                    content,
+                    number=inode.number,
+                    changes=inode.durable_changes,
+                    durable_changes=inode.durable_changes,
+                )
             disk.names[path] = survivors[inode]
         disk._durable_names = dict(disk.names)
         disk.may_lose_directory_names = self.may_lose_directory_names
@@ -307,6 +331,7 @@ def _write_back(inode: Inode) -> None:
     for start, end in inode.lost:
         durable[start:end] = inode.durable[start:end].ljust(end - start, b"\0")
     inode.durable = bytes(durable)
+    inode.durable_changes = inode.changes
 
 
 def _apply(names: dict[str, Inode], change: tuple[str, str, Inode | None]) -> None:

@@ -88,7 +88,7 @@ class ReplicaMover:
             if job is not None:
                 await loop.run_in_executor(self._executor, job.run)
                 move.complete(step, job, clock.now_ms())
-                if self._bucket is not None:
+                if self._bucket is not None and step is not Step.KEEP:
                     self._bucket.take(max(move.copied_bytes - before, 0))
             elif step in (Step.WAIT, Step.NOTE):
                 await self._pause(WAIT_S)

@@ -354,7 +354,7 @@ def test_no_snapshot_from_before_a_cut_moves(stage: Any, tmp_path: Path, when: S
     assert [entry.producer_id for entry in decode_snapshot(snapshot)] == [6]
 
 
-@pytest.mark.parametrize("when", list(Step)[2:8])
+@pytest.mark.parametrize("when", list(Step)[2:9])
 def test_a_disk_that_refuses_keeps_the_log_where_it_is(
     stage: Any, tmp_path: Path, when: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Moves of replicas between log directories of the broker, and preferred directories of new ones.
 
-A directory for the copy in the target keeps the request, so it outlives a restart; the copy begins
-again then. The preferred directory of a replica that is not here yet is remembered until this
+A directory for the copy in the target keeps the request, and what is copied, so both outlive a
+restart. The preferred directory of a replica that is not here yet is remembered until this
 process ends, as in Kafka. `log.moving` has the steps of a move.
 """
 
@@ -191,7 +191,7 @@ class ReplicaMoves:
         source = None if log is None else directories.home(log)
         if log is not None and source not in (None, target) and key not in self.under_way:
             self.under_way[key] = ReplicaMove(log, source, target, path)
-            logger.info("%s is still to move to %s: copied anew", log.path, target.path)
+            logger.info("%s is still to move to %s", log.path, target.path)
             return
         suffix = STRAY_DIRECTORY_SUFFIX if log is None else DELETE_DIRECTORY_SUFFIX
         gone = path.removesuffix("-future") + suffix

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead_broker.disk import unlink_if_present
 from fairlead_broker.log.directory.scan import scan_directory
 from fairlead_broker.log.files.file_names import (
+    COPIED_SEGMENTS,
     DELETE_DIRECTORY_SUFFIX,
     FILE_NAME_BYTES_MAX,
     MOVED_MARK,
@@ -65,6 +66,7 @@ def _settle(
         return
     # A power loss may still undo the rename in the target: make it durable before the old log goes.
     target.disk.fsync_directory(target.path)
+    unlink_if_present(target.disk, f"{target.path}/{name}/{COPIED_SEGMENTS}")
     ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
     gone = f"{directory.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
     disk.rename(path, gone)

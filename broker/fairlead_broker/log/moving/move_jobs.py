@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.disk import replace_file, unlink_if_present
 from fairlead_broker.log.files.cut_start import encode_cut_start
@@ -20,21 +20,16 @@ from fairlead_broker.log.files.text_files import (
     encode_epoch_checkpoint,
     encode_partition_metadata,
 )
+from fairlead_broker.log.moving.copied_segments import forget_copied, keep_copied
 from fairlead_broker.log.moving.segment_copies import copy_piece, copy_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead_broker.disk import Disk
-    from fairlead_broker.log.moving.segment_copies import Piece
+    from fairlead_broker.log.moving.copied_segments import Sizes
+    from fairlead_broker.log.moving.segment_copies import Piece, Place
     from fairlead_broker.log.segmented_log import SegmentedLog
-
-
-class Place(NamedTuple):
-    """A directory on a disk."""
-
-    disk: Disk
-    path: str
 
 
 class Job(Protocol):
@@ -64,10 +59,24 @@ class MoveJob:
             self.error = error
 
 
-def wipe(copy: Place) -> None:
-    """Remove all files of a copy."""
-    for entry in copy.disk.list_directory(copy.path):
-        unlink_if_present(copy.disk, f"{copy.path}/{entry.name}")
+class KeepJob:
+    """Removes all of a copy but the segments that it has whole; `kept` are their base offsets."""
+
+    __slots__ = ("_copy", "_old", "_sealed", "error", "kept")
+
+    def __init__(self, old: Place, copy: Place, sealed: dict[int, Sizes]) -> None:
+        self._old = old
+        self._copy = copy
+        self._sealed = sealed
+        self.kept: list[int] = []
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """Look at the list of segments. Runs in a thread."""
+        try:
+            self.kept = keep_copied(self._old, self._copy, self._sealed)
+        except OSError as error:
+            self.error = error
 
 
 def unlink_all(disk: Disk, paths: list[str]) -> None:
@@ -120,6 +129,14 @@ def unmark(old: Place) -> None:
     with suppress(FileNotFoundError):
         unlink_if_present(old.disk, f"{old.path}/{MOVED_MARK}")
         old.disk.fsync_directory(old.path)
+
+
+def leave(old: Place, gone: str, new: Place) -> None:
+    """Rename the old log durably; what only the copy needed goes first."""
+    with suppress(OSError):
+        # If it stays, it means nothing in a log.
+        forget_copied(new)
+    rename_durably(old.disk, old.path, gone)
 
 
 def rename_durably(disk: Disk, source: str, target: str) -> None:

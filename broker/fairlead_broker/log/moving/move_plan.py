@@ -4,9 +4,12 @@ The copy, called *future* as in Kafka, is behind the log until the log is *switc
 the copy is the log. The steps in order, and what a start finds after a crash at each step:
 
     step        what it does                                        a start finds
-    WIPE        removes what an earlier process has copied          the old log; the move goes on
+    KEEP        keeps segments that an earlier process has copied   the old log; the move goes on
+                whole, or that were copied before a truncation,     with the segments that are
+                and removes the rest of the copy                    listed and unchanged
     DISCARD     removes copies of segments that the log has lost    the same
     COPY        copies a piece of a segment                         the same
+    RECORD      lists the segments that are copied whole            the same
     SYNC        makes the copied segments and snapshots durable     the same
     NOTE        writes the checkpoints of the target with its marks the same
     HOLD        lets no flush of the log begin                      the same
@@ -31,9 +34,10 @@ from fairlead_broker.limits import MOVE_TAIL_BYTES_MAX
 class Step(Enum):
     """What to do next."""
 
-    WIPE = auto()
+    KEEP = auto()
     DISCARD = auto()
     COPY = auto()
+    RECORD = auto()
     SYNC = auto()
     NOTE = auto()
     HOLD = auto()
@@ -56,7 +60,8 @@ class Step(Enum):
 class MoveFacts:
     """The progress of a move, and changes of the log meanwhile."""
 
-    is_wiped: bool = True
+    has_kept: bool = True
+    """What the copy has is known. It is not at the beginning, nor after a truncation."""
     is_given_up: bool = False
     """The move was cancelled, or a directory, the log or a step has failed."""
     is_in_use: bool = False
@@ -67,6 +72,8 @@ class MoveFacts:
     """Bytes of the log that are not copied yet."""
     is_sealed_missing: bool = False
     """A sealed segment is not completely copied and durable: after the switch it never would be."""
+    has_unlisted: bool = False
+    """A segment is copied whole, and not listed yet."""
     is_synced: bool = False
     is_noted: bool = False
     """The checkpoints of the target have the current marks of the log."""
@@ -88,8 +95,6 @@ def next_step(facts: MoveFacts) -> Step:
         return _after_the_switch(facts)
     if facts.is_given_up:
         return _back(facts)
-    if not facts.is_wiped:
-        return Step.WIPE
     step = _catch_up(facts)
     if step is not None:
         return Step.LET_GO if facts.is_held else step
@@ -102,12 +107,14 @@ def _catch_up(facts: MoveFacts) -> Step | None:
     """Return the step that the copy needs before flushes are held for it; None if it is ready."""
     if facts.is_in_use:
         return Step.WAIT
+    if not facts.has_kept:
+        return Step.KEEP
     if facts.has_strange_copies:
         return Step.DISCARD
-    if facts.missing_bytes > MOVE_TAIL_BYTES_MAX:
-        return Step.COPY
-    if not facts.is_synced:
-        return Step.SYNC
+    if facts.missing_bytes > MOVE_TAIL_BYTES_MAX or not facts.is_synced:
+        if facts.has_unlisted:
+            return Step.RECORD
+        return Step.COPY if facts.missing_bytes > MOVE_TAIL_BYTES_MAX else Step.SYNC
     return None if facts.is_noted else Step.NOTE
 
 

@@ -21,11 +21,12 @@ from fairlead_broker.log.files.file_names import (
 )
 from fairlead_broker.log.files.holes import mark_holes
 from fairlead_broker.log.moving import move_jobs
-from fairlead_broker.log.moving.move_jobs import MoveJob, Place
+from fairlead_broker.log.moving.copied_segments import record_copied
+from fairlead_broker.log.moving.move_jobs import KeepJob, MoveJob
 from fairlead_broker.log.moving.move_plan import MoveFacts, Step, next_step
 from fairlead_broker.log.moving.passing_marks import PassingMarks
 from fairlead_broker.log.moving.relocation import relocate
-from fairlead_broker.log.moving.segment_copies import SegmentCopy
+from fairlead_broker.log.moving.segment_copies import Place, SegmentCopy
 from fairlead_model.invariants import require
 
 if TYPE_CHECKING:
@@ -84,8 +85,10 @@ class ReplicaMove:
         self._generation = log.flush_state.generation
         self._tries = 0
         self._has_failed = False
-        self._is_wiped = self._is_synced = self._is_announced = self._is_marked = False
+        self._has_kept = self._is_synced = self._is_announced = self._is_marked = False
         self._is_removed = self._is_named = self._is_name_lost = self._is_left = False
+        self._keeping: dict[int, Segment] = {}
+        self._unlisted: list[SegmentCopy] = []
         self._noted: PassingMarks | None = None
         self._announced_end = 0
         self._copying: list[tuple[SegmentCopy, list[Piece], bool]] = []
@@ -130,7 +133,7 @@ class ReplicaMove:
             self.give_up(f"the log is {log.refusal}")
         return next_step(
             MoveFacts(
-                is_wiped=self._is_wiped,
+                has_kept=self._has_kept and not self._was_cut,
                 is_given_up=bool(self.reason),
                 # A log that lacks room may move: a full disk is the reason for many moves.
                 is_in_use=log.swap is not None or (log.refusal is not None and not log.lacks_room),
@@ -138,6 +141,7 @@ class ReplicaMove:
                 has_strange_copies=bool(self._strange()),
                 missing_bytes=log.size - self.copied_bytes,
                 is_sealed_missing=self._first_unsure() is not log.active,
+                has_unlisted=bool(self._unlisted),
                 is_synced=self._is_synced,
                 is_noted=self._noted is not None and self._noted.still_holds(log),
                 is_held=state.is_held,
@@ -153,8 +157,12 @@ class ReplicaMove:
 
     def begin(self, step: Step) -> Job | None:
         """Do the loop's part of a step; return the job for a thread, if there is one."""
+        if step is Step.KEEP:
+            return self._begin_keep()
         if step is Step.COPY:
             return self._begin_copy()
+        if step is Step.RECORD:
+            return self._begin_record()
         if step is Step.NOTE:
             return self._begin_note()
         if step is Step.ANNOUNCE:
@@ -174,8 +182,6 @@ class ReplicaMove:
         return None
 
     def _begin_end(self, step: Step) -> MoveJob | None:
-        if step is Step.WIPE:
-            return MoveJob(partial(move_jobs.wipe, self._new))
         if step is Step.UNMARK:
             return MoveJob(partial(move_jobs.unmark, self._old))
         if step is Step.REMOVE:
@@ -188,9 +194,8 @@ class ReplicaMove:
             ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
             name = partition_directory(*self._key)[: FILE_NAME_BYTES_MAX - len(ending)]
             self.left_path = f"{self.source.path}/{name}{ending}"
-            return MoveJob(
-                partial(move_jobs.rename_durably, self.source.disk, self._path, self.left_path)
-            )
+            new = Place(self.target.disk, f"{self.target.path}/{partition_directory(*self._key)}")
+            return MoveJob(partial(move_jobs.leave, self._old, self.left_path, new))
         return None
 
     def complete(self, step: Step, job: Job, now_ms: int) -> None:
@@ -216,13 +221,15 @@ class ReplicaMove:
                 logger.error("%s: the next start takes its mark away: %s", self._path, error)
         elif error is not None:
             self._note_error(error)
+        elif isinstance(job, KeepJob):
+            self._note_kept(job)
         else:
             self._note_done(step)
 
     def _note_done(self, step: Step) -> None:
         self._tries = 0
-        if step is Step.WIPE:
-            self._is_wiped = True
+        if step is Step.RECORD:
+            self._unlisted = []
         elif step is Step.ANNOUNCE:
             self._is_announced = True
         elif step is Step.SYNC:
@@ -231,13 +238,25 @@ class ReplicaMove:
             copy.note(pieces)
             # A segment that was sealed since the pieces were made has one more index entry.
             is_whole = pieces[0].is_last and copy.copied == copy.sizes()
+            if is_whole and was_sealed and not copy.is_durable:
+                self._unlisted.append(copy)
             copy.is_durable = is_whole and was_sealed
         self._copying = []
+
+    def _note_kept(self, job: KeepJob) -> None:
+        """Go on from the segments that the copy has whole."""
+        self._tries = 0
+        self._has_kept = True
+        for base_offset in job.kept:
+            copy = SegmentCopy(self._keeping[base_offset])
+            copy.copied, copy.is_durable = copy.sizes(), True
+            self._copies[base_offset] = copy
+        self._keeping = {}
 
     def _note_error(self, error: OSError) -> None:
         """Give up the move, unless the log has changed during the step: then repeat the step."""
         self._copying = []
-        if self._strange():
+        if self._was_cut or self._strange():
             return
         self._tries += 1
         if not isinstance(error, FileNotFoundError) or self._tries == TRIES_MAX:
@@ -245,8 +264,6 @@ class ReplicaMove:
 
     def _strange(self) -> list[SegmentCopy]:
         """Return copies of segments that the log does not have any more."""
-        if self.log.flush_state.generation != self._generation:
-            return list(self._copies.values())
         there = dict(zip(self.log.bases, self.log.segments, strict=True))
         return [
             copy
@@ -254,24 +271,48 @@ class ReplicaMove:
             if there.get(base) is not copy.segment or copy.is_beyond
         ]
 
-    def _begin_discard(self) -> MoveJob:
-        """Remove copies of lost segments; the whole copy if the log was truncated.
+    @property
+    def _was_cut(self) -> bool:
+        """True if the log was truncated since the copy was last looked at."""
+        return self.log.flush_state.generation != self._generation
 
-        A snapshot from before the truncation may have the name and the size of a newer one.
+    def _begin_keep(self) -> KeepJob:
+        """Look at what the copy has, at the beginning and whenever the log was truncated.
+
+        A snapshot from before a truncation may have the name and the size of a newer one, and a
+        segment may have been written anew: so only what is listed, and unchanged, is kept.
         """
-        was_cut = self.log.flush_state.generation != self._generation
-        paths = self._discard()
-        if was_cut:
-            return MoveJob(partial(move_jobs.wipe, self._new))
-        return MoveJob(partial(move_jobs.unlink_all, self.target.disk, paths))
+        self._copies, self._unlisted = {}, []
+        self._generation = self.log.flush_state.generation
+        self._has_kept = self._is_synced = False
+        self._noted = None
+        self._keeping = {
+            segment.base_offset: segment
+            for segment in self.log.segments
+            if segment is not self.log.active
+        }
+        sealed = {
+            base_offset: tuple(SegmentCopy(segment).sizes().values())
+            for base_offset, segment in self._keeping.items()
+        }
+        return KeepJob(self._old, self._new, sealed)
 
-    def _discard(self) -> list[str]:
+    def _begin_discard(self) -> MoveJob:
+        """Remove copies of lost segments."""
         strange = self._strange()
         for copy in strange:
             del self._copies[copy.segment.base_offset]
-        self._generation = self.log.flush_state.generation
         self._is_synced, self._noted = False, None
-        return [path for copy in strange for path in copy.paths(self.future)]
+        lost = {id(copy) for copy in strange}
+        self._unlisted = [copy for copy in self._unlisted if id(copy) not in lost]
+        paths = [path for copy in strange for path in copy.paths(self.future)]
+        return MoveJob(partial(move_jobs.unlink_all, self.target.disk, paths))
+
+    def _begin_record(self) -> MoveJob:
+        segments = {
+            copy.segment.base_offset: tuple(copy.sizes().values()) for copy in self._unlisted
+        }
+        return MoveJob(partial(record_copied, self._old, self._new, segments))
 
     def _first_unsure(self) -> Segment:
         """Return the first segment not completely copied and durable, else the active one."""

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from fairlead_broker.log.segment import Segment
 
 
+class Place(NamedTuple):
+    """A directory on a disk."""
+
+    disk: Disk
+    path: str
+
+
 class Piece(NamedTuple):
     """A range of a file to copy. If `is_last`, the whole file is made durable."""
 

@@ -14,9 +14,10 @@ from fairlead_broker.log.moving.move_plan import MoveFacts, Step, next_step
 READY = MoveFacts(is_synced=True, is_noted=True)
 """All is copied; nothing has been held up for it yet."""
 EFFECTS: dict[Step, dict[str, Any]] = {
-    Step.WIPE: {"is_wiped": True},
+    Step.KEEP: {"has_kept": True, "has_strange_copies": False, "is_synced": False},
     Step.DISCARD: {"has_strange_copies": False, "is_synced": False, "is_noted": False},
     Step.COPY: {"missing_bytes": 0, "is_synced": False},
+    Step.RECORD: {"has_unlisted": False},
     Step.SYNC: {"is_synced": True, "is_sealed_missing": False},
     Step.NOTE: {"is_noted": True},
     Step.HOLD: {"is_held": True},
@@ -41,8 +42,8 @@ def steps_from(facts: MoveFacts) -> list[Step]:
 
 
 def test_a_move_in_peace() -> None:
-    assert steps_from(MoveFacts(is_wiped=False, missing_bytes=10**9)) == [
-        Step.WIPE,
+    assert steps_from(MoveFacts(has_kept=False, missing_bytes=10**9)) == [
+        Step.KEEP,
         Step.COPY,
         Step.SYNC,
         Step.NOTE,
@@ -59,6 +60,7 @@ def test_a_move_in_peace() -> None:
     ("change", "step"),
     [
         ({"is_in_use": True}, Step.WAIT),
+        ({"has_kept": False}, Step.KEEP),
         ({"has_strange_copies": True}, Step.DISCARD),
         ({"missing_bytes": MOVE_TAIL_BYTES_MAX + 1}, Step.COPY),
         ({"is_noted": False}, Step.NOTE),
@@ -68,6 +70,13 @@ def test_what_changes_the_log_lets_flushes_go_on_first(change: dict[str, Any], s
     held = replace(READY, is_held=True, is_announced=True, is_marked=True)
     assert next_step(replace(READY, **change)) is step
     assert next_step(replace(held, **change)) is Step.LET_GO
+
+
+def test_a_segment_is_listed_before_more_is_copied_but_holds_up_no_switch() -> None:
+    whole = replace(READY, has_unlisted=True)
+    assert next_step(replace(whole, missing_bytes=10**9)) is Step.RECORD
+    assert next_step(replace(whole, is_synced=False)) is Step.RECORD
+    assert next_step(replace(whole, is_held=True, is_announced=True)) is Step.SWITCH
 
 
 def test_a_little_more_is_copied_with_the_switch() -> None:
@@ -85,14 +94,14 @@ def test_a_flush_that_is_under_way_ends_first() -> None:
 
 
 def test_from_any_state_a_move_that_is_given_up_leaves_nothing_behind() -> None:
-    for held, marked, wiped, strange in product((False, True), repeat=4):
+    for held, marked, kept, strange in product((False, True), repeat=4):
         facts = replace(
             READY,
             is_given_up=True,
             is_held=held,
             is_announced=held,
             is_marked=marked,
-            is_wiped=wiped,
+            has_kept=kept,
             has_strange_copies=strange,
         )
         steps = steps_from(facts)
