@@ -153,7 +153,7 @@ class ReplicaMoves:
         move = self.under_way.get(key)
         if move is None:
             return True
-        if not move.give_up(reason, has_failed=False):
+        if not move.call_back(reason):
             return False
         self._take_back(key)
         return True

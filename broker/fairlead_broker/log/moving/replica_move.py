@@ -78,7 +78,8 @@ class ReplicaMove:
         self.step_bytes = MOVE_STEP_BYTES
         """Bytes that are copied at once; a throttle may set fewer."""
         self.left_path = ""
-        """Where the old log is now: still under its name if the disk failed to rename it."""
+        """Where the old log is now, or the copy of a move that was given up: still under its name
+        if the disk failed to rename it."""
         self._key = (log.topic, log.partition)
         self._path = log.path
         self._copies: dict[int, SegmentCopy] = {}
@@ -124,6 +125,24 @@ class ReplicaMove:
             return False
         if not self.reason:
             self.reason, self._has_failed = reason, has_failed
+        return True
+
+    def call_back(self, reason: str) -> bool:
+        """Cancel the move; False if the log is already in the other directory.
+
+        The copy loses its name at once: whoever asked for this is told that it is done, and a start
+        must not go on with the move.
+        """
+        if not self.give_up(reason, has_failed=False):
+            return False
+        if not self.left_path:
+            gone = self._name_when_gone
+            try:
+                self.target.disk.rename(self.future, gone)
+            except OSError as error:
+                logger.warning("%s keeps its name for now: %s", self.future, error)
+            else:
+                self.left_path = gone
         return True
 
     def next_step(self) -> Step:
@@ -185,8 +204,9 @@ class ReplicaMove:
         if step is Step.UNMARK:
             return MoveJob(partial(move_jobs.unmark, self._old))
         if step is Step.REMOVE:
-            gone = self.future.removesuffix(FUTURE_DIRECTORY_SUFFIX) + DELETE_DIRECTORY_SUFFIX
-            self.left_path = gone
+            if self.left_path:
+                return MoveJob(partial(self.target.disk.fsync_directory, self.target.path))
+            gone = self.left_path = self._name_when_gone
             return MoveJob(partial(move_jobs.rename_durably, self.target.disk, self.future, gone))
         if step is Step.NAME:
             return MoveJob(partial(self.target.disk.fsync_directory, self.target.path))
@@ -454,6 +474,11 @@ class ReplicaMove:
     def left_over(self) -> str | None:
         """The path of the old log, if it should be gone but is still there."""
         return self._path if self.is_switched and self.left_path in ("", self._path) else None
+
+    @property
+    def _name_when_gone(self) -> str:
+        """The path of a copy that is not needed any more."""
+        return self.future.removesuffix(FUTURE_DIRECTORY_SUFFIX) + DELETE_DIRECTORY_SUFFIX
 
     @property
     def _old(self) -> Place:
