@@ -552,6 +552,9 @@ MOVE_TAIL_BYTES_MAX: Final = 256 * KIB
 COPIED_SEGMENTS_BYTES_MAX: Final = 16 * MIB
 """Size of the list of segments that a copy has whole; after a start a larger one counts for
 nothing."""
+MOVES_AT_ONCE_MAX: Final = 8
+"""Replicas that move between log directories at one time, and threads that copy them; never more
+than there are directories."""
 MOVE_ROOM_BYTES: Final = 64 * MIB
 """Room that a move leaves free on the disk that it copies to."""
 PREFERRED_DIRECTORIES_MAX: Final = 10_000

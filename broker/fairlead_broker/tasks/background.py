@@ -73,7 +73,7 @@ class Background:
         self._fetchers = ReplicaFetchers(
             broker, cluster_secret, on_truncated=self._checkpoints.write_soon
         )
-        self._mover = ReplicaMover(broker, executor, on_disk_error=self._disk_check.look_at)
+        self._mover = ReplicaMover(broker, on_disk_error=self._disk_check.look_at)
         self._moving: asyncio.Task[None] | None = None
         self._marker_writer = MarkerWriter(broker, cluster_secret)
         self._verifier = TransactionVerifier(broker, cluster_secret)

@@ -1,6 +1,7 @@
-"""Carries out moves of replicas between the log directories of this broker, one at a time.
+"""Carries out moves of replicas between the log directories of this broker.
 
-What comes next is said by the move (`log.moving`); here its jobs are run in threads, as fast as
+As many run at a time as there are directories, as in Kafka, each with a thread for its jobs. What
+comes next is said by the move (`log.moving`). All of them together are as fast as
 `replica.alter.log.dirs.io.max.bytes.per.second` allows.
 """
 
@@ -8,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from fairlead_broker.limits import MOVE_STEP_BYTES, THROTTLED_SLICE_BYTES
+from fairlead_broker.limits import MOVE_STEP_BYTES, MOVES_AT_ONCE_MAX, THROTTLED_SLICE_BYTES
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.replication.token_bucket import TokenBucket
 
@@ -39,43 +41,54 @@ class ReplicaMover:
     def __init__(
         self,
         broker: Broker,
-        executor: Executor,
         *,
         on_disk_error: Callable[[str], None],
     ) -> None:
         """`on_disk_error` is called with the path of a directory that failed during a move."""
         self._broker = broker
-        self._executor = executor
         self._on_disk_error = on_disk_error
         self._moves = broker.log_directories.moves
         self._asked = asyncio.Event()
         self._stopped = asyncio.Event()
         self._bucket: TokenBucket | None = None
+        self._running: set[ReplicaMove] = set()
 
     async def run(self) -> None:
-        """Until stopped; sleeps while nothing is to move."""
+        """Until stopped; sleeps while nothing more is to move."""
         self._moves.on_asked = self._asked.set
-        while not self._stopped.is_set():
-            self._asked.clear()
-            move = next(iter(self._moves), None)
-            if move is None:
-                await self._asked.wait()
-                continue
-            try:
-                await self._carry_out(move)
-            except Exception:
-                self._broker.metrics.task_failures += 1
-                logger.exception("the move of %s to %s failed", move.log.path, move.target.path)
-                move.abandon()
-                self._moves.note_over(move)
-        self._moves.on_asked = None
+        at_once_max = min(len(self._broker.log_directories.paths), MOVES_AT_ONCE_MAX)
+        executor = ThreadPoolExecutor(at_once_max, thread_name_prefix="move")
+        try:
+            async with asyncio.TaskGroup() as group:
+                while not self._stopped.is_set():
+                    self._asked.clear()
+                    while (move := self._moves.next_move(self._running, at_once_max)) is not None:
+                        self._running.add(move)
+                        group.create_task(self._run_one(move, executor), name="replica move")
+                    await self._asked.wait()
+        finally:
+            # The jobs have ended, unless this task was cancelled: then nothing waits for them.
+            executor.shutdown(wait=False)
+            self._moves.on_asked = None
 
     def stop(self) -> None:
         """Begin no step any more, but those that a log in between needs."""
         self._stopped.set()
         self._asked.set()
 
-    async def _carry_out(self, move: ReplicaMove) -> None:
+    async def _run_one(self, move: ReplicaMove, executor: Executor) -> None:
+        try:
+            await self._carry_out(move, executor)
+        except Exception:
+            self._broker.metrics.task_failures += 1
+            logger.exception("the move of %s to %s failed", move.log.path, move.target.path)
+            move.abandon()
+            self._moves.note_over(move)
+        finally:
+            self._running.discard(move)
+            self._asked.set()
+
+    async def _carry_out(self, move: ReplicaMove, executor: Executor) -> None:
         loop, clock = asyncio.get_running_loop(), self._broker.clock
         while (step := move.next_step()) is not Step.END:
             if self._stopped.is_set() and not (move.is_switched or move.reason):
@@ -83,13 +96,17 @@ class ReplicaMover:
                 return
             if step is Step.COPY and await self._hold_back(move):
                 continue
-            before = move.copied_bytes
+            bucket, before = self._bucket, move.copied_bytes
+            taken = move.step_bytes if step is Step.COPY else 0
             job = move.begin(step)
             if job is not None:
-                await loop.run_in_executor(self._executor, job.run)
+                if bucket is not None:
+                    # Others look at the bucket while the job runs.
+                    bucket.take(taken)
+                await loop.run_in_executor(executor, job.run)
                 move.complete(step, job, clock.now_ms())
-                if self._bucket is not None and step is not Step.KEEP:
-                    self._bucket.take(max(move.copied_bytes - before, 0))
+                if bucket is not None and step is not Step.KEEP:
+                    bucket.take(max(move.copied_bytes - before, 0) - taken)
             elif step in (Step.WAIT, Step.NOTE):
                 await self._pause(WAIT_S)
             if step in (Step.LET_GO, Step.SWITCH):

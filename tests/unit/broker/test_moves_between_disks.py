@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,14 +65,11 @@ def carry_out(
         return begin(move, step)
 
     async def act() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            mover = ReplicaMover(
-                stage.broker, executor, on_disk_error=lambda path: suspected.append(Path(path))
-            )
-            running = asyncio.create_task(mover.run())
-            await until(lambda: not list(stage.broker.log_directories.moves))
-            mover.stop()
-            await running
+        mover = ReplicaMover(stage.broker, on_disk_error=lambda path: suspected.append(Path(path)))
+        running = asyncio.create_task(mover.run())
+        await until(lambda: not list(stage.broker.log_directories.moves))
+        mover.stop()
+        await running
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReplicaMove, "begin", watched)
@@ -424,11 +420,10 @@ def test_a_stop_leaves_a_move_to_the_next_start(stage: Any, tmp_path: Path) -> N
     ask(stage, tmp_path / "two")
 
     async def act() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            mover = ReplicaMover(stage.broker, executor, on_disk_error=lambda path: None)
-            running = asyncio.create_task(mover.run())
-            mover.stop()
-            await running
+        mover = ReplicaMover(stage.broker, on_disk_error=lambda path: None)
+        running = asyncio.create_task(mover.run())
+        mover.stop()
+        await running
 
     stage.run(act())
     assert stage.broker.log_directories.close(clean=True, broker_epoch=3)
@@ -454,17 +449,16 @@ def test_a_rate_holds_a_move_back_until_it_is_lifted(
     monkeypatch.setattr(stage.broker, "running_number", rates.__getitem__)
 
     async def act() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            mover = ReplicaMover(stage.broker, executor, on_disk_error=lambda path: None)
-            running = asyncio.create_task(mover.run())
-            await until(lambda: move.copied_bytes == 12_000)
-            await asyncio.sleep(0.1)
-            assert move.copied_bytes == 12_000, "three steps: the third is more than may go"
-            assert move.offset_lag > 20
-            rates["replica.alter.log.dirs.io.max.bytes.per.second"] = (1 << 63) - 1
-            await until(lambda: not list(stage.broker.log_directories.moves))
-            mover.stop()
-            await running
+        mover = ReplicaMover(stage.broker, on_disk_error=lambda path: None)
+        running = asyncio.create_task(mover.run())
+        await until(lambda: move.copied_bytes == 12_000)
+        await asyncio.sleep(0.1)
+        assert move.copied_bytes == 12_000, "three steps: the third is more than may go"
+        assert move.offset_lag > 20
+        rates["replica.alter.log.dirs.io.max.bytes.per.second"] = (1 << 63) - 1
+        await until(lambda: not list(stage.broker.log_directories.moves))
+        mover.stop()
+        await running
 
     stage.run(act())
     assert stage.partition("a").log.path == str(tmp_path / "two/a-0")
@@ -483,12 +477,11 @@ def test_off_a_full_disk_a_replica_takes_records_again(
         resumed = asyncio.Event()
         watch = room_watch.RoomWatch(stage.broker, on_resumed=resumed.set)
         watch.note(partition)
-        with ThreadPoolExecutor(1) as executor:
-            mover = ReplicaMover(stage.broker, executor, on_disk_error=lambda _: None)
-            running = asyncio.create_task(mover.run())
-            await until(lambda: not list(stage.broker.log_directories.moves))
-            mover.stop()
-            await running
+        mover = ReplicaMover(stage.broker, on_disk_error=lambda _: None)
+        running = asyncio.create_task(mover.run())
+        await until(lambda: not list(stage.broker.log_directories.moves))
+        mover.stop()
+        await running
         await resumed.wait()
         await watch.stop()
 

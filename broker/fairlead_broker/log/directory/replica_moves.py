@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead_broker.limits import PREFERRED_DIRECTORIES_MAX
@@ -22,7 +23,7 @@ from fairlead_broker.log.moving.replica_move import ReplicaMove
 from fairlead_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from fairlead_broker.log.directory.log_directory import LogDirectory
     from fairlead_broker.log.files.text_files import TopicPartition
@@ -63,6 +64,24 @@ class ReplicaMoves:
         """Yield the moves that have not ended."""
         yield from self._called_back
         yield from self.under_way.values()
+
+    def next_move(self, running: Collection[ReplicaMove], at_once_max: int) -> ReplicaMove | None:
+        """Return the move to begin next; None if there is none, or as many are running as may be.
+
+        Cancelled moves do not wait for those that copy. Of the others, one comes next to whose
+        target the fewest are running. The moves of one log come one after the other.
+        """
+        busy = {move.key for move in running}
+        if sum(1 for move in running if move.reason) < at_once_max:
+            for move in self._called_back:
+                if move.key not in busy:
+                    return move
+        if sum(1 for move in running if not move.reason) >= at_once_max:
+            return None
+        busy.update(move.key for move in self._called_back)
+        writers = Counter(move.target.path for move in running)
+        waiting = (move for key, move in self.under_way.items() if key not in busy)
+        return min(waiting, key=lambda move: writers[move.target.path], default=None)
 
     def ask(self, key: TopicPartition, path: str, *, failed: Mapping[TopicPartition, str]) -> None:
         """Move a replica to a directory, as AlterReplicaLogDirs asks. KafkaError as in Kafka.
@@ -167,7 +186,7 @@ class ReplicaMoves:
         if move in self._called_back:
             self._called_back.remove(move)
         else:
-            del self.under_way[move.log.topic, move.log.partition]
+            del self.under_way[move.key]
 
     def _tell(self) -> None:
         if self.on_asked is not None:

@@ -80,7 +80,7 @@ class ReplicaMove:
         self.left_path = ""
         """Where the old log is now, or the copy of a move that was given up: still under its name
         if the disk failed to rename it."""
-        self._key = (log.topic, log.partition)
+        self.key = (log.topic, log.partition)
         self._path = log.path
         self._copies: dict[int, SegmentCopy] = {}
         self._generation = log.flush_state.generation
@@ -212,9 +212,9 @@ class ReplicaMove:
             return MoveJob(partial(self.target.disk.fsync_directory, self.target.path))
         if step is Step.LEAVE:
             ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
-            name = partition_directory(*self._key)[: FILE_NAME_BYTES_MAX - len(ending)]
+            name = partition_directory(*self.key)[: FILE_NAME_BYTES_MAX - len(ending)]
             self.left_path = f"{self.source.path}/{name}{ending}"
-            new = Place(self.target.disk, f"{self.target.path}/{partition_directory(*self._key)}")
+            new = Place(self.target.disk, f"{self.target.path}/{partition_directory(*self.key)}")
             return MoveJob(partial(move_jobs.leave, self._old, self.left_path, new))
         return None
 
@@ -380,10 +380,10 @@ class ReplicaMove:
     def _begin_note(self) -> Job | None:
         """Have the target's checkpoints contain the log, up to the last complete segment."""
         log = self.log
-        high_watermark = self.source.high_watermarks.get(self._key, 0)
+        high_watermark = self.source.high_watermarks.get(self.key, 0)
         recovery_point = min(log.recovery_point, self._first_unsure().base_offset)
         marks = PassingMarks.of(log, recovery_point, high_watermark)
-        self.target.passing[self._key] = marks
+        self.target.passing[self.key] = marks
         begun = self.target.begin_noting()
         if begun is None:
             return None
@@ -394,7 +394,7 @@ class ReplicaMove:
         if self._complete_checkpoint is not None:
             self._complete_checkpoint(now_ms)
         if job.error is None:
-            self._noted = self.target.passing[self._key]
+            self._noted = self.target.passing[self.key]
         else:
             self.give_up(str(job.error))
 
@@ -429,7 +429,7 @@ class ReplicaMove:
             log.recovery_point <= self._announced_end, "{}: a flush ended while it moves", log.path
         )
         pieces = [piece._replace(is_last=False) for piece in self._last_pieces()]
-        path = f"{target.path}/{partition_directory(*self._key)}"
+        path = f"{target.path}/{partition_directory(*self.key)}"
         try:
             move_jobs.copy_pieces(self._old, self._new, pieces)
             if log.has_holes:
@@ -439,13 +439,13 @@ class ReplicaMove:
             self.give_up(str(error))
             return
         self.is_switched = True
-        high_watermark = source.high_watermarks.get(self._key, 0)
-        source.passing[self._key] = PassingMarks.of(log, log.recovery_point, high_watermark)
+        high_watermark = source.high_watermarks.get(self.key, 0)
+        source.passing[self.key] = PassingMarks.of(log, log.recovery_point, high_watermark)
         source.hand_out(log)
         relocate(log, path, disk=target.disk, cache=target.cache, deferred=target.deferred)
         target.take_in(log)
-        target.high_watermarks[self._key] = high_watermark
-        target.passing.pop(self._key, None)
+        target.high_watermarks[self.key] = high_watermark
+        target.passing.pop(self.key, None)
         target.deferred.note_directory(target.path)
 
     def _last_pieces(self) -> list[Piece]:
@@ -467,8 +467,8 @@ class ReplicaMove:
         """
         if self.log.flush_state.is_held:
             self._let_go()
-        self.source.passing.pop(self._key, None)
-        self.target.passing.pop(self._key, None)
+        self.source.passing.pop(self.key, None)
+        self.target.passing.pop(self.key, None)
 
     @property
     def left_over(self) -> str | None:
