@@ -395,6 +395,29 @@ def test_there_must_be_room(stage: Any, tmp_path: Path, monkeypatch: pytest.Monk
     assert stage.partition("a").log.path == str(tmp_path / "one/a-0")
 
 
+def test_a_move_that_fails_may_be_asked_for_again_at_once(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that it is under way would be wrong: its copy is about to be removed."""
+    monkeypatch.setattr("fairlead_broker.log.moving.move_plan.MOVE_TAIL_BYTES_MAX", 1_000)
+    fill(stage)
+    ask(stage, tmp_path / "two")
+    disk = stage.broker.log_directories.directories[1].disk
+    asked: list[Step] = []
+
+    def again(move: ReplicaMove, step: Step) -> None:
+        if step is Step.REMOVE and not asked:
+            asked.append(step)
+            patched.undo()
+            stage.broker.log_directories.moves.ask(("a", 0), str(tmp_path / "two"), failed={})
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(disk, "bytes_free", lambda _: 1 << 20, raising=False)
+        carry_out(stage, again)
+    assert stage.partition("a").log.path == str(tmp_path / "two/a-0")
+    assert not list((tmp_path / "two").glob("*-future"))
+
+
 def test_flushes_wait_only_while_the_log_has_two_homes(stage: Any, tmp_path: Path) -> None:
     fill(stage)
     ask(stage, tmp_path / "two")

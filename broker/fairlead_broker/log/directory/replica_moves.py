@@ -108,8 +108,9 @@ class ReplicaMoves:
             self._prefer(key, path)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "remembered for when it is here")
         move = self.under_way.get(key)
-        if move is not None and move.target is target:
+        if move is not None and move.target is target and not move.reason:
             return
+        # Also if it has failed, and is about to remove its copy.
         if move is not None and not self._call_back(key, "another directory was asked for"):
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "it is about to be moved")
         source = directories.home(log)
