@@ -418,6 +418,31 @@ def test_a_move_that_fails_may_be_asked_for_again_at_once(
     assert not list((tmp_path / "two").glob("*-future"))
 
 
+def test_an_index_that_grows_after_it_was_copied_is_copied_again(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lookup has built it anew, because it did not fit the segment."""
+    monkeypatch.setattr("fairlead_broker.log.moving.move_plan.MOVE_TAIL_BYTES_MAX", 1_000)
+    fill(stage)
+    log = stage.partition("a").log
+    log.roll(1)
+    stage.append("a", b"x" * 3_000)
+    ask(stage, tmp_path / "two")
+    done: list[Step] = []
+
+    def rebuild(step: Step) -> None:
+        if step is Step.SYNC and not done:
+            done.append(step)
+            log.segments[0].index_interval_bytes = 1_000
+            log.segments[0].rebuild_indexes()
+
+    carry_out(stage, after=rebuild)
+    assert log.path == str(tmp_path / "two/a-0")
+    index = log.segments[0].offset_index
+    assert index.size > 0
+    assert Path(index.path).stat().st_size == index.size
+
+
 def test_flushes_wait_only_while_the_log_has_two_homes(stage: Any, tmp_path: Path) -> None:
     fill(stage)
     ask(stage, tmp_path / "two")

@@ -288,7 +288,7 @@ class ReplicaMove:
         return [
             copy
             for base, copy in self._copies.items()
-            if there.get(base) is not copy.segment or copy.is_beyond
+            if there.get(base) is not copy.segment or copy.is_outdated
         ]
 
     @property

@@ -71,8 +71,13 @@ class SegmentCopy:
         return self.segment.size - self.copied[LOG_SUFFIX]
 
     @property
-    def is_beyond(self) -> bool:
-        """True if more was copied of a file than it has now."""
+    def is_outdated(self) -> bool:
+        """True if more was copied of a file than it has now.
+
+        If all was copied, also if there is more now: a lookup has built the indexes anew.
+        """
+        if self.is_durable:
+            return self.copied != self.sizes()
         return any(self.copied[suffix] > size for suffix, size in self.sizes().items())
 
     def paths(self, directory: str) -> list[str]:
