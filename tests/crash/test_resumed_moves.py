@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from compaction import compact
-from log_batches import append, batch, record_batch
+from log_batches import all_headers, append, batch, flush, record_batch
 from moving_log import CONFIG, KEY, Story, operations_of, run_until_cut
 from simulated_disk import PowerCut, SimulatedDisk
 
@@ -290,3 +290,70 @@ def test_a_copy_that_lacks_a_file_is_made_anew() -> None:
     (first,) = (path for path in disks[1].names if path.endswith(f"-future/{0:020}.index"))
     del disks[1].names[first]
     assert go_on(disks)[0] == 2
+
+
+PAIR = [("t", 0), ("u", 0)]
+
+
+def moves_two_at_once(story: Story) -> None:
+    """Two logs move to the same disk; each step of the one lies within a step of the other."""
+    directories = story.directories
+    logs = [story.log, directories.create_log("u", 0, bytes(range(1, 17)), CONFIG, 0)]
+    story.sync()
+    for log in logs:
+        for _ in range(25):
+            append(log, batch(size=180, producer=(7, 0, log.log_end_offset)))
+        flush(log)
+    story.checkpoint()
+    story.sync()
+    story.marked_at = story.shared.operations - story.first_operation + 1
+    for key in PAIR:
+        directories.moves.ask(key, "/1", failed={})
+    carry_out_together(story)
+
+
+def carry_out_together(story: Story) -> None:
+    moves = story.directories.moves
+    left = list(moves)
+    while left:
+        begun = []
+        for move in list(left):
+            step = move.next_step()
+            if step is Step.END:
+                move.abandon()
+                moves.note_over(move)
+                left.remove(move)
+                continue
+            begun.append((move, step, move.begin(step)))
+        for _, _, job in begun:
+            if job is not None:
+                job.run()
+        for move, step, job in reversed(begun):
+            if job is not None:
+                move.complete(step, job, 0)
+
+
+def ends_of(story: Story) -> list[int]:
+    logs = [story.directories.log(*key) for key in PAIR]
+    for log in logs:
+        assert log is not None
+        assert [each.base_offset for each in all_headers(log)] == list(range(log.log_end_offset))
+    return [log.log_end_offset for log in logs if log is not None]
+
+
+def test_two_logs_move_at_once_and_the_process_dies_at_any_operation() -> None:
+    """After a power cut, too, each is in one place, with all that was flushed."""
+    whole = run_until_cut(moves_two_at_once)
+    assert ends_of(whole) == [25, 25]
+    for number in range(whole.marked_at, whole.shared.operations + 1):
+        story = run_until_cut(moves_two_at_once, number)
+        random = Random(f"two {number}")
+        cut = [disk.after_power_cut(random, 512) for disk in story.shared.disks]
+        for disks in ([disk.after_kill() for disk in story.shared.disks], cut):
+            again = Story(disks)
+            assert ends_of(again) == [25, 25], number
+            carry_out_together(again)
+            assert ends_of(again) == [25, 25], number
+            assert {log.path for log in again.directories.logs} <= {
+                f"/{place}/{name}" for place in (0, 1) for name in ("t-0", "u-0")
+            }
