@@ -31,6 +31,7 @@ UNLIMITED: Final = (1 << 63) - 1
 STEPS_A_SECOND: Final = 10
 WAIT_S: Final = 0.02
 """Until a move looks again at a log that somebody else works on."""
+ROOM_WAIT_S: Final = 0.5
 HELD_BACK_MAX_S: Final = 1.0
 """After this time the rate is checked again, because somebody may have raised it."""
 
@@ -51,7 +52,8 @@ class ReplicaMover:
         self._asked = asyncio.Event()
         self._stopped = asyncio.Event()
         self._bucket: TokenBucket | None = None
-        self._running: set[ReplicaMove] = set()
+        self._running: dict[ReplicaMove, None] = {}
+        """The moves that have begun, in the order in which they did."""
 
     async def run(self) -> None:
         """Until stopped; sleeps while nothing more is to move."""
@@ -63,7 +65,7 @@ class ReplicaMover:
                 while not self._stopped.is_set():
                     self._asked.clear()
                     while (move := self._moves.next_move(self._running, at_once_max)) is not None:
-                        self._running.add(move)
+                        self._running[move] = None
                         group.create_task(self._run_one(move, executor), name="replica move")
                     await self._asked.wait()
         finally:
@@ -85,7 +87,7 @@ class ReplicaMover:
             move.abandon()
             self._moves.note_over(move)
         finally:
-            self._running.discard(move)
+            self._running.pop(move)
             self._asked.set()
 
     async def _carry_out(self, move: ReplicaMove, executor: Executor) -> None:
@@ -95,6 +97,9 @@ class ReplicaMover:
                 move.abandon()
                 return
             if step is Step.COPY and await self._hold_back(move):
+                continue
+            if step is Step.COPY and not self._has_room(move):
+                await self._pause(ROOM_WAIT_S)
                 continue
             bucket, before = self._bucket, move.copied_bytes
             taken = move.step_bytes if step is Step.COPY else 0
@@ -140,6 +145,19 @@ class ReplicaMover:
             self._on_disk_error(move.target.path)
         else:
             logger.info("%s stays: %s", log.path, move.reason)
+
+    def _has_room(self, move: ReplicaMove) -> bool:
+        """Tell whether a move need not wait for room until an earlier one to the same disk is over.
+
+        If there is room for one only, both would fail. A move that is alone decides for itself.
+        """
+        others = []
+        for each in self._running:
+            if each is move:
+                break
+            if each.target is move.target and not (each.reason or each.is_switched):
+                others.append(each.missing_bytes)
+        return not others or move.fits_beside(sum(others))
 
     async def _hold_back(self, move: ReplicaMove) -> bool:
         """Wait if the rate says so; tell whether it did."""

@@ -10,6 +10,7 @@ import pytest
 from log_batches import batch
 from waiting import until
 
+from fairlead_broker.limits import MOVE_ROOM_BYTES
 from fairlead_broker.log.moving.copied_segments import decode_copied
 from fairlead_broker.log.moving.move_plan import Step
 from fairlead_broker.log.moving.replica_move import ReplicaMove
@@ -315,6 +316,32 @@ def test_all_moves_share_the_rate(
 
     mover.run(story)
     assert [home(stage, topic) for topic in "abc"] == ["two"] * 3
+
+
+def test_where_there_is_room_for_one_replica_one_moves(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If both were copied side by side, neither would find room for its end."""
+    monkeypatch.setattr("fairlead_broker.log.moving.replica_move.MOVE_STEP_BYTES", 4_000)
+    monkeypatch.setattr(replica_mover, "MOVE_STEP_BYTES", 4_000)
+    monkeypatch.setattr(replica_mover, "THROTTLED_SLICE_BYTES", 4_000)
+    monkeypatch.setattr(replica_mover, "ROOM_WAIT_S", 0.01)
+    for topic in "ab":
+        fill(stage, topic)
+        ask(stage, tmp_path / "two", topic)
+    size = stage.partition("a").log.size
+    disk = stage.broker.log_directories.directories[1].disk
+    room = MOVE_ROOM_BYTES + size + 1_000
+
+    def bytes_free(_: str) -> int:
+        taken = sum(path.stat().st_size for path in (tmp_path / "two").glob("*/*.log"))
+        return int(room - taken)
+
+    monkeypatch.setattr(disk, "bytes_free", bytes_free, raising=False)
+    mover = Mover(stage, monkeypatch)
+    mover.run(mover.let_go)
+    assert [home(stage, topic) for topic in "ab"] == ["two", "one"]
+    assert stage.broker.metrics.failed_moves == 1
 
 
 def test_a_stop_leaves_all_moves_to_the_next_start(

@@ -106,6 +106,19 @@ class ReplicaMove:
         return sum(copy.segment.size - copy.missing_bytes for copy in self._copies.values())
 
     @property
+    def missing_bytes(self) -> int:
+        """Bytes of records that are not in the copy yet."""
+        return max(self.log.size - self.copied_bytes, 0)
+
+    def fits_beside(self, missing_bytes: int) -> bool:
+        """Tell whether all that is missing has room, and so many bytes of other moves, too."""
+        try:
+            room = self.target.disk.bytes_free(self.target.path)
+        except OSError:
+            return True  # `_begin_copy` gives up the move.
+        return room >= self.missing_bytes + missing_bytes + MOVE_ROOM_BYTES
+
+    @property
     def offset_lag(self) -> int:
         """Offsets by which the copy is behind; within a segment estimated by bytes."""
         log = self.log
