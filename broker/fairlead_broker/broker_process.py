@@ -567,6 +567,7 @@ class BrokerProcess:
             min_insync_replicas=self._settings.log_config({}).min_insync_replicas,
             directory_ids=joint.directory_ids,
             is_cordoned=self._directories.is_cordoned,
+            allows_unclean_election=self._settings.allows_unclean_election,
         )
 
     def _read_secret(self) -> bytes:

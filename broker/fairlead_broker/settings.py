@@ -175,6 +175,11 @@ class Settings:
         """
         return resolve_log_config(overrides, self.values if values is None else values, unreadable)
 
+    @property
+    def allows_unclean_election(self) -> bool:
+        """Whether these settings allow unclean elections where a topic says nothing of them."""
+        return self.values.value("unclean.leader.election.enable") is True
+
     def cleaner_limits(self, values: BrokerValues) -> CleanerLimits:
         """Return what compaction may take, by this broker's running values."""
         return CleanerLimits(

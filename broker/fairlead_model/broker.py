@@ -60,6 +60,8 @@ class BrokerRegistration:
     """Incarnations of the broker's log directories, if it has several; else empty."""
     is_cordoned: bool = False
     """True if none of the broker's log directories takes new replicas (KIP-1066)."""
+    allows_unclean_election: bool = False
+    """The broker's static default of `unclean.leader.election.enable`."""
 
     @property
     def incarnations(self) -> tuple[str, ...]:

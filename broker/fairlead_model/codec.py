@@ -81,7 +81,7 @@ INT_32_MAX: Final = (1 << 31) - 1
 _REGISTRATION_REQUIRED: Final = 3
 _REGISTRATION_DEFAULTS: Final = (
     *("", None, True, False, "", "", "", "", False, NO_BROKER_EPOCH, False, 1),
-    *(UNSAID_FEATURES, (), False),
+    *(UNSAID_FEATURES, (), False, False),
 )
 _ENDPOINT_REQUIRED: Final = 3
 _ENDPOINT_DEFAULTS: Final = (False,)
@@ -210,6 +210,7 @@ def encode_registration(registration: BrokerRegistration) -> list[Any]:
         registration.features,
         registration.directory_ids,
         registration.is_cordoned,
+        registration.allows_unclean_election,
     ]
 
 
@@ -269,6 +270,7 @@ def decode_registration(value: object) -> BrokerRegistration:
         features=tuple(_decode_range(each) for each in _list(fields[15])),
         directory_ids=tuple(text(each) for each in _list(fields[16])),
         is_cordoned=flag(fields[17]),
+        allows_unclean_election=flag(fields[18]),
     )
 
 

@@ -160,6 +160,16 @@ def test_an_unclean_election_loses_what_only_the_others_had(story: Story) -> Non
     assert lost not in story.log_bytes(leader)
 
 
+def test_the_settings_of_brokers_allow_unclean_elections(make_cluster: Callable[..., Any]) -> None:
+    allowed = {"unclean.leader.election.enable": "true"}
+    story = Story(make_cluster(brokers=3, settings=allowed))
+    story.create_with({"min.insync.replicas": "1"})
+    _, laggard, _ = lag_behind(story)
+    laggard.start()
+    story.until(lambda: story.leader() == laggard.node_id)
+    assert story.consume(100) == story.sent[:100]
+
+
 def test_by_default_a_partition_waits_rather_than_lose_what_was_acknowledged(story: Story) -> None:
     story.create_with({"min.insync.replicas": "1"})
     leader, laggard, _ = lag_behind(story)

@@ -1,6 +1,7 @@
 """Dynamic configs of all brokers: which a LogCluster declares, and what follows from them. Pure.
 
-Other limits of the cluster have the same consequence: they may let unclean elections happen again.
+Other limits of the cluster and other settings of brokers have such consequences, too: they may let
+unclean elections happen again.
 
 Those that a LogCluster declares are stored among the others, with their names beside them
 (`DECLARED_CONFIGS`), so that the next controller knows them, too. They can be changed only in the
@@ -13,10 +14,13 @@ from collections.abc import Collection, Mapping
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import Decision, DeclareBrokerConfigs, LimitCluster
 from fairlead_controller.decisions.leadership import elect_leaderless
-from fairlead_controller.decisions.minimum_in_sync import spread_minimum
-from fairlead_controller.decisions.state import ControllerState
+from fairlead_controller.decisions.minimum_in_sync import spread_minimum, static_min_insync_replicas
+from fairlead_controller.decisions.state import (
+    ControllerState,
+    do_settings_allow_unclean_election,
+)
 from fairlead_controller.decisions.tables.table_room import TableRoom
-from fairlead_model.cluster import CLUSTER_WIDE, BrokerConfigsChanged
+from fairlead_model.cluster import CLUSTER_WIDE, BrokerConfigsChanged, ClusterImage
 from fairlead_model.configs.broker_configs import DECLARED_CONFIGS
 from fairlead_model.configs.config_values import ConfigError, validate_broker_config
 from fairlead_model.session.refusals import RefusalCode, RefusedError
@@ -116,6 +120,17 @@ def follow_change(draft: Draft) -> None:
     """Add what follows from other configs of all brokers: minima, and elections they allow."""
     spread_minimum(draft)
     elect_where_allowed(draft)
+
+
+def follow_settings(draft: Draft, before: ClusterImage) -> None:
+    """Add what follows from other settings of brokers than there were before."""
+    image = draft.state.image
+    if static_min_insync_replicas(image) != static_min_insync_replicas(before):
+        spread_minimum(draft)
+        draft.explain("the brokers' settings have another min.insync.replicas")
+    if do_settings_allow_unclean_election(image) and not do_settings_allow_unclean_election(before):
+        elect_where_allowed(draft)
+        draft.explain("the settings of all brokers allow unclean elections")
 
 
 def elect_where_allowed(draft: Draft) -> None:

@@ -20,6 +20,7 @@ from fairlead_controller.decisions.clean_return import (
     may_lack_records,
     shares_directory,
 )
+from fairlead_controller.decisions.cluster_wide_configs import follow_settings
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import (
     CordonBroker,
@@ -43,7 +44,7 @@ from fairlead_controller.decisions.leadership import (
     moved,
     remove_from_partitions,
 )
-from fairlead_controller.decisions.minimum_in_sync import spread_minimum, static_min_insync_replicas
+from fairlead_controller.decisions.minimum_in_sync import spread_minimum
 from fairlead_controller.decisions.record_rules import BrokenDecisionError
 from fairlead_controller.decisions.restored_holders import (
     awaiting_recovery,
@@ -109,10 +110,8 @@ def decide_registration(
     )
     if asking.broker_id in state.unconfirmed:
         elect_on(draft, asking.broker_id, f"nobody waits for broker {asking.broker_id} any more")
-    if static_min_insync_replicas(draft.state.image) != static_min_insync_replicas(state.image):
-        # After its removal above, which went by the minimum that held until now.
-        spread_minimum(draft)
-        draft.explain("the brokers' settings have another min.insync.replicas")
+    # After its removal above, which went by the settings that held until now.
+    follow_settings(draft, state.image)
     # Anew, because other records hold meanwhile where the minimum is another one.
     draft.add(*holders_found(draft.state, known, event))
     if holdings:
@@ -142,9 +141,12 @@ def _register_again(draft: Draft, known: BrokerRegistration, event: RegisterBrok
         features=asking.features,
         host_name=asking.host_name,
         rack=asking.rack or known.rack,
+        allows_unclean_election=asking.allows_unclean_election,
     )
+    before = draft.state.image
     if current != known:
         draft.add(BrokerChanged(current))
+        follow_settings(draft, before)
     if is_unconfirmed:
         draft.add(BrokerConfirmed(asking.broker_id))
         elect_on(draft, asking.broker_id, f"broker {asking.broker_id} is back")

@@ -249,7 +249,9 @@ class ControllerState:
         if self.limits.withholds_unclean:
             return False
         cluster_wide = self.image.broker_configs.get(CLUSTER_WIDE, {})
-        value = topic.configs.get(UNCLEAN_ELECTION) or cluster_wide.get(UNCLEAN_ELECTION, "false")
+        value = topic.configs.get(UNCLEAN_ELECTION) or cluster_wide.get(UNCLEAN_ELECTION)
+        if value is None:
+            return do_settings_allow_unclean_election(self.image)
         return value.strip().lower() == "true"
 
     def log_facts(
@@ -437,6 +439,15 @@ def _growth(before: ClusterImage, after: ClusterImage, changes: Iterable[Change]
 def _partitions_of(image: ClusterImage, topic_id: bytes) -> int:
     topic = image.topics_by_id.get(topic_id)
     return 0 if topic is None else len(topic.partitions)
+
+
+def do_settings_allow_unclean_election(image: ClusterImage) -> bool:
+    """Tell whether the settings of all brokers allow it, also of those that are away.
+
+    Brokers whose settings disagree lose no record that one of them promised to keep.
+    """
+    brokers = image.brokers.values()
+    return bool(brokers) and all(broker.allows_unclean_election for broker in brokers)
 
 
 def initial_state(

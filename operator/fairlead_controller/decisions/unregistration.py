@@ -13,9 +13,9 @@ comes back it is a new broker, and sets aside replicas that no record gives it.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fairlead_controller.decisions.cluster_wide_configs import follow_settings
 from fairlead_controller.decisions.draft import Draft
 from fairlead_controller.decisions.events import Decision, UnregisterBroker
-from fairlead_controller.decisions.minimum_in_sync import spread_minimum, static_min_insync_replicas
 from fairlead_controller.decisions.reassignment.scale_down import forget_leaving
 from fairlead_controller.decisions.restored_holders import unheard_brokers
 from fairlead_controller.decisions.state import BrokerDraining, ControllerState
@@ -48,9 +48,7 @@ def decide_unregistration(state: ControllerState, event: UnregisterBroker) -> De
         draft.add(BrokerDraining(broker_id, False))
     draft.add(BrokerRemoved(broker_id))
     draft.explain(f"broker {broker_id} is unregistered: it is out of service and holds nothing")
-    if static_min_insync_replicas(draft.state.image) != static_min_insync_replicas(state.image):
-        spread_minimum(draft)
-        draft.explain("the settings of the other brokers have another min.insync.replicas")
+    follow_settings(draft, state.image)
     return draft.decision({})
 
 

@@ -72,6 +72,7 @@ CHANGES: tuple[Change, ...] = (
             is_recovered_whole=True,
             min_insync_replicas=2,
             features=(FeatureRange("f", 1, 3),),
+            allows_unclean_election=True,
         )
     ),
     BrokerChanged(BrokerRegistration(0)),

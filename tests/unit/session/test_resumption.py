@@ -286,7 +286,7 @@ def test_where_the_journal_can_neither_grow_nor_go_nothing_is_done(disk: Simulat
 def test_a_long_journal_is_written_anew(
     disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(role_journal, "REWRITE_BYTES", 1000)
+    monkeypatch.setattr(role_journal, "REWRITE_BYTES", 1200)
     monkeypatch.setattr(role_journal, "CHANGES_PER_MESSAGE", 2)
     follower = ImageFollower()
     follower.begin("c", 2)

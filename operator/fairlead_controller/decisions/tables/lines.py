@@ -191,6 +191,11 @@ def broker_line(registration: BrokerRegistration) -> str:
             },
             **(directories if registration.directory_ids else {}),
             **({"cordoned": registration.broker_epoch} if registration.is_cordoned else {}),
+            **(
+                {"unclean_election": registration.broker_epoch}
+                if registration.allows_unclean_election
+                else {}
+            ),
         }
     )
 
@@ -303,6 +308,7 @@ def build_broker(record: dict[str, Any]) -> BrokerRegistration:
         features=_broker_features(record),
         directory_ids=_broker_directories(record),
         is_cordoned=record.get("cordoned") == record["epoch"],
+        allows_unclean_election=record.get("unclean_election") == record["epoch"],
     )
 
 
@@ -413,7 +419,13 @@ _FIELDS: Final = {
     FEATURES_KEY: frozenset(read_line(features_line(FinalizedFeatures()))),
     SEALED_KEY: frozenset({"epoch"}),
     BROKER_PREFIX: frozenset(
-        read_line(broker_line(BrokerRegistration(0, directory_ids=("",), is_cordoned=True)))
+        read_line(
+            broker_line(
+                BrokerRegistration(
+                    0, directory_ids=("",), is_cordoned=True, allows_unclean_election=True
+                )
+            )
+        )
     ),
     INTENT_PREFIX: frozenset(read_line(intent_line(Intent("", "", 0)))),
     TOPIC_PREFIX: frozenset(read_line(header_line(TopicHeader("", TopicId(bytes(16)), 0)))),

@@ -88,6 +88,7 @@ def broker_bytes(registration: BrokerRegistration) -> int:
         is_recovered_whole=False,
         min_insync_replicas=_INT_MAX,
         is_cordoned=True,
+        allows_unclean_election=True,
     )
     return line_bytes(lines.broker_key(registration.broker_id), lines.broker_line(largest))
 

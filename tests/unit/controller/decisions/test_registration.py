@@ -14,7 +14,9 @@ from fairlead_controller.decisions.events import (
     UnfenceBroker,
 )
 from fairlead_controller.decisions.state import CountersChanged, initial_state
+from fairlead_controller.decisions.tables import lines
 from fairlead_model.broker import BrokerRegistration
+from fairlead_model.codec import decode_registration, encode_registration
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 
@@ -130,6 +132,53 @@ def test_a_lower_minimum_of_all_settings_forgets_who_was_eligible(
     world.register(2, start_id="again", is_clean=True, previous_broker_epoch=world.epoch(2))
     assert world.partition().min_insync_replicas == 1
     assert world.sets() == (0, "0", "", "")
+
+
+def test_an_unclean_election_happens_where_the_settings_of_all_brokers_allow_it(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world()
+    for broker_id in range(3):
+        world.start_broker(broker_id, allows_unclean_election=broker_id != 2)
+    for name, configs in {"t": {}, "never": {"unclean.leader.election.enable": "false"}}.items():
+        assignments = {0: [0, 1]}
+        world.create(
+            name, partitions=-1, replication_factor=-1, assignments=assignments, configs=configs
+        )
+    world.fence(1, 0)
+    start = {"start_id": "again", "is_clean": True, "allows_unclean_election": True}
+    world.start_broker(1, previous_broker_epoch=world.epoch(1), **start)
+    assert world.sets() == (-1, "0", "", ""), "the setting of broker 2 forbids it"
+    world.register(2, previous_broker_epoch=world.epoch(2), **start)
+    assert world.sets() == (1, "1", "", ""), "allowed means at once"
+    assert world.sets("never") == (-1, "0", "", "")
+
+
+def test_a_start_that_is_registered_says_that_its_settings_allow_unclean_elections(
+    make_world: Callable[..., World],
+) -> None:
+    """A controller of an earlier release has not kept it."""
+    world = make_world(2)
+    world.create("t", partitions=-1, replication_factor=-1, assignments={0: [0, 1]})
+    world.fence(1, 0)
+    world.restart(1, "again")
+    assert world.sets() == (-1, "0", "", "")
+    for known in world.state.image.brokers.values():
+        asking = replace(known, allows_unclean_election=True)
+        assert world.do(RegisterBroker(asking, ""))["broker_epoch"] == known.broker_epoch
+    assert world.sets() == (1, "1", "", "")
+
+
+def test_whether_settings_allow_unclean_elections_is_kept_for_one_start(world: World) -> None:
+    """A release that does not know the field keeps it in the line when a broker starts anew."""
+    known = replace(world.state.image.brokers[1], allows_unclean_election=True)
+    record = lines.read_line(lines.broker_line(known))
+    assert lines.build_broker(record) == known
+    record["epoch"] += 1
+    assert not lines.build_broker(record).allows_unclean_election
+    fields = encode_registration(known)
+    assert decode_registration(fields) == known
+    assert not decode_registration(fields[:18]).allows_unclean_election, "of an older peer"
 
 
 def test_a_start_with_other_settings_is_another_start(world: World) -> None:

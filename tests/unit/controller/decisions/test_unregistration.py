@@ -1,6 +1,7 @@
 """A broker is forgotten only when it is gone and nothing names it any more (I18)."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,6 +131,22 @@ def test_its_minimum_of_in_sync_replicas_leaves_with_it(world: Any) -> None:
     assert world.partition().min_insync_replicas == 2
     world.do(UnregisterBroker(AWAY))
     assert world.partition().min_insync_replicas == 1
+
+
+def test_its_setting_that_forbids_unclean_elections_leaves_with_it(world: Any) -> None:
+    for known in world.state.image.brokers.values():
+        if known.broker_id != AWAY:
+            world.do(RegisterBroker(replace(known, allows_unclean_election=True), ""))
+    world.create("t", partitions=-1, replication_factor=-1, assignments={0: [0, 1]})
+    world.fence(1, 0)
+    world.restart(1, "again")
+    assert world.sets()[0] == -1
+    start = {"start_id": "once more", "is_clean": True, "allows_unclean_election": True}
+    world.start_broker(1, previous_broker_epoch=world.epoch(1), **start)
+    world.fence(AWAY)
+    assert world.sets()[0] == -1
+    world.do(UnregisterBroker(AWAY))
+    assert world.sets()[0] == 1
 
 
 def test_who_comes_back_is_a_new_broker(world: Any, make_registration: Any) -> None:
