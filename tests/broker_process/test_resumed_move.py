@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-SLOW = 2_000_000
+SLOW = 700_000
 MIB = 1 << 20
 RECORDS = 10_000
 
