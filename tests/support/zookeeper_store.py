@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from decision_world import registration
+
+from fairlead_controller.decisions.events import ElectLeaders, RegisterBroker, UnfenceBroker
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
 from fairlead_controller.stores.zookeeper_projections import CONTAINERS
@@ -13,6 +16,7 @@ from fairlead_zookeeper.client import ZooKeeperClient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from fairlead_controller.controller import Controller
     from fairlead_zookeeper.address import ZooKeeperAccess
 
 
@@ -34,3 +38,11 @@ async def elected_store(client: ZooKeeperClient) -> ZooKeeperStore:
         await client.ensure_path(path)
     known = await read_epoch(client)
     return ZooKeeperStore(client, await raise_epoch(client, known, known.epoch + 1))
+
+
+async def begin_reign(controller: Controller) -> None:
+    """Have a running controller elect leaders, with brokers 0 to 2 in service."""
+    await controller.submit(ElectLeaders())
+    for broker_id in (0, 1, 2):
+        reply = await controller.submit(RegisterBroker(registration(broker_id), ""))
+        await controller.submit(UnfenceBroker(broker_id, reply["broker_epoch"]))

@@ -7,18 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from decision_world import creatable, create_topics, registration
+from decision_world import creatable, create_topics
 from kazoo.security import make_digest_acl
 from waiting import until
-from zookeeper_store import connected, elected_store
+from zookeeper_store import begin_reign, connected, elected_store
 
 from fairlead_controller.controller import Controller, open_controller
-from fairlead_controller.decisions.events import (
-    ElectLeaders,
-    Event,
-    RegisterBroker,
-    UnfenceBroker,
-)
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.zookeeper.admin_requests import AdminRequests
 
@@ -28,6 +22,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
     from zookeeper_ensemble import ZooKeeperEnsemble
 
+    from fairlead_controller.decisions.events import Event
     from fairlead_zookeeper.address import ZooKeeperAccess
 
 ELECTION = "/admin/preferred_replica_election"
@@ -82,10 +77,7 @@ def play(
             assert fence is not None
             controller = await open_controller(store, now_ms=lambda: 0)
             running = asyncio.create_task(controller.run())
-            await controller.submit(ElectLeaders())
-            for broker_id in (0, 1, 2):
-                reply = await controller.submit(RegisterBroker(registration(broker_id), ""))
-                await controller.submit(UnfenceBroker(broker_id, reply["broker_epoch"]))
+            await begin_reign(controller)
             world = World(controller, AdminRequests(client, store, controller, fence), tool)
             monkeypatch.setattr(controller, "submit", world.submit)
             await story(world)

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from decision_world import creatable, create_topics, registration
-from zookeeper_store import connected, elected_store
+from decision_world import creatable, create_topics
+from zookeeper_store import begin_reign, connected, elected_store
 
 from fairlead_controller.controller import open_controller
-from fairlead_controller.decisions.events import (
-    CreatePartitions,
-    ElectLeaders,
-    RegisterBroker,
-    UnfenceBroker,
-)
+from fairlead_controller.decisions.events import CreatePartitions
 from fairlead_controller.decisions.tables import loading, table_plan
 from fairlead_controller.stores.zookeeper_transfer import export_from_zookeeper
 from fairlead_model.session.calls import CreatePartitionsCall, GrowableTopic
@@ -39,10 +34,7 @@ def test_a_topic_that_grows_during_an_export_is_in_it_as_a_whole(
             store = await elected_store(client)
             controller = await open_controller(store, now_ms=lambda: 0)
             running = asyncio.create_task(controller.run())
-            await controller.submit(ElectLeaders())
-            for broker_id in (0, 1, 2):
-                reply = await controller.submit(RegisterBroker(registration(broker_id), ""))
-                await controller.submit(UnfenceBroker(broker_id, reply["broker_epoch"]))
+            await begin_reign(controller)
             for name in ("t", "u"):
                 await controller.submit(create_topics(creatable(name, partitions=1)))
             get = ZooKeeperClient.get
