@@ -117,7 +117,7 @@ def _may_begin(log: SegmentedLog) -> bool:
     epoch file must not be replaced.
     """
     state = log.flush_state
-    return not (state.is_running or state.is_held or log.is_offline or log.refusal == "closed")
+    return not (state.is_running or state.is_held or log.is_offline or log.is_closed)
 
 
 def is_due(log: SegmentedLog, now_ms: int) -> bool:
@@ -160,7 +160,7 @@ def complete_flush(log: SegmentedLog, job: FlushJob, now_ms: int) -> None:
     """Apply the result of a job."""
     state = log.flush_state
     state.is_running = False
-    if log.refusal == "closed":
+    if log.is_closed:
         return
     if job.error is not None:
         state.failed_flush = job.error

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
+_CLOSED: Final = "closed"
 
 
 class AppendResult(NamedTuple):
@@ -213,7 +214,7 @@ class Log:
 
         See `directory.checkpointed_offsets`.
         """
-        if self.refusal == "closed":
+        if self.is_closed:
             return
         try:
             self.disk.close(self.disk.open_write(f"{self.path}/{CHECKPOINTED_MARK}"))
@@ -652,9 +653,14 @@ class Log:
         self.refusal = f"offline: {error}"
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}")
 
+    @property
+    def is_closed(self) -> bool:
+        """True from `close` on: nothing is written any more, as for a log that was deleted."""
+        return self.refusal == _CLOSED
+
     def close(self) -> None:
         """Close all descriptors. Flush first if the log is to count as cleanly stopped."""
-        self.refusal, self.lacks_room = "closed", False
+        self.refusal, self.lacks_room = _CLOSED, False
         if not self.is_offline:
             try:
                 self.settle_swap()
@@ -670,7 +676,7 @@ class Log:
         self._refuse_append()
 
     def _refuse_append(self) -> NoReturn:
-        if self.is_offline or self.lacks_room or self.refusal == "closed":
+        if self.is_offline or self.lacks_room or self.is_closed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is {self.refusal}")
         violated("{}: append refused: {}", self.path, self.refusal)
 

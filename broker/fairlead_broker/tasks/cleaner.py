@@ -192,7 +192,7 @@ class Cleaner:
             await loop.run_in_executor(self._executor, job.run)
             swap.finish()
         except OSError as error:
-            if log.refusal != "closed":
+            if not log.is_closed:
                 log.go_offline(error)
                 self._broker.on_partition_offline(partition)
             return False

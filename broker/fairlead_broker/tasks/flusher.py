@@ -169,7 +169,7 @@ class Flusher:
     def _must_watch(self, partition: Partition) -> bool:
         """Tell whether the next round must look even if nothing is appended until then."""
         log = partition.log
-        if log.is_offline or log.refusal == "closed" or log.log_end_offset == log.recovery_point:
+        if log.is_offline or log.is_closed or log.log_end_offset == log.recovery_point:
             return False
         return log.config.flush_ms != NEVER or log.flush_state.is_wanted
 
@@ -197,7 +197,7 @@ class Flusher:
         flush.complete_flush(partition.log, job, self._broker.clock.now_ms())
         if job.error is None:
             self._broker.metrics.flushes += 1
-        elif partition.log.refusal != "closed":
+        elif not partition.log.is_closed:
             self._broker.metrics.flush_failures += 1
         partition.flushed()
         self.note([partition])

@@ -70,7 +70,7 @@ class CompactionWatch:
     def on_replaced(self, partition: Partition, cleaner: LogCleaner) -> None:
         """Compare a replica's records before and after a replacement of segments."""
         log: Any = partition.log
-        if not isinstance(log, KeyedLog) or log.refusal == "closed":
+        if not isinstance(log, KeyedLog) or log.is_closed:
             return
         before = log.contents
         log.reread()

@@ -64,6 +64,7 @@ class MemoryLog:
     """`on_changed(log, end)` is called when everything from `end` on may have other content,
     `on_start(log)` when the log start advances."""
 
+    is_closed = False
     is_compacted = False
 
     def __init__(self, topic: str = "", partition: int = 0, topic_id: bytes = b"") -> None:

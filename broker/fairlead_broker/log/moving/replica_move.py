@@ -161,7 +161,7 @@ class ReplicaMove:
     def next_step(self) -> Step:
         """Return the next step."""
         log, state = self.log, self.log.flush_state
-        if log.refusal == "closed" or log.is_offline:
+        if log.is_closed or log.is_offline:
             self.give_up(f"the log is {log.refusal}")
         return next_step(
             MoveFacts(
