@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from fairlead_broker.disk import unlink_if_present
 from fairlead_broker.log.directory.scan import scan_directory
 from fairlead_broker.log.files.file_names import (
-    COPIED_SEGMENTS,
     DELETE_DIRECTORY_SUFFIX,
     FILE_NAME_BYTES_MAX,
     MOVED_MARK,
 )
 from fairlead_broker.log.files.small_files import read_small_file
+from fairlead_broker.log.moving.copied_segments import forget_copied
+from fairlead_broker.log.moving.segment_copies import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ def _settle(
         return
     # A power loss may still undo the rename in the target: make it durable before the old log goes.
     target.disk.fsync_directory(target.path)
-    unlink_if_present(target.disk, f"{target.path}/{name}/{COPIED_SEGMENTS}")
+    forget_copied(Place(target.disk, f"{target.path}/{name}"))
     ending = f".{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
     gone = f"{directory.path}/{name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}"
     disk.rename(path, gone)
