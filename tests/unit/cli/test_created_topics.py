@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError
 from replica_cluster import DEADLINE_S, ReplicaCluster
+from waiting import wait_until
 
 from fairlead_cli.client import access, wire_call
 from fairlead_cli.client.connection import build_admin, require_topic
@@ -34,13 +35,12 @@ def broker_asked_by(admin: AdminClient) -> int:
 
     The broker that it begins with has no id for it.
     """
-    deadline_s = time.monotonic() + DEADLINE_S
-    while True:
-        asked: int = admin.list_topics(timeout=DEADLINE_S).orig_broker_id
-        if asked >= 0:
-            return asked
-        assert time.monotonic() < deadline_s, "librdkafka stays with the broker it began with"
-        time.sleep(0.02)
+
+    def answering() -> str:
+        found = admin.list_topics(timeout=DEADLINE_S).orig_broker_id
+        return "" if found < 0 else str(found)
+
+    return int(wait_until(answering, "librdkafka stays with the broker it began with"))
 
 
 def address_of(cluster: ReplicaCluster, broker_id: int) -> tuple[str, int]:
