@@ -22,8 +22,8 @@ LOWEST, HIGHEST = 10_000, 65_535
 BLOCK: Final = 500
 KEPT_COUNT: Final = 1_000
 """How many others are used before a port is given again. A restarted server must find its port
-free, and a client that a test has left behind may look for its cluster there for long: a fault
-proxy once got such a connection. Where no block is left, a port is given again after fewer."""
+free, and a client that a test has left behind may look for its cluster there for long. Where no
+block is left, a port is given again after fewer."""
 FORGOTTEN_AT_ONCE: Final = 20
 EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 EPHEMERAL_RANGE_OF_IANA: Final = (49_152, 65_535)
