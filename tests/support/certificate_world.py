@@ -12,14 +12,14 @@ from operator_views import SETTINGS, cluster_view, pool_view
 
 from fairlead_kube.errors import ApiError
 from fairlead_operator.certificates.authority import fingerprints
-from fairlead_operator.clusters.broker_trust import TrustAnswer, read_answer
-from fairlead_operator.clusters.certificate_keeper import (
+from fairlead_operator.clusters.plan import ClusterObserved, WantedObject, plan_cluster
+from fairlead_operator.clusters.tls.broker_trust import TrustAnswer, read_answer
+from fairlead_operator.clusters.tls.certificate_keeper import (
     CertificateKeeper,
     CertificateReport,
     CertificateSight,
     HeldSight,
 )
-from fairlead_operator.clusters.plan import ClusterObserved, WantedObject, plan_cluster
 from fairlead_operator.refusals import Refusals
 from fairlead_operator.specs.certificates import decode_secret
 

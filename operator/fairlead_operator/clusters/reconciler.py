@@ -23,13 +23,6 @@ from fairlead_operator.clusters.api_writer import ApiWriter
 from fairlead_operator.clusters.broker_image import upgrade_hint
 from fairlead_operator.clusters.broker_roller import BrokerRoller
 from fairlead_operator.clusters.broker_states import is_pod_ready, is_settled, registered_pods
-from fairlead_operator.clusters.broker_trust import BrokerTrust
-from fairlead_operator.clusters.certificate_keeper import (
-    CertificateKeeper,
-    CertificateReport,
-    CertificateSight,
-    HeldSight,
-)
 from fairlead_operator.clusters.disruptions import DisruptionSight, decide_disruptions, read_budget
 from fairlead_operator.clusters.driver_accounts import DriverAccounts
 from fairlead_operator.clusters.fencing import FenceReport, FenceTeller
@@ -65,6 +58,13 @@ from fairlead_operator.clusters.status import (
     describe_roll,
 )
 from fairlead_operator.clusters.status_writer import StatusWriter
+from fairlead_operator.clusters.tls.broker_trust import BrokerTrust
+from fairlead_operator.clusters.tls.certificate_keeper import (
+    CertificateKeeper,
+    CertificateReport,
+    CertificateSight,
+    HeldSight,
+)
 from fairlead_operator.clusters.volume_use import (
     PodVolumes,
     failed_volumes,

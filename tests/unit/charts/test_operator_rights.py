@@ -54,7 +54,7 @@ TABLES = (CLUSTER_STATE, PARTITION_TABLE, SECRET)
 WATCHED = tuple(LiveObjects(None, (), lambda _: None).informers)  # type: ignore[arg-type]
 KINDS_OF_VARIABLES = {
     ("live_objects.py", "Informer", "kind"): WATCHED,
-    ("clusters/certificate_keeper.py", "apply", "child"): (SECRET,),
+    ("tls/certificate_keeper.py", "apply", "child"): (SECRET,),
     ("clusters/reconciler.py", "apply", "child"): CHILD_KINDS,
     ("clusters/reconciler.py", "delete", "child.kind"): PRUNED_KINDS,
     ("clusters/status_writer.py", "write_status", "kind"): (LOG_CLUSTER, BROKER_POOL),

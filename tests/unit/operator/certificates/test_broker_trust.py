@@ -6,8 +6,8 @@ import json
 import pytest
 from waiting import until
 
-from fairlead_operator.clusters import broker_trust
-from fairlead_operator.clusters.broker_trust import BrokerTrust, TrustAnswer
+from fairlead_operator.clusters.tls import broker_trust
+from fairlead_operator.clusters.tls.broker_trust import BrokerTrust, TrustAnswer
 
 LATE_S = 1.3
 TOLD = {"PEERS": {"certificate": "ours", "trusted": ["old", "new"]}}

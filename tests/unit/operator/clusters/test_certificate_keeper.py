@@ -20,12 +20,12 @@ from fairlead_operator.certificates.authority import (
     make_authority,
 )
 from fairlead_operator.certificates.keystores import build_keystore, missing_names
-from fairlead_operator.clusters.broker_trust import (
+from fairlead_operator.clusters.tls.broker_trust import (
     TrustAnswer,
     is_issued_everywhere,
     read_answer,
 )
-from fairlead_operator.clusters.certificate_keeper import (
+from fairlead_operator.clusters.tls.certificate_keeper import (
     CertificateReport,
 )
 from fairlead_operator.refusals import Refusals

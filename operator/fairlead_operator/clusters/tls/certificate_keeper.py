@@ -43,14 +43,14 @@ from fairlead_operator.certificates.rotation import (
     read_authorities,
 )
 from fairlead_operator.clusters.api_writer import ApiWriter
-from fairlead_operator.clusters.authority_keeper import LEFTOVER, AuthorityKeeper
-from fairlead_operator.clusters.broker_trust import (
+from fairlead_operator.clusters.plan import ClusterPlan, LiveKey, PoolPlan, WantedObject
+from fairlead_operator.clusters.tls.authority_keeper import LEFTOVER, AuthorityKeeper
+from fairlead_operator.clusters.tls.broker_trust import (
     BrokerTrust,
     is_issued_everywhere,
     is_trusted,
     own_listeners,
 )
-from fairlead_operator.clusters.plan import ClusterPlan, LiveKey, PoolPlan, WantedObject
 from fairlead_operator.live_objects import ClusterKey, Manifest
 from fairlead_operator.refusals import Refusals
 from fairlead_operator.resources import Listener
