@@ -46,6 +46,13 @@ _BLOCK: Final = re.compile(
 )
 _LINE_LENGTH: Final = 64
 _CERTIFICATE: Final = "CERTIFICATE"
+_CIPHERS: Final = (
+    "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:DHE+AES:!aNULL:!eNULL:!aDSS:!SHA1:!AESCCM"
+)
+"""Suites where no setting names any: forward secrecy, and no SHA-1.
+
+Python's own default, but Debian builds its Python with the wider one of OpenSSL.
+"""
 UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -267,8 +274,7 @@ def _build_context(
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     password = settings.key_password
     try:
-        if settings.ciphers is not None:
-            context.set_ciphers(settings.ciphers)
+        context.set_ciphers(_CIPHERS if settings.ciphers is None else settings.ciphers)
         with _as_file(material.chain + material.key) as path:
             # Without a callback OpenSSL would ask for a password at the terminal.
             context.load_cert_chain(path, password=lambda: password or "")

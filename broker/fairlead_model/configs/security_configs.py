@@ -69,8 +69,8 @@ _TLS: Final = (
         "ssl.cipher.suites",
         _LIST,
         None,
-        "Cipher suites by their IANA names. If not set: those that OpenSSL considers secure. "
-        "The suites of TLS 1.3 are all on or, if only older suites are named, all off.",
+        "Cipher suites by their IANA names. If not set: those with forward secrecy and without "
+        "SHA-1. The suites of TLS 1.3 are all on or, if only older suites are named, all off.",
     ),
     ConfigKey(
         "ssl.keystore.type",
