@@ -147,14 +147,30 @@ async def _reign(
             await server.stop()
             for task in running:
                 task.cancel()
-    except* (StoreError, RefusedError) as group:
-        # The end of a reign refuses the waiting events; the store's error is the reason.
-        raise StoreError("; ".join(str(error) for error in group.exceptions)) from group
-    except* OSError as group:
-        raise OSError(str(group.exceptions[0])) from group
+    except ExceptionGroup as group:
+        reason = _reason_of_end(group)
+        if reason is None:
+            raise
+        raise reason from group
     finally:
         await server.stop()
     return 0
+
+
+def _reason_of_end(group: ExceptionGroup) -> StoreError | OSError | None:
+    """Return why a reign ended, as one error; None for a defect.
+
+    Clauses of `except*` would read better, but what they raise is in a group again where Python is
+    as old as Debian's (3.11.2).
+    """
+    ended, others = group.split((StoreError, RefusedError))
+    if ended is not None and others is None:
+        # The end of a reign refuses the waiting events; the store's error is the reason.
+        return StoreError("; ".join(map(str, ended.exceptions)))
+    unheard, defects = group.split(OSError)
+    if unheard is not None and defects is None:
+        return OSError(str(unheard.exceptions[0]))
+    return None
 
 
 def _read_certificate(assignments: list[str]) -> FollowedPeer | None:
