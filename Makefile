@@ -2,7 +2,11 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-PYTHON ?= python3
+# The distribution's own Python where it is new enough and has venv: Debian's takes a tenth less
+# processor time than the same version as pyenv builds it. Another one: make PYTHON=…
+SYSTEM_PYTHON := /usr/bin/python3
+PYTHON ?= $(shell $(SYSTEM_PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	2>/dev/null && echo $(SYSTEM_PYTHON) || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHONSAFEPATH := 1
