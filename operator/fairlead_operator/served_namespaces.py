@@ -20,15 +20,17 @@ logger = logging.getLogger(__name__)
 LOOK_S: Final = 10.0
 
 
-async def find_served(client: KubeClient, wanted: Sequence[str]) -> tuple[str, ...]:
+async def find_served(
+    client: KubeClient, wanted: Sequence[str], *, level: int = logging.WARNING
+) -> tuple[str, ...]:
     """Return those of several namespaces whose LogClusters may be read.
 
     All of them if none may be read, or while the API server does not answer: then there is nobody
-    to be held up, and what follows waits for it.
+    to be held up, and what follows waits for it. Each that may not is logged at `level`.
     """
     if len(wanted) < 2:
         return tuple(wanted)
-    allowed = tuple([name for name in wanted if not await _is_forbidden(client, name)])
+    allowed = tuple([name for name in wanted if not await _is_forbidden(client, name, level)])
     return allowed or tuple(wanted)
 
 
@@ -38,20 +40,21 @@ async def wait_for_another_set(
     """Wait until another set of the namespaces may be served than now."""
     while True:
         await asyncio.sleep(look_s)
-        found = await find_served(client, wanted)
+        # Who began with this set has logged why the others are not in it.
+        found = await find_served(client, wanted, level=logging.DEBUG)
         if found != tuple(served):
             logger.warning("namespaces served: %s instead of %s", _list(found), _list(served))
             return
 
 
-async def _is_forbidden(client: KubeClient, namespace: str) -> bool:
+async def _is_forbidden(client: KubeClient, namespace: str, level: int) -> bool:
     try:
         await client.check(LOG_CLUSTER, namespace)
     except ApiUnavailableError:
         return False
     except ApiError as error:
         if error.is_forbidden:
-            logger.warning("namespace %s is not served: %s", namespace, error)
+            logger.log(level, "namespace %s is not served: %s", namespace, error)
         return error.is_forbidden
     return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,6 +60,25 @@ def test_one_namespace_and_all_of_them_are_not_asked_for() -> None:
     assert asyncio.run(find_served(api, ("a",))) == ("a",)  # type: ignore[arg-type]
     assert asyncio.run(find_served(api, ())) == ()  # type: ignore[arg-type]
     assert api.checks == 0
+
+
+def test_a_namespace_that_stays_forbidden_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        api = Api("b")
+        served = await find_served(api, ("a", "b"))  # type: ignore[arg-type]
+        watch = asyncio.create_task(
+            wait_for_another_set(api, ("a", "b"), served, look_s=0.001)  # type: ignore[arg-type]
+        )
+        await api.has_been_asked(8)
+        watch.cancel()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(story())
+    assert [record.getMessage() for record in caplog.records] == [
+        "namespace b is not served: 403 Forbidden: cannot list in b"
+    ]
 
 
 def test_another_set_is_noticed_but_an_api_server_that_is_away_is_none() -> None:
