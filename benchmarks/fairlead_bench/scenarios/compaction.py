@@ -50,7 +50,7 @@ class CompactionSizes:
     latency_s: int
 
 
-FULL: Final = CompactionSizes(1_000_000, 470, 10)
+FULL: Final = CompactionSizes(1_000_000, 470, 6)
 QUICK: Final = CompactionSizes(200_000, 470, 3)
 
 
