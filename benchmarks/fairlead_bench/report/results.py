@@ -65,7 +65,9 @@ class Results:
         return value <= target.bound if metric.better is Better.LOWER else value >= target.bound
 
     def as_json(self) -> list[dict[str, Any]]:
-        return [self._row(metric) for metric in METRICS]
+        """Return a row for each metric that this run measured."""
+        rows = [self._row(metric) for metric in METRICS]
+        return [row for row in rows if any(subject in row for subject in (OURS, KAFKA, LIMIT))]
 
     def _row(self, metric: Metric) -> dict[str, Any]:
         row: dict[str, Any] = {
