@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from waiting import until
 from zookeeper_store import connected
 
@@ -27,6 +28,7 @@ from fairlead_zookeeper.znodes import (
 )
 
 if TYPE_CHECKING:
+    from kazoo.client import KazooClient
     from zookeeper_ensemble import ZooKeeperEnsemble
 
     from fairlead_zookeeper.address import ZooKeeperAccess
@@ -117,6 +119,43 @@ def test_controllers_are_found_and_followed(access: ZooKeeperAccess) -> None:
             await mine.stop()
 
     asyncio.run(story())
+
+
+def test_a_controller_whose_znode_is_hidden_hides_no_other(
+    access: ZooKeeperAccess,
+    zookeeper: ZooKeeperEnsemble,
+    zookeeper_chroot: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broker that was started then found no controller, and did not serve."""
+
+    async def story(tool: KazooClient) -> None:
+        async with connected(patient(access)) as client:
+            hidden = await add_candidate(client, 1)
+            tool.set_acls(hidden, [make_digest_acl("somebody", "secret", all=True)])
+            await add_candidate(client, 2)
+            told: list[list[str]] = []
+            mine = ZooKeeperRegistration(access, registration(), on_controllers=told.append)
+            mine.start()
+            await until(lambda: told == [["ws://127.0.0.1:9002"]])
+            await add_candidate(client, 3)
+            await until(lambda: told[-1] == ["ws://127.0.0.1:9002", "ws://127.0.0.1:9003"])
+            said = [each for each in caplog.messages if hidden in each]
+            assert len(said) == 1
+            assert "NoAuth" in said[0]
+            tool.add_auth("digest", "somebody:secret")
+            tool.set_acls(hidden, OPEN_ACL_UNSAFE)
+            # No watch tells of it.
+            await until(lambda: told[-1][0] == "ws://127.0.0.1:9001")
+            count = len(told)
+            tool.set_acls(hidden, [make_digest_acl("somebody", "secret", all=True)])
+            await add_candidate(client, 4)
+            await until(lambda: len(told) > count)
+            assert told[-1][0] == "ws://127.0.0.1:9001", "it is still where it was"
+            await mine.stop()
+
+    with zookeeper.client(zookeeper_chroot) as tool:
+        asyncio.run(story(tool))
 
 
 def test_a_restarted_broker_replaces_the_znode_of_its_earlier_start(

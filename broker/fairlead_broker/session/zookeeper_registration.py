@@ -16,6 +16,7 @@ from typing import Final
 from fairlead_model.broker import BrokerRegistration
 from fairlead_zookeeper.address import ZooKeeperAccess
 from fairlead_zookeeper.client import (
+    AccessDeniedError,
     MultiError,
     SessionLostError,
     ZooKeeperClient,
@@ -34,6 +35,8 @@ from fairlead_zookeeper.znodes import (
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
+HIDDEN_RETRY_S: Final = 5.0
+"""Pause before a znode is read again whose ACL keeps this broker out: no watch tells of ACLs."""
 
 
 class BrokerIdTakenError(Exception):
@@ -61,7 +64,12 @@ class ZooKeeperRegistration:
         self._access = access
         self._registration = registration
         self._on_controllers = on_controllers
-        self._known: list[str] = []
+        self._known: dict[str, str] = {}
+        """The URL of each controller, by its znode."""
+        self._hidden: set[str] = set()
+        """Znodes of candidates that this broker may not read; the log names each once."""
+        self._problem = ""
+        """Why the broker is not registered, as the log has said it."""
         self._task: asyncio.Task[None] | None = None
         self.announced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once `/brokers/ids/ID` is this broker's; BrokerIdTakenError if it is another's."""
@@ -103,15 +111,21 @@ class ZooKeeperRegistration:
             except SessionLostError:
                 raise
             except ZooKeeperError as error:
-                logger.warning("the broker is not registered in ZooKeeper yet: %s", error)
+                if str(error) != self._problem:
+                    logger.warning("the broker is not registered in ZooKeeper yet: %s", error)
+                self._problem = str(error)
                 await asyncio.sleep(RETRY_S)
                 continue
+            self._problem = ""
             await self._until_changed(client, changed)
 
     async def _until_changed(self, client: ZooKeeperClient, changed: asyncio.Event) -> None:
         """Wait for a watch, or for a new connection, which has no watches of the old one."""
         before = client.changed_at
+        until = time.monotonic() + HIDDEN_RETRY_S
         while not changed.is_set() and client.changed_at == before:
+            if self._hidden and time.monotonic() >= until:
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):
                     await changed.wait()
@@ -149,17 +163,28 @@ class ZooKeeperRegistration:
         self._note_announced()
 
     async def _look(self, client: ZooKeeperClient, on_change: Callable[[], None]) -> None:
+        """Find the controllers; one whose znode this broker may not read hides no other."""
         await client.ensure_path(CANDIDATES, is_private=True)
-        names = await client.children(CANDIDATES, watch=on_change) or []
-        urls = []
-        for name in names:
-            znode = await client.get(f"{CANDIDATES}/{name}")
+        found: dict[str, str] = {}
+        hidden: set[str] = set()
+        for name in await client.children(CANDIDATES, watch=on_change) or []:
+            path = f"{CANDIDATES}/{name}"
+            try:
+                znode = await client.get(path)
+            except AccessDeniedError as error:
+                hidden.add(path)
+                if path not in self._hidden:
+                    logger.warning("a controller's address cannot be read: %s", error)
+                if path in self._known:
+                    found[path] = self._known[path]
+                continue
             candidate = read_candidate(znode.data) if znode is not None else None
             if candidate is not None:
-                urls.append(candidate.session_url)
-        if urls and urls != self._known:
-            self._known = urls
-            self._on_controllers(urls)
+                found[path] = candidate.session_url
+        self._hidden = hidden
+        if found and found != self._known:
+            self._known = found
+            self._on_controllers(list(found.values()))
 
     def _note_announced(self) -> None:
         if not self.announced.done():
