@@ -194,6 +194,13 @@ class ZooKeeperClient:
             return None
         return Znode(data or b"", _stat(stat))
 
+    async def is_there(self, path: str) -> bool:
+        """Tell whether a znode exists, also if this user may not read it.
+
+        Newer servers let only those ask who may read it, and refuse only what exists.
+        """
+        return await self._is_there(path, self._full(path))
+
     async def exists(self, path: str, *, watch: Callable[[], None] | None = None) -> Stat | None:
         """Return a znode's statistics; None if it does not exist."""
         call = self._kazoo.exists_async
@@ -269,7 +276,7 @@ class ZooKeeperClient:
         parts = self._full(path).strip("/").split("/")
         for count in range(1, len(parts) + 1):
             full = "/" + "/".join(parts[:count])
-            if await self._ask(full, self._kazoo.exists_async, full) is None:
+            if not await self._is_there(full, full):
                 is_ours = len(full) > len(self.access.chroot)
                 ours = self._private if is_private else self._public
                 acl = ours if is_ours else OPEN_ACL_UNSAFE
@@ -277,6 +284,12 @@ class ZooKeeperClient:
                     await self._ask(full, self._kazoo.create_async, full, b"", acl)
                 except _NodeExistsError:
                     continue
+
+    async def _is_there(self, path: str, full: str) -> bool:
+        try:
+            return await self._ask(path, self._kazoo.exists_async, full) is not None
+        except AccessDeniedError:
+            return True
 
     def _full(self, path: str) -> str:
         return self.access.chroot + path if path != "/" else self.access.chroot or "/"

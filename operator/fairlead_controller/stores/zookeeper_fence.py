@@ -7,6 +7,8 @@ epoch changes it, and after that commit no multi of an older controller can land
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kazoo.exceptions import NoAuthError
+
 from fairlead_controller.decisions.tables.stored_table import StoreCorruptError, StoreError
 from fairlead_controller.stores.zookeeper_multis import Fence
 from fairlead_zookeeper.client import MultiError, ZooKeeperClient
@@ -51,8 +53,9 @@ async def raise_epoch(
 ) -> Fence:
     """Raise a known epoch, in one multi with other operations; return the fence.
 
-    ElectionLostError if the epoch has changed since, or another operation was refused: then nothing
-    was done. Other ZooKeeperErrors may leave the outcome open.
+    ElectionLostError if the epoch has changed since, or another operation was refused; MultiError
+    if an ACL is the reason. Then nothing was done. Other ZooKeeperErrors may leave the outcome
+    open.
     """
     data = str(epoch).encode()
     first: Operation
@@ -63,5 +66,7 @@ async def raise_epoch(
     try:
         await client.multi([first, *operations])
     except MultiError as error:
+        if isinstance(error.cause, NoAuthError):
+            raise  # Nobody was faster: the next attempt would end the same way.
         raise ElectionLostError(f"the election was lost: {error}") from error
     return Fence(epoch, version)

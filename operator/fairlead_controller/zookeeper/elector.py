@@ -9,9 +9,12 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+from kazoo.exceptions import NoAuthError
 
 from fairlead_controller.decisions.tables.stored_table import (
     StoreCorruptError,
@@ -28,12 +31,14 @@ from fairlead_controller.stores.zookeeper_fence import (
 from fairlead_controller.stores.zookeeper_multis import Fence
 from fairlead_controller.stores.zookeeper_projections import CONTAINERS
 from fairlead_controller.zookeeper.beats import HolderWatch, monotonic_ms
+from fairlead_controller.zookeeper.kafka_part import read_kafka_part
 from fairlead_controller.zookeeper.memory import CandidateMemory
-from fairlead_controller.zookeeper.tree_check import Tree, check_tree
+from fairlead_controller.zookeeper.tree_check import check_tree
 from fairlead_model.broker import Endpoint
 from fairlead_model.host_address import join_address
 from fairlead_tls.followed_certificate import FollowedPeer
 from fairlead_zookeeper.client import (
+    AccessDeniedError,
     ConnectionState,
     MultiError,
     SessionLostError,
@@ -42,9 +47,6 @@ from fairlead_zookeeper.client import (
 )
 from fairlead_zookeeper.operations import Check, Create, Delete, Operation, Znode
 from fairlead_zookeeper.znodes import (
-    BROKER_IDS,
-    BROKER_TOPICS,
-    CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
     FAIRLEAD,
@@ -97,12 +99,18 @@ class Elector:
         """Whether beats of the holder arrive: then its death is noticed without ZooKeeper."""
         self.problem = ""
         """Why this process may not compete; empty while it may."""
+        self._said = ""
+        """The last problem that the log has named, until this candidate stands by."""
         self._client = client
         self._record = record
         self._memory = memory
         self._secret = secret
         self._certificate = certificate
         self._changed = asyncio.Event()
+        self._has_entry = False
+        """Whether this session has made this candidate's znode."""
+        self._hidden: set[str] = set()
+        """Znodes that an ACL hides from this user; the log names each once."""
         client.listeners.append(self._on_state)
 
     async def acquire(self) -> Fence:
@@ -120,17 +128,27 @@ class Elector:
                     if fence is not None:
                         self.fence, self.holder = fence, self._record.identity
                         return fence
+                else:
+                    self._said = ""
             except SessionLostError:
                 raise
             except StoreError as error:
                 self._note_problem(str(error))
                 await self._pause(REFUSED_RETRY_S)
             except ZooKeeperError as error:
+                if _is_denied(error):
+                    self._note_problem(
+                        f"ZooKeeper does not let this user do what an election needs: {error}; see "
+                        "its ACL, and the user that the settings name"
+                    )
+                    await self._pause(REFUSED_RETRY_S)
+                    continue
                 logger.warning("standing by, but: %s", error)
                 await self._pause(RETRY_S)
 
     async def keep(self) -> str:
         """Keep the epoch as long as possible; return why it is lost."""
+        doubt = ""
         while True:
             try:
                 await self._client.wait_connected()
@@ -142,9 +160,12 @@ class Elector:
             except (StoreCorruptError, StoreTooNewError) as error:
                 return str(error)
             except ZooKeeperError as error:
-                logger.warning("whether this process is still the controller: %s", error)
+                if str(error) != doubt:
+                    logger.warning("whether this process is still the controller: %s", error)
+                doubt = str(error)
                 await self._pause(RETRY_S)
                 continue
+            doubt = ""
             await self._pause(POLL_S)
 
     async def release(self) -> None:
@@ -163,29 +184,20 @@ class Elector:
         """
         watch, client = self._changed.set, self._client
         await client.sync()
-        (controller, epoch, root, cluster), (ids, topics, tables) = await asyncio.gather(
-            asyncio.gather(
-                client.get(CONTROLLER, watch=watch),
-                client.get(CONTROLLER_EPOCH, watch=watch),
-                client.get(FAIRLEAD),
-                client.get(CLUSTER_ID),
-            ),
-            asyncio.gather(*map(client.children, (BROKER_IDS, BROKER_TOPICS, TABLES))),
+        controller, epoch, root, tables, kafka = await asyncio.gather(
+            client.get(CONTROLLER, watch=watch),
+            client.get(CONTROLLER_EPOCH, watch=watch),
+            client.get(FAIRLEAD),
+            client.children(TABLES),
+            read_kafka_part(client),
         )
-        brokers = await asyncio.gather(*(client.get(f"{BROKER_IDS}/{each}") for each in ids or ()))
         known = KnownEpoch()
         if epoch is not None:
             known = KnownEpoch(parse_epoch(epoch.data), epoch.stat.version)
-        tree = Tree(
+        tree = replace(
+            kafka,
             root=None if root is None else root.data,
-            cluster=None if cluster is None else cluster.data,
             controller=None if controller is None else controller.data,
-            brokers={
-                name: znode.data
-                for name, znode in zip(ids or (), brokers, strict=True)
-                if znode is not None
-            },
-            has_topics=bool(topics),
             has_tables=bool(tables),
             epoch=known.epoch,
         )
@@ -195,6 +207,7 @@ class Elector:
             known_cluster=remembered.cluster_id,
             known_epoch=remembered.controller_epoch,
         )
+        self._note_hidden(tree.hidden)
         if cluster_id:
             await asyncio.to_thread(self._memory.remember, cluster_id, known.epoch)
         await self._require_number()
@@ -208,7 +221,13 @@ class Elector:
         controller of this host with another port therefore has another folder, unless its port is
         closed.
         """
-        found = await self._client.get(candidate_path(self._record.identity))
+        path = candidate_path(self._record.identity)
+        try:
+            found = await self._client.get(path)
+        except AccessDeniedError:
+            if self._has_entry:
+                return  # It is this candidate's own.
+            raise
         other = None if found is None else read_candidate(found.data)
         if found is None or other is None or found.stat.owner == self._client.session_id:
             return
@@ -225,7 +244,13 @@ class Elector:
     async def _ensure_entry(self) -> None:
         """Keep this candidate's znode; replace that of a predecessor, whose lock it now holds."""
         path = candidate_path(self._record.identity)
-        found = await self._client.get(path, watch=self._changed.set)
+        try:
+            found = await self._client.get(path, watch=self._changed.set)
+        except AccessDeniedError:
+            if not self._has_entry:
+                raise
+            self._note_hidden([path])
+            return
         if found is not None and found.stat.owner == self._client.session_id:
             return
         operations: list[Operation] = []
@@ -238,6 +263,7 @@ class Elector:
         entry = candidate_value(self._record)
         operations.append(Create(path, entry, is_ephemeral=True, is_private=True))
         await self._client.multi(operations)
+        self._has_entry = True
         await self._client.exists(path, watch=self._changed.set)
 
     async def _reason_to_contend(self, sight: Sight) -> str:
@@ -249,7 +275,12 @@ class Elector:
         self.holder = controller_identity(found.data) or ""
         if self.holder == self._record.identity:
             return "the controller was this process's predecessor"
-        entry = await self._client.get(candidate_path(self.holder))
+        path = candidate_path(self.holder)
+        try:
+            entry = await self._client.get(path)
+        except AccessDeniedError:
+            self._note_hidden([path])
+            entry = None
         holder = None if entry is None else read_candidate(entry.data)
         if holder is None:
             await self._pause(POLL_S)
@@ -293,7 +324,7 @@ class Elector:
         except ElectionLostError as error:
             logger.info("%s", error)
             return None
-        except SessionLostError:
+        except (SessionLostError, MultiError):
             raise
         except ZooKeeperError as error:
             logger.warning("the outcome of the election is not known: %s", error)
@@ -346,7 +377,20 @@ class Elector:
         # The watches of an old connection are gone: read again.
         self._changed.set()
 
+    def _note_hidden(self, paths: Iterable[str]) -> None:
+        for path in sorted(set(paths) - self._hidden):
+            logger.warning("%s is passed over: its ACL does not let this user read it", path)
+            self._hidden.add(path)
+
     def _note_problem(self, problem: str) -> None:
-        if problem and problem != self.problem:
+        # What an ACL prevents only shows when an election is held, after the tree was found good.
+        if problem and problem != self._said:
             logger.error("this controller may not take over: %s", problem)
+            self._said = problem
         self.problem = problem
+
+
+def _is_denied(error: ZooKeeperError) -> bool:
+    """Tell whether an ACL is the reason: it stays until somebody changes it."""
+    cause = error.cause if isinstance(error, MultiError) else None
+    return isinstance(error, AccessDeniedError) or isinstance(cause, NoAuthError)

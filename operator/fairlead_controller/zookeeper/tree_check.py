@@ -2,9 +2,13 @@
 
 Checked before the first write, and before each election. A tree that holds metadata of Kafka or of
 another cluster is left alone; so is a tree that went back in time or lost its content.
+
+In a tree that `/fairlead` shows to be ours, no znode of Kafka's has to be readable: an ACL that
+somebody set there keeps nobody from a takeover. In any other tree it does, because what is hidden
+may be of a Kafka.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairlead_controller.decisions.tables.stored_table import (
@@ -35,6 +39,8 @@ class Tree:
     has_topics: bool = False
     has_tables: bool = False
     epoch: int = 0
+    hidden: Sequence[str] = ()
+    """Znodes of Kafka's whose ACL keeps this user from reading them."""
 
 
 def cluster_of(tree: Tree) -> str:
@@ -108,6 +114,11 @@ def _check_kafka(tree: Tree, *, is_ours: bool) -> None:
             raise ForeignTreeError(
                 f"{znodes.BROKER_IDS}/{broker_id} is of a Kafka broker; {advice}"
             )
+    if not is_ours and tree.hidden:
+        raise ForeignTreeError(
+            f"{tree.hidden[0]} cannot be read, and nothing shows that no Kafka uses this chroot: "
+            f"{advice}, or let this user read it"
+        )
     if not is_ours and (tree.has_topics or tree.cluster is not None):
         raise ForeignTreeError(
             f"{znodes.BROKER_TOPICS} and {znodes.CLUSTER_ID} hold the metadata of a Kafka cluster; "

@@ -63,6 +63,17 @@ def test_a_tree_of_others_or_a_damaged_one_is_refused(
         check_tree(Tree(**OURS | tree), known_cluster="", known_epoch=0)
 
 
+def test_what_an_acl_hides_in_a_tree_of_ours_keeps_nobody_from_a_takeover() -> None:
+    tree = Tree(**OURS | {"cluster": None, "brokers": {}, "hidden": ("/brokers/ids/0",)})
+    assert check_tree(tree, known_cluster="", known_epoch=0) == "A"
+
+
+def test_a_tree_in_which_a_kafka_may_be_hidden_is_not_founded() -> None:
+    tree = Tree(hidden=("/brokers/ids/0",))
+    with pytest.raises(ForeignTreeError, match=r"/brokers/ids/0 cannot be read, and .* chroot of"):
+        check_tree(tree, known_cluster="", known_epoch=0)
+
+
 def test_a_candidate_of_another_cluster_writes_nothing() -> None:
     with pytest.raises(ForeignTreeError, match="of the cluster A, this controller belongs to B"):
         check_tree(Tree(**OURS), known_cluster="B", known_epoch=0)
