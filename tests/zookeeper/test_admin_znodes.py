@@ -159,3 +159,24 @@ def test_a_request_that_must_not_be_read_holds_up_no_other(
     assert said == [
         f"{ELECTION} is not carried out, because it cannot be read: {ELECTION}: NoAuthError"
     ]
+
+
+def test_a_deletion_that_must_not_be_read_holds_up_no_other(
+    play: Callable[..., None],
+) -> None:
+    """Newer servers do not tell anything of it, so that nobody knows whether it is a new one."""
+
+    async def story(world: World) -> None:
+        await world.create_topic()
+        theirs = make_digest_acl("somebody", "secret", all=True)
+        world.tool.create("/admin/delete_topics/t", b"", acl=[theirs])
+        world.tool.create(ELECTION, PARTITIONS)
+        carrying_out = asyncio.create_task(world.requests.run())
+        await until(lambda: world.asked["ElectOnRequest"])
+        await world.be_heard()
+        assert world.tool.exists(ELECTION) is None
+        assert world.has_topic
+        assert world.requests.refused == {"delete_topics": 1}
+        carrying_out.cancel()
+
+    play(story)

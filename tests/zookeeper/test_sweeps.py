@@ -100,6 +100,25 @@ def test_a_znode_with_an_acl_of_others_keeps_no_other_from_being_put_back(
     assert said[0].startswith(f"{TOP}/partitions/0/state cannot be compared with the tables, or me")
 
 
+def test_a_hidden_parent_keeps_nothing_below_it_from_being_written(
+    play: Callable[[Story], None],
+) -> None:
+    """Newer servers tell nobody whether a znode exists who may not read it."""
+
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        tool.delete(f"{TOP}/partitions/1/state")
+        tool.delete(f"{TOP}/partitions/2/state")
+        tool.set_acls(TOP, [THEIRS, make_acl("world", "anyone", create=True, delete=True)])
+        await write(store, {**topic("t", 3, isr=(1,))})
+        state = f"{TOP}/partitions/1/state"
+        assert json.loads(tool.get(state)[0])["isr"] == [1]
+        tool.delete(state)
+        assert await store.sweep() == 1
+        assert tool.exists(state)
+
+    play(story)
+
+
 def test_what_is_left_of_topics_is_removed_beside_what_cannot_be(
     play: Callable[[Story], None],
 ) -> None:

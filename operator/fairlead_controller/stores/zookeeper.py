@@ -482,8 +482,8 @@ class ZooKeeperStore(RemoteStore):
     async def _note_present(self, changes: Sequence[ZnodeChange]) -> None:
         """Ask which of the znodes exist that changes depend on: their own, and those above."""
         paths = await self._projected(lambda view: view.involved(changes))
-        stats = await asyncio.gather(*(self._client.exists(path) for path in paths))
-        found = {path: stat is not None for path, stat in zip(paths, stats, strict=True)}
+        are_there = await asyncio.gather(*map(self._client.is_there, paths))
+        found = dict(zip(paths, are_there, strict=True))
         await self._projected(lambda view: view.note_found(found))
 
     async def _differing(self, paths: Sequence[str]) -> list[str]:

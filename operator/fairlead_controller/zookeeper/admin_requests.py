@@ -156,12 +156,17 @@ class AdminRequests:
         stats: dict[str, Stat] = {}
         for name in names:
             path = f"{DELETE_TOPICS}/{name}"
-            stat = await self._client.exists(path)
+            try:
+                stat = await self._client.exists(path)
+            except AccessDeniedError as error:
+                self._note_hidden(path, error)
+                continue
             if stat is None or self._settled.get(path) == stat:
                 continue
             if self._done.get(path) == stat:
                 await self._remove(path, stat)
             else:
+                self._named.discard(path)
                 stats[name] = stat
         waiting = list(stats)
         for start in range(0, len(waiting), TOPICS_AT_ONCE):
