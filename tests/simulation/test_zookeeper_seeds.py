@@ -20,6 +20,7 @@ from fairlead_controller.stores import zookeeper, zookeeper_multis
 from fairlead_controller.stores.metadata_store import WriteOutcome, WriteResult
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_multis import Fence, PlannedWrite
+from fairlead_controller.stores.zookeeper_sweep import ZnodeSweep
 from fairlead_zookeeper.operations import Check, SetData
 from fairlead_zookeeper.znodes import CONTROLLER_EPOCH, TABLES
 
@@ -149,25 +150,22 @@ def takes_a_write_without_an_answer_for_written(patch: Patch) -> None:
 
 @mutant("edit_znode", has_zookeeper=True)
 def puts_nothing_back(patch: Patch) -> None:
-    async def sweep(self: ZooKeeperStore) -> int:
-        return 0
-
-    patch.setattr(ZooKeeperStore, "sweep", sweep)
+    patch.setattr(ZnodeSweep, "run", _finds_none)
 
 
 @mutant("create_topic", "delete_topic", "replace_topic", has_zookeeper=True)
 def leaves_the_znodes_of_a_deleted_topic(patch: Patch) -> None:
     patch.setattr(ZooKeeperStore, "_plan", _without_deletions(ZooKeeperStore._plan))
-    patch.setattr(ZooKeeperStore, "_remove_leftovers", _removes_none)
+    patch.setattr(ZnodeSweep, "_remove_leftovers", _finds_none)
 
 
 @mutant("store_doubtful", "create_topic", "replace_topic", fault_pause_s=0.15, has_zookeeper=True)
 def leaves_partitions_to_a_smaller_successor(patch: Patch) -> None:
     """What a write in doubt did not remove stays beside the partitions of the next topic."""
-    patch.setattr(ZooKeeperStore, "_remove_leftover_partitions", _removes_none)
+    patch.setattr(ZnodeSweep, "_remove_leftover_partitions", _finds_none)
 
 
-async def _removes_none(self: ZooKeeperStore) -> int:
+async def _finds_none(self: ZnodeSweep) -> int:
     return 0
 
 

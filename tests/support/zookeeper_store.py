@@ -11,6 +11,7 @@ from fairlead_controller.decisions.events import ElectLeaders, RegisterBroker, U
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_fence import raise_epoch, read_epoch
 from fairlead_controller.stores.zookeeper_projections import CONTAINERS
+from fairlead_controller.stores.zookeeper_sweep import ZnodeSweep
 from fairlead_zookeeper.client import ZooKeeperClient
 
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
     from fairlead_controller.controller import Controller
     from fairlead_zookeeper.address import ZooKeeperAccess
+
+
+def sweep_of(store: ZooKeeperStore) -> ZnodeSweep:
+    """Return the sweep of an elected controller's store."""
+    fence = store._fence
+    assert fence is not None
+    return ZnodeSweep(store._client, fence, store)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from waiting import until
 from watched_store import TABLE, WatchedStore
 from zookeeper_ensemble import running_ensemble
 from zookeeper_proxy import ZooKeeperProxy
-from zookeeper_store import connected, elected_store
+from zookeeper_store import connected, elected_store, sweep_of
 
 from fairlead_controller.decisions.tables.lines import CLUSTER_KEY, partition_line
 from fairlead_controller.decisions.tables.stored_table import (
@@ -70,6 +70,7 @@ class World(WatchedStore[ZooKeeperStore]):
         self.proxy = proxy
         self.client = client
         self.other = other
+        self.sweep = sweep_of(self.store)
 
     async def depose(self) -> None:
         """Another controller is elected."""
@@ -173,11 +174,11 @@ def test_a_controller_that_has_nothing_to_write_hears_of_another_election(
         await world.put(**{CLUSTER_KEY: '{"cluster_id": "c"}'})
         await world.store.load()
         await world.other.multi([Delete(CLUSTER_ID)])
-        assert await world.store.sweep() == 1
+        assert await world.sweep.run() == 1
         await world.other.multi([Delete(CLUSTER_ID)])
         await world.depose()
         with pytest.raises(SealedError):
-            await world.store.sweep()
+            await world.sweep.run()
         await world.other.sync()
         assert await world.other.exists(CLUSTER_ID) is None
 
@@ -194,7 +195,7 @@ def test_a_sweep_sees_what_was_done_before_it_by_a_server_that_is_behind(
             world.server.pause()
             try:
                 await world.other.multi([Delete(CLUSTER_ID)])
-                sweep = asyncio.create_task(world.store.sweep())
+                sweep = asyncio.create_task(world.sweep.run())
                 await asyncio.sleep(0.05)
             finally:
                 world.server.resume()
@@ -208,19 +209,19 @@ def test_a_sweep_leaves_no_older_znode_than_a_write_beside_it(
 ) -> None:
     async def story(world: World) -> None:
         before = await world.put(**{CLUSTER_KEY: '{"cluster_id": "old"}'})
-        store = world.store
-        await store.load()
+        sweep = world.sweep
+        await world.store.load()
         await world.other.multi([SetData(CLUSTER_ID, b"by hand")])
-        commit = store._commit
+        commit = sweep._commit
 
         async def write_and_commit(*arguments: Any) -> None:
-            monkeypatch.setattr(store, "_commit", commit)
+            monkeypatch.setattr(sweep, "_commit", commit)
             newer = {CLUSTER_KEY: '{"cluster_id": "new"}'}
             assert await world.write(before.version, **newer) is WriteOutcome.WRITTEN
             await commit(*arguments)
 
-        monkeypatch.setattr(store, "_commit", write_and_commit)
-        assert await store.sweep() == 2
+        monkeypatch.setattr(sweep, "_commit", write_and_commit)
+        assert await sweep.run() == 2
         await world.other.sync()
         znode = await world.other.get(CLUSTER_ID)
         assert znode is not None
@@ -293,15 +294,15 @@ def test_znodes_that_a_write_leaves_behind_are_soon_put_back(
         lines = {f"topic/{TOPIC_ID}": json.dumps(header)} | lines_under(1)
         before = await world.put(**lines)
         await world.store.load()
-        sweeping = asyncio.create_task(reign.keep_sweeping(world.store))
-        sweep, swept = world.store.sweep, asyncio.Event()
+        sweeping = asyncio.create_task(reign.keep_sweeping(world.sweep))
+        sweep, swept = world.sweep.run, asyncio.Event()
 
         async def note_and_sweep() -> int:
             mended = await sweep()
             swept.set()
             return mended
 
-        monkeypatch.setattr(world.store, "sweep", note_and_sweep)
+        monkeypatch.setattr(world.sweep, "run", note_and_sweep)
         await swept.wait()
         lost = "/brokers/topics/t/partitions/5/state"
         await world.other.multi([Delete(lost)])
@@ -349,10 +350,10 @@ def test_a_sweep_goes_on_below_a_znode_whose_making_was_in_doubt(
         assert await _is_there(world, parent)
         assert await _is_gone(world, f"{parent}/state")
         monkeypatch.setattr(world.client, "commit", send)
-        await world.store.sweep()
+        await world.sweep.run()
         await world.other.sync()
         assert await _is_there(world, f"{parent}/state")
-        assert await world.store.sweep() == 0
+        assert await world.sweep.run() == 0
 
     play(story)
 
@@ -364,8 +365,8 @@ def test_configs_of_a_broker_that_the_tables_forgot_are_removed(play: Callable[.
         await world.put(**{"configs/1": '{"log.retention.ms":"1"}', "configs/": '{"a":"b"}'})
         await world.store.load()
         await world.other.multi([Create("/config/brokers/3", b'{"version":1,"config":{}}')])
-        assert await world.store.sweep() == 1
-        assert await world.store.sweep() == 0
+        assert await world.sweep.run() == 1
+        assert await world.sweep.run() == 0
         await world.other.sync()
         assert sorted(await world.other.children("/config/brokers") or []) == ["1", "<default>"]
         # The next configs of a broker of this id are shown again.

@@ -10,7 +10,7 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 from waiting import until
 from watched_store import TABLE
-from zookeeper_store import connected, elected_store
+from zookeeper_store import connected, elected_store, sweep_of
 
 from fairlead_controller.decisions.tables.lines import partition_line
 from fairlead_controller.stores import zookeeper_multis
@@ -81,17 +81,18 @@ def test_a_znode_with_an_acl_of_others_keeps_no_other_from_being_put_back(
     play: Callable[[Story], None], acl: list[object], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        sweep = sweep_of(store)
         tool.set(f"{TOP}/partitions/0/state", b"by hand")
         tool.set_acls(f"{TOP}/partitions/0/state", acl)
         tool.delete(f"{TOP}/partitions/1/state")
         tool.delete(f"{TOP}/partitions/2", recursive=True)
         tool.delete("/config/topics/t")
         tool.create("/config/topics/gone", b"")
-        assert await store.sweep() == 5
+        assert await sweep.run() == 5
         for path in (f"{TOP}/partitions/1/state", f"{TOP}/partitions/2/state", "/config/topics/t"):
             assert tool.exists(path)
         assert not tool.exists("/config/topics/gone")
-        assert await store.sweep() == 0
+        assert await sweep.run() == 0
         assert not store.has_lag.is_set(), "the next sweep would change nothing"
 
     play(story)
@@ -106,6 +107,7 @@ def test_a_hidden_parent_keeps_nothing_below_it_from_being_written(
     """Newer servers tell nobody whether a znode exists who may not read it."""
 
     async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        sweep = sweep_of(store)
         tool.delete(f"{TOP}/partitions/1/state")
         tool.delete(f"{TOP}/partitions/2/state")
         tool.set_acls(TOP, [THEIRS, make_acl("world", "anyone", create=True, delete=True)])
@@ -113,7 +115,7 @@ def test_a_hidden_parent_keeps_nothing_below_it_from_being_written(
         state = f"{TOP}/partitions/1/state"
         assert json.loads(tool.get(state)[0])["isr"] == [1]
         tool.delete(state)
-        assert await store.sweep() == 1
+        assert await sweep.run() == 1
         assert tool.exists(state)
 
     play(story)
@@ -123,6 +125,7 @@ def test_what_is_left_of_topics_is_removed_beside_what_cannot_be(
     play: Callable[[Story], None],
 ) -> None:
     async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        sweep = sweep_of(store)
         tool.create("/brokers/topics/a-hidden", GONE, acl=[THEIRS])
         tool.create("/brokers/topics/b-locked/partitions", b"", makepath=True)
         tool.set("/brokers/topics/b-locked", GONE)
@@ -131,7 +134,7 @@ def test_what_is_left_of_topics_is_removed_beside_what_cannot_be(
         tool.set("/brokers/topics/c-gone", GONE)
         tool.create("/config/topics/d-gone/below", b"", makepath=True)
         tool.create("/config/brokers/7", b"")
-        assert await store.sweep() == 3
+        assert await sweep.run() == 3
         assert sorted(tool.get_children("/brokers/topics")) == ["a-hidden", "b-locked", "t"]
         assert tool.get_children("/config/topics") == ["t"]
         assert tool.get_children("/config/brokers") == []
@@ -145,13 +148,14 @@ def test_partitions_of_a_predecessor_with_more_of_them_are_removed(
     """Tools that list the znodes of partitions took them for partitions of the topic."""
 
     async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        sweep = sweep_of(store)
         tool.create(f"{TOP}/partitions/3/state", b"{}", makepath=True)
         tool.create(f"{TOP}/partitions/40/state/below", b"{}", makepath=True)
         tool.create(f"{TOP}/partitions/note", b"of somebody")
-        assert await store.sweep() == 2
+        assert await sweep.run() == 2
         tool.sync(TOP)
         assert sorted(tool.get_children(f"{TOP}/partitions")) == ["0", "1", "2", "note"]
-        assert await store.sweep() == 0
+        assert await sweep.run() == 0
 
     play(story)
 
@@ -162,19 +166,20 @@ def test_a_topic_made_while_its_predecessor_is_removed_is_looked_at_soon(
     """Its znodes may have gone with those of its predecessor."""
 
     async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        sweep = sweep_of(store)
         tool.create("/brokers/topics/u/partitions/0/state", b"", makepath=True)
         tool.set("/brokers/topics/u", GONE)
-        delete_tree = store._delete_tree
+        delete_tree = sweep._delete_tree
 
         async def make_and_delete(path: str) -> None:
-            monkeypatch.setattr(store, "_delete_tree", delete_tree)
+            monkeypatch.setattr(sweep, "_delete_tree", delete_tree)
             await write(store, {**topic("u", 1, number=2)})
             await delete_tree(path)
 
-        monkeypatch.setattr(store, "_delete_tree", make_and_delete)
-        await store.sweep()
+        monkeypatch.setattr(sweep, "_delete_tree", make_and_delete)
+        await sweep.run()
         assert store.has_lag.is_set()
-        await store.sweep()
+        await sweep.run()
         assert tool.exists("/brokers/topics/u/partitions/0/state")
         assert not store.has_lag.is_set()
 
@@ -221,11 +226,12 @@ def test_what_changes_back_after_a_doubt_is_shown_at_once(
     """The store believed that the znode had never changed, and that nothing was to be done."""
 
     async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        sweep = sweep_of(store)
         state = f"{TOP}/partitions/2/state"
         end = doubt(store)
         await write(store, {**topic("t", 3, isr=(1,))})
         await end()
-        assert await store.sweep() == 0
+        assert await sweep.run() == 0
         tool.sync(state)
         assert json.loads(tool.get(state)[0])["isr"] == [1]
         await write(store, {**topic("t", 3)})
@@ -239,10 +245,11 @@ def test_what_was_made_in_doubt_goes_with_its_topic(
     play: Callable[[Story], None], doubt: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        sweep = sweep_of(store)
         end = doubt(store)
         await write(store, {**topic("u", 3, number=2)})
         await end()
-        assert await store.sweep() == 0
+        assert await sweep.run() == 0
         await write(store, dict.fromkeys(topic("u", 3, number=2)))
         await until(lambda: tool.exists("/config/topics/u") is None)
         assert tool.get_children("/brokers/topics") == ["t"]

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import NoAuthError
 
 from fairlead_controller.decisions.tables.stored_table import StoredTable, StoreError
 from fairlead_controller.decisions.tables.table_plan import CLUSTER_TABLE
@@ -31,29 +31,26 @@ from fairlead_controller.stores.availability import RemoteStore
 from fairlead_controller.stores.metadata_store import (
     CONFLICT,
     UNKNOWN,
-    SealedError,
     StoreUnavailableError,
     TableWrite,
     WriteOutcome,
     WriteResult,
 )
+from fairlead_controller.stores.zookeeper_fence import sealed_error
 from fairlead_controller.stores.zookeeper_multis import (
     Fence,
     Multi,
     PlannedWrite,
     Refused,
-    pack,
     plan_write,
 )
 from fairlead_controller.stores.zookeeper_projections import (
     Projections,
     ZnodeChange,
-    is_same_value,
 )
 from fairlead_controller.stores.zookeeper_tables import KnownTable, next_table, read_table
 from fairlead_model.ids import ControllerEpoch
 from fairlead_zookeeper.client import (
-    AccessDeniedError,
     ConnectionState,
     InDoubtError,
     MultiError,
@@ -61,16 +58,10 @@ from fairlead_zookeeper.client import (
     ZooKeeperClient,
     ZooKeeperError,
 )
-from fairlead_zookeeper.operations import Delete, Operation, Stat, Znode
+from fairlead_zookeeper.operations import Stat
 from fairlead_zookeeper.znodes import (
-    BROKER_TOPICS,
-    CONFIG_BROKERS,
-    CONFIG_TOPICS,
-    CONTROLLER_EPOCH,
     TABLES,
-    decode,
     table_path,
-    topic_path,
 )
 
 logger = logging.getLogger(__name__)
@@ -86,11 +77,6 @@ as unable to write."""
 PROJECTION_TRIES: Final = 3
 """Attempts of one write that may fail because of others' changes of Kafka's znodes. Then the table
 is written without these znodes, because no manual edit may delay a failover."""
-MENDING_TRIES: Final = 3
-"""How often a sweep repairs differences before it leaves the rest to the next sweep."""
-SWEEP_CHUNK: Final = 200
-"""Znodes that a sweep reads at once."""
-SWEEP_PAUSE_S: Final = 0.02
 READ_RETRY_S: Final = 0.1
 
 
@@ -100,17 +86,11 @@ class ZooKeeperStore(RemoteStore):
     def __init__(self, client: ZooKeeperClient, fence: Fence | None) -> None:
         """Without a fence, tables can only be read. The client belongs to the caller."""
         super().__init__()
-        self.mended: int = 0
-        """Number of Kafka's znodes that somebody else had changed or removed, and that were
-        restored."""
         self._client = client
         self._fence = fence
         self._known: dict[str, KnownTable] = {}
         self._projections: Projections | None = None
         """Used in the store's thread; None until they are needed."""
-        self._named: set[str] = set()
-        """Znodes that are no topics, or that an ACL keeps from being compared or mended; the log
-        names each once."""
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper store")
         self._in_doubt: dict[str, tuple[KnownTable, list[ZnodeChange]]] = {}
@@ -183,184 +163,20 @@ class ZooKeeperStore(RemoteStore):
         self._client.listeners.remove(self._on_state)
         self._thread.shutdown(wait=False)
 
-    async def wait_connected(self) -> None:
-        """Return when there is a connection; SessionLostError if the session has ended."""
-        await self._client.wait_connected()
-
     async def expect(self, path: str) -> None:
         """Note an entry of `/admin/delete_topics`; the durable deletion of its topic removes it."""
-        await self._projected(lambda view: view.expect(path))
+        await self.projected(lambda view: view.expect(path))
 
-    async def knows_topic(self, name: str) -> bool:
-        """Tell whether a topic of this name has znodes."""
-        return await self._projected(lambda view: view.knows_topic(name))
+    async def projected(self, call: Callable[[Projections], T]) -> T:
+        """Return what a function finds in Kafka's znodes as the tables have them now."""
+        return await self._in_thread(lambda: call(self._view()))
 
-    async def sweep(self) -> int:
-        """Compare Kafka's znodes with the tables, and repair differences; return their number.
-
-        A difference is checked twice, because a write may be under way. The sync shows what was
-        done before the sweep, even if the server lags behind.
-        """
-        mended = 0
-        self.has_lag.clear()
-        await self._client.sync(TABLES)
-        wanted = await self._projected(Projections.wanted)
-        for start in range(0, len(wanted), SWEEP_CHUNK):
-            paths = [change.path for change in wanted[start : start + SWEEP_CHUNK]]
-            for _ in range(MENDING_TRIES):
-                for _ in range(2):
-                    paths = await self._differing(paths)
-                if not paths:
-                    break
-                # A write that is sent meanwhile may land first, and be overwritten: compare again.
-                paths = await self._mend(paths)
-                mended += len(paths)
-            await asyncio.sleep(SWEEP_PAUSE_S)
-        mended += await self._remove_leftovers()
-        self.mended += mended
-        return mended
-
-    async def _remove_leftovers(self) -> int:
-        """Remove znodes of deleted topics that a crash may have left; return their number.
-
-        A znode without a topic id was made by a tool that created topics without a controller
-        (Kafka before 2.2): it stays, does not count as a topic, and the log names it.
-        """
-        removed = 0
-        for name in await self._names_below(BROKER_TOPICS):
-            if await self.knows_topic(name):
-                continue
-            path = topic_path(name)
-            znode = (await self._read_all([path])).get(path)
-            if znode is None:
-                continue
-            if "topic_id" in (decode(znode.data) or {}):
-                removed += await self._remove(path, "whose topic is gone")
-            else:
-                self._name(path, "was made by a tool: it is no topic of this cluster")
-        removed += await self._remove_leftover_partitions()
-        removed += await self._remove_leftover_configs()
-        return removed + await self._remove_leftover_broker_configs()
-
-    async def _remove_leftover_partitions(self) -> int:
-        """Remove partitions that an earlier topic of the same name had; return their number."""
-        removed = 0
-        names = await self._projected(Projections.topics)
-        for start in range(0, len(names), SWEEP_CHUNK):
-            above = [f"{topic_path(name)}/partitions" for name in names[start:][:SWEEP_CHUNK]]
-            below = await asyncio.gather(*map(self._names_below, above))
-            found = [
-                f"{path}/{child}"
-                for path, children in zip(above, below, strict=True)
-                for child in children
-                if child.isdecimal()
-            ]
-            for path in await self._projected(partial(Projections.unwanted, paths=found)):
-                # One that is wanted by now may have been made.
-                if not await self._is_wanted(path):
-                    removed += await self._remove(path, "which is not what the tables say")
-            await asyncio.sleep(SWEEP_PAUSE_S)
-        return removed
-
-    async def _remove_leftover_broker_configs(self) -> int:
-        """Remove configs of brokers that the tables do not have; return their number.
-
-        They are those of a broker that was unregistered, or whose configs were all deleted, in a
-        write that had to do without Kafka's znodes.
-        """
-        removed = 0
-        for name in await self._names_below(CONFIG_BROKERS):
-            path = f"{CONFIG_BROKERS}/{name}"
-            if await self._is_wanted(path) or not await self._remove(
-                path, "which is not what the tables say"
-            ):
-                continue
-            await self._projected(partial(Projections.note_found, found={path: False}))
-            removed += 1
-        return removed
-
-    async def _remove_leftover_configs(self) -> int:
-        """Remove configs of topics that have no other znode any more; return their number.
-
-        A topic's configs are deleted last, so a crash may have left them alone.
-        """
-        removed = 0
-        configs = await self._names_below(CONFIG_TOPICS)
-        topics = await self._names_below(BROKER_TOPICS)
-        for name in sorted(set(configs) - set(topics)):
-            if not await self.knows_topic(name):
-                removed += await self._remove(f"{CONFIG_TOPICS}/{name}", "whose topic is gone")
-        return removed
-
-    async def _names_below(self, path: str) -> list[str]:
-        """Return the names of a znode's children; none if this user may not read them."""
-        try:
-            return await self._client.children(path) or []
-        except AccessDeniedError as error:
-            self._note_refusal(path, error)
-            return []
-
-    async def _remove(self, path: str, why: str) -> bool:
-        """Remove a znode and all below it; tell whether it is gone.
-
-        One that cannot be removed keeps no other from being removed.
-        """
-        try:
-            await self._delete_tree(path)
-        except (MultiError, AccessDeniedError) as error:
-            self._note_refusal(path, error)
-            return False
-        logger.warning("removed %s, %s", path, why)
-        if await self._is_wanted(path):
-            # It was made again meanwhile, and what is new may be gone, too.
-            self.has_lag.set()
-        return True
-
-    async def _delete_tree(self, path: str) -> None:
-        """Delete a znode and everything below it, children first."""
-        for child in await self._client.children(path) or []:
-            await self._delete_tree(f"{path}/{child}")
-        fence = self._fence
-        if fence is None:
-            raise StoreError("this store was opened for reading only")
-        try:
-            await self._commit([fence.check, Delete(path)], fence)
-        except MultiError as error:
-            if not isinstance(error.cause, NoNodeError):
-                raise
-            # A write beside the sweep has deleted it.
-
-    async def _is_wanted(self, path: str) -> bool:
-        return await self._projected(partial(Projections.value, path=path)) is not None
-
-    def _note_refusal(self, path: str, error: MultiError | AccessDeniedError) -> None:
-        """Note that a znode could not be compared or mended.
-
-        If somebody else changed it meanwhile, another sweep follows soon.
-        """
-        cause = error.cause if isinstance(error, MultiError) else None
-        if isinstance(cause, NoNodeError | NodeExistsError | NotEmptyError):
-            self.has_lag.set()
-        else:
-            self._name(path, f"cannot be compared with the tables, or mended: {error}")
-
-    def _name(self, path: str, problem: str) -> None:
-        if path not in self._named:
-            self._named.add(path)
-            logger.warning("%s %s", path, problem)
-
-    async def _commit(self, operations: Sequence[Operation], fence: Fence) -> None:
-        """Carry out a multi of a sweep; SealedError if another controller has been elected.
-
-        A controller that has nothing to write would otherwise not notice the election, and reign
-        on.
-        """
-        try:
-            await self._client.multi(operations)
-        except MultiError as error:
-            if error.operation == fence.check and not isinstance(error.cause, NoAuthError):
-                raise _sealed() from error
-            raise
+    async def note_present(self, changes: Sequence[ZnodeChange]) -> None:
+        """Ask which of the znodes exist that changes depend on: their own, and those above."""
+        paths = await self.projected(lambda view: view.involved(changes))
+        are_there = await asyncio.gather(*map(self._client.is_there, paths))
+        found = dict(zip(paths, are_there, strict=True))
+        await self.projected(lambda view: view.note_found(found))
 
     async def _write_in_turn(self, write: TableWrite, fence: Fence) -> WriteResult:
         async with self._slots:
@@ -381,7 +197,7 @@ class ZooKeeperStore(RemoteStore):
             if known.controller_epoch > write.controller_epoch:
                 return CONFLICT
         unsettled = self._unsettled.pop(write.table, [])
-        changes = await self._projected(
+        changes = await self.projected(
             lambda view: view.plan(write.lines, write.controller_epoch, unsettled)
         )
         self._unsettled[write.table] = changes
@@ -441,10 +257,10 @@ class ZooKeeperStore(RemoteStore):
         )
         if has_landed:
             self._unsettled.pop(table.name, None)
-            await self._projected(lambda view: view.note_written(changes))
+            await self.projected(lambda view: view.note_written(changes))
         elif content is not None:
             self.has_lag.set()
-            await self._projected(lambda view: view.note_doubt(changes))
+            await self.projected(lambda view: view.note_doubt(changes))
         return has_landed
 
     def _note_follower(self, multi: Multi, done: "asyncio.Future[Any]") -> None:
@@ -466,86 +282,18 @@ class ZooKeeperStore(RemoteStore):
             ) from error
         self._availability.note_answer(is_write=True)
         if part is Refused.FENCE:
-            raise _sealed() from error
+            raise sealed_error() from error
         logger.info("table %s was not as expected: %s", write.table, error)
         return CONFLICT
 
     async def _look_at(self, changes: Sequence[ZnodeChange]) -> None:
         """Find out which of Kafka's znodes exist, for the next attempt of a write."""
         try:
-            await self._note_present(changes)
+            await self.note_present(changes)
         except (NotConnectedError, InDoubtError):
             return  # The next attempt ends as unknown, too.
         except ZooKeeperError as error:
             raise self._failed("Kafka's znodes cannot be read", error) from error
-
-    async def _note_present(self, changes: Sequence[ZnodeChange]) -> None:
-        """Ask which of the znodes exist that changes depend on: their own, and those above."""
-        paths = await self._projected(lambda view: view.involved(changes))
-        are_there = await asyncio.gather(*map(self._client.is_there, paths))
-        found = dict(zip(paths, are_there, strict=True))
-        await self._projected(lambda view: view.note_found(found))
-
-    async def _differing(self, paths: Sequence[str]) -> list[str]:
-        """Return those of these znodes that differ from the tables' present content."""
-        found = await self._read_all(paths)
-        wanted = await self._projected(lambda view: [view.value(path) for path in found])
-        differing = [
-            path
-            for (path, znode), value in zip(found.items(), wanted, strict=True)
-            if value is not None and (znode is None or not is_same_value(value, znode.data))
-        ]
-        # Some may have been made by a multi whose outcome was unknown.
-        seen = [path for path, znode in found.items() if znode is not None]
-        await self._projected(partial(Projections.note_seen, paths=seen))
-        return differing
-
-    async def _read_all(self, paths: Sequence[str]) -> dict[str, Znode | None]:
-        """Return znodes by their paths, without those that this user may not read."""
-        results = await asyncio.gather(
-            *(self._client.get(path) for path in paths), return_exceptions=True
-        )
-        found: dict[str, Znode | None] = {}
-        for path, result in zip(paths, results, strict=True):
-            if isinstance(result, AccessDeniedError):
-                self._note_refusal(path, result)
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                found[path] = result
-        return found
-
-    async def _mend(self, paths: Sequence[str]) -> list[str]:
-        """Restore Kafka's znodes; return which. The others were refused."""
-        fence = self._fence
-        if fence is None:
-            raise StoreError("this store was opened for reading only")
-        wanted = await self._projected(lambda view: _changes_of(view, paths))
-        # Parents too: a multi whose outcome was unknown may have made one that nobody noted.
-        await self._note_present(wanted)
-        mended: list[str] = []
-        for multi in await self._in_thread(self._plan_mending, paths, fence):
-            changed = [change.path for change in multi.changes]
-            try:
-                await self._commit(multi.operations, fence)
-            except MultiError as error:
-                if len(changed) == 1:
-                    self._note_refusal(changed[0], error)
-                    continue
-                # One znode that cannot be mended must not keep the others from being mended.
-                for path in changed:
-                    mended += await self._mend([path])
-                continue
-            written = multi.changes
-            await self._projected(partial(Projections.note_written, changes=written))
-            for path in changed:
-                logger.warning("put back %s, which is not what the tables say", path)
-            mended += changed
-        return mended
-
-    def _plan_mending(self, paths: Sequence[str], fence: Fence) -> list[Multi]:
-        view = self._view()
-        return pack(_changes_of(view, paths), view, [fence.check], [fence.check])
 
     def _plan(
         self,
@@ -569,9 +317,6 @@ class ZooKeeperStore(RemoteStore):
             known = list(self._known.values())
             self._projections.assume((each.controller_epoch, each.lines) for each in known)
         return self._projections
-
-    async def _projected(self, call: Callable[[Projections], T]) -> T:
-        return await self._in_thread(lambda: call(self._view()))
 
     async def _base_of(self, write: TableWrite) -> KnownTable | None:
         """Return the table in the version on which a write is based, or as it is now."""
@@ -623,16 +368,6 @@ class ZooKeeperStore(RemoteStore):
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
-
-
-def _changes_of(view: Projections, paths: Sequence[str]) -> list[ZnodeChange]:
-    """Return what znodes should hold now, without those that should not exist."""
-    values = [(path, view.value(path)) for path in paths]
-    return [ZnodeChange(path, value) for path, value in values if value is not None]
-
-
-def _sealed() -> SealedError:
-    return SealedError(f"another controller has been elected: {CONTROLLER_EPOCH} has moved on")
 
 
 async def load_tables(client: ZooKeeperClient) -> dict[str, StoredTable]:

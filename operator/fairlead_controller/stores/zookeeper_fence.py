@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kazoo.exceptions import NoAuthError
 
 from fairlead_controller.decisions.tables.stored_table import StoreCorruptError, StoreError
+from fairlead_controller.stores.metadata_store import SealedError
 from fairlead_controller.stores.zookeeper_multis import Fence
 from fairlead_zookeeper.client import MultiError, ZooKeeperClient
 from fairlead_zookeeper.operations import Create, Operation, SetData
@@ -70,3 +71,8 @@ async def raise_epoch(
             raise  # Nobody was faster: the next attempt would end the same way.
         raise ElectionLostError(f"the election was lost: {error}") from error
     return Fence(epoch, version)
+
+
+def sealed_error() -> SealedError:
+    """Return the error of a controller whose fence another one has moved."""
+    return SealedError(f"another controller has been elected: {CONTROLLER_EPOCH} has moved on")

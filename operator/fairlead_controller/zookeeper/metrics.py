@@ -102,7 +102,7 @@ def _zookeeper_counters(reign: Reign | None) -> Iterable[Metric]:
     yield CounterMetricFamily(
         "fairlead_zookeeper_mended_znodes",
         "Kafka's znodes that somebody else had changed and that were put back.",
-        0 if reign is None else reign.store.mended,
+        0 if reign is None else reign.sweep.mended,
     )
     refused = CounterMetricFamily(
         "fairlead_zookeeper_refused_requests",

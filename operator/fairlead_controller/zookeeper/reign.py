@@ -21,6 +21,7 @@ from fairlead_controller.startup_topics import Declarations
 from fairlead_controller.stores.metadata_store import StoreUnavailableError
 from fairlead_controller.stores.zookeeper import ZooKeeperStore
 from fairlead_controller.stores.zookeeper_multis import Fence
+from fairlead_controller.stores.zookeeper_sweep import ZnodeSweep
 from fairlead_controller.zookeeper.admin_requests import AdminRequests
 from fairlead_controller.zookeeper.settings import CandidateSettings
 from fairlead_zookeeper.access_settings import SET_ACL
@@ -43,6 +44,7 @@ class Reign:
     store: ZooKeeperStore
     parts: Reigning
     requests: AdminRequests
+    sweep: ZnodeSweep
     takeover_s: float
     """How long it took until leaders were elected, for metrics."""
 
@@ -88,13 +90,15 @@ async def run_reign(
             )
             sessions = SessionServer(controller, settings.secret, timing=configs.timing)
             requests = AdminRequests(client, store, controller, fence)
+            sweep = ZnodeSweep(client, fence, store)
             took_s = time.monotonic() - started
             logger.info("controller epoch %d after %.0f ms", fence.controller_epoch, 1000 * took_s)
-            on_begun(Reign(store, Reigning(controller, declarations, sessions), requests, took_s))
+            parts = Reigning(controller, declarations, sessions)
+            on_begun(Reign(store, parts, requests, sweep, took_s))
             tasks.create_task(sessions.watch())
             tasks.create_task(declarations.run())
             tasks.create_task(requests.run())
-            tasks.create_task(keep_sweeping(store))
+            tasks.create_task(keep_sweeping(sweep))
             tasks.create_task(Reassigner(controller).run())
             if configs.balances_leaders:
                 balancer = LeaderBalancer(
@@ -147,7 +151,7 @@ async def _when_reachable(client: ZooKeeperClient, attempt: Callable[[], Awaitab
         await asyncio.sleep(UNAVAILABLE_RETRY_S)
 
 
-async def keep_sweeping(store: ZooKeeperStore) -> None:
+async def keep_sweeping(sweep: ZnodeSweep) -> None:
     """Restore Kafka's znodes that differ from the tables.
 
     It compares now and every few minutes, and soon after a write has left some outdated.
@@ -155,15 +159,15 @@ async def keep_sweeping(store: ZooKeeperStore) -> None:
     """
     while True:
         with suppress(SessionLostError):  # `Elector.keep` ends the reign.
-            await store.wait_connected()
+            await sweep.wait_connected()
         try:
-            if mended := await store.sweep():
+            if mended := await sweep.run():
                 logger.warning("put back %d of Kafka's znodes", mended)
         except ZooKeeperError as error:
             logger.warning("Kafka's znodes were not compared with the tables: %s", error)
-            store.has_lag.set()
+            sweep.has_lag.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(SWEEP_INTERVAL_S):
-                await store.has_lag.wait()
+                await sweep.has_lag.wait()
         # The same comparison also finds other znodes that are outdated for the same reason.
         await asyncio.sleep(SWEEP_SOON_S)

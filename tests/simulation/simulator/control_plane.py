@@ -20,6 +20,7 @@ from simulator.network import CONNECT_TIMEOUT_S
 from simulator.replica_link import SimLeaderConnection
 from simulator.store import SimStore
 from simulator.virtual_loop import PROCESS, Process
+from zookeeper_store import sweep_of
 
 from fairlead_broker import broker as broker_module
 from fairlead_broker.coordinator import loading as coordinator_loading
@@ -353,7 +354,7 @@ class ControllerHost:
             tasks.create_task(server.watch())
             tasks.create_task(Reassigner(controller).run())
             if isinstance(store, zookeeper_store.ZooKeeperStore):
-                tasks.create_task(zookeeper_reign.keep_sweeping(store))
+                tasks.create_task(zookeeper_reign.keep_sweeping(sweep_of(store)))
                 tasks.create_task(_end_with_session(store))
 
 
