@@ -13,7 +13,7 @@ from watched_store import TABLE
 from zookeeper_store import connected, elected_store, sweep_of
 
 from fairlead_controller.decisions.tables.lines import partition_line
-from fairlead_controller.stores import zookeeper_multis
+from fairlead_controller.stores import zookeeper_multis, zookeeper_projections
 from fairlead_controller.stores.committer import Committer
 from fairlead_controller.stores.metadata_store import TableWrite, WriteOutcome
 from fairlead_model.partition import PartitionRegistration
@@ -140,6 +140,27 @@ def test_what_is_left_of_topics_is_removed_beside_what_cannot_be(
         assert tool.get_children("/config/brokers") == []
 
     play(story)
+
+
+def test_what_is_left_of_a_topic_with_too_many_partitions_to_show_is_removed(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its znode said nothing of whose it was, and counted as made by a tool."""
+    monkeypatch.setattr(zookeeper_projections, "VALUE_BYTES_MAX", 90)
+
+    async def story(store: ZooKeeperStore, tool: KazooClient) -> None:
+        path = "/brokers/topics/u"
+        lines = topic("u", 9, number=2)
+        await write(store, {**lines})
+        shown = tool.get(path)[0]
+        await write(store, dict.fromkeys(lines))
+        await until(lambda: tool.exists(path) is None)
+        tool.create(path, shown)
+        assert await sweep_of(store).run() == 1
+        assert tool.exists(path) is None
+
+    play(story)
+    assert not [each for each in caplog.messages if "was made by a tool" in each]
 
 
 def test_partitions_of_a_predecessor_with_more_of_them_are_removed(

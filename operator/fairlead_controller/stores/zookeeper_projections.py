@@ -289,7 +289,10 @@ class Projections:
             adding={at: each.adding for at, each in enumerate(partitions) if each.adding},
             removing={at: each.removing for at, each in enumerate(partitions) if each.removing},
         )
-        return value if len(value) <= VALUE_BYTES_MAX else b""
+        if len(value) <= VALUE_BYTES_MAX:
+            return value
+        # The id is what a sweep knows a topic of ours by once the tables have forgotten it.
+        return znodes.topic_value([], topic_id=topic.topic_id, adding={}, removing={})
 
     def _note(self, key: str, line: str | None, epoch: int) -> "_Touched":
         """Apply a line; return what it concerns. A line that cannot be read concerns nothing."""

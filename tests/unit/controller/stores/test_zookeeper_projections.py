@@ -269,7 +269,9 @@ def test_an_assignment_too_large_for_a_request_is_left_out() -> None:
         key: line for index in range(count) for key, line in partition(index).items()
     }
     values = {change.path: change.value for change in view.plan(changed, 7)}
-    assert values["/brokers/topics/t"] == b""
+    shown = json.loads(values["/brokers/topics/t"] or b"")
+    assert shown["partitions"] == {}
+    assert shown["topic_id"], "it says whose znode it is"
     assert max(len(value or b"") for value in values.values()) < VALUE_BYTES_MAX
 
 
