@@ -14,7 +14,12 @@ from fairlead_bench.peers.own_ports import take_ports
 from fairlead_controller.zookeeper.elector import Elector
 from fairlead_controller.zookeeper.memory import CandidateMemory
 from fairlead_model.broker import BrokerRegistration
-from fairlead_zookeeper.znodes import CandidateRecord, broker_value, cluster_value, root_value
+from fairlead_zookeeper.znodes import (
+    CandidateRecord,
+    broker_value,
+    cluster_value,
+    root_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,6 +199,25 @@ def test_an_election_that_an_acl_prevents_says_so_once_and_waits(
             tool.set_acls(path, OPEN_ACL_UNSAFE)
             assert (await contending).controller_epoch == 8
             assert mine.problem == ""
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("number", [b"2147483648", b"9" * 5000])
+def test_an_epoch_that_nobody_can_follow_is_named(
+    ours: tuple[ZooKeeperAccess, KazooClient], tmp_path: Path, number: bytes
+) -> None:
+    access, tool = ours
+    tool.create("/controller_epoch", number)
+
+    async def story() -> None:
+        async with connected(access) as client:
+            mine = elector(client, tmp_path / "a", "127.0.0.1")
+            contending = asyncio.create_task(mine.acquire())
+            await until(lambda: mine.problem or contending.done())
+            assert not contending.done()
+            assert mine.problem.startswith("/controller_epoch is no epoch: '")
+            contending.cancel()
 
     asyncio.run(story())
 

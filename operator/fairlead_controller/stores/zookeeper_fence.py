@@ -6,15 +6,19 @@ epoch changes it, and after that commit no multi of an older controller can land
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kazoo.exceptions import NoAuthError
 
+from fairlead_controller.decisions.tables.new_beginning import CONTROLLER_EPOCH_MAX
 from fairlead_controller.decisions.tables.stored_table import StoreCorruptError, StoreError
 from fairlead_controller.stores.metadata_store import SealedError
 from fairlead_controller.stores.zookeeper_multis import Fence
 from fairlead_zookeeper.client import MultiError, ZooKeeperClient
 from fairlead_zookeeper.operations import Create, Operation, SetData
 from fairlead_zookeeper.znodes import CONTROLLER_EPOCH
+
+EPOCH_DIGITS_MAX: Final = 20
 
 
 class ElectionLostError(StoreError):
@@ -31,10 +35,17 @@ class KnownEpoch:
 
 
 def parse_epoch(data: bytes) -> int:
-    """Read the number; StoreCorruptError, which names the path, if it is not a number."""
+    """Read the number; StoreCorruptError, which names the path, if it is no epoch of Kafka's.
+
+    Candidates and brokers remember the highest epoch that they have followed. One that no other can
+    follow would therefore end the cluster.
+    """
     text = data.decode(errors="replace").strip()
-    if not text.isascii() or not text.isdecimal():
-        raise StoreCorruptError(f"{CONTROLLER_EPOCH} is no number: {text[:80]!r}")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= EPOCH_DIGITS_MAX
+    if not is_number or int(text) >= CONTROLLER_EPOCH_MAX:
+        raise StoreCorruptError(
+            f"{CONTROLLER_EPOCH} is no epoch: {text[:80]!r}; write the controllers' last one there"
+        )
     return int(text)
 
 
