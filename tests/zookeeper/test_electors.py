@@ -17,7 +17,10 @@ from fairlead_model.broker import BrokerRegistration
 from fairlead_zookeeper.znodes import (
     CandidateRecord,
     broker_value,
+    candidate_path,
+    candidate_value,
     cluster_value,
+    controller_value,
     root_value,
 )
 
@@ -199,6 +202,29 @@ def test_an_election_that_an_acl_prevents_says_so_once_and_waits(
             tool.set_acls(path, OPEN_ACL_UNSAFE)
             assert (await contending).controller_epoch == 8
             assert mine.problem == ""
+
+    asyncio.run(story())
+
+
+def test_znodes_of_a_copied_tree_are_of_no_controller(
+    ours: tuple[ZooKeeperAccess, KazooClient], tmp_path: Path
+) -> None:
+    """Programs that copy trees make ephemeral znodes anew as ones that stay."""
+    access, tool = ours
+    gone = CandidateRecord("controller-10002", 10002, "b.example", 9191, 8170)
+    same = CandidateRecord("controller-10001", 10001, "a.example", 9191, 8170)
+    tool.create("/controller_epoch", b"7")
+    tool.create("/controller", controller_value(gone, 0))
+    for each in (gone, same):
+        tool.create(candidate_path(each.identity), candidate_value(each), makepath=True)
+
+    async def story() -> None:
+        async with connected(access) as client, asyncio.timeout(30):
+            mine = elector(client, tmp_path / "a", "c.example")
+            assert (await mine.acquire()).controller_epoch == 8
+            znode = await client.get("/controller")
+            assert znode is not None
+            assert znode.stat.owner == client.session_id
 
     asyncio.run(story())
 

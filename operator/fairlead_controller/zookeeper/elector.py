@@ -67,6 +67,9 @@ RETRY_S: Final = 0.2
 REFUSED_RETRY_S: Final = 5.0
 """Pause before a tree that may not be taken over is read again."""
 JUDGE_S: Final = 0.05
+NOBODY: Final = 0
+"""Owner of a znode that is not ephemeral. No controller has made it: programs that copy trees make
+such ones of those that were."""
 POLL_S: Final = 5.0
 """The longest time between two reads, in case a watch is lost."""
 
@@ -229,7 +232,9 @@ class Elector:
                 return  # It is this candidate's own.
             raise
         other = None if found is None else read_candidate(found.data)
-        if found is None or other is None or found.stat.owner == self._client.session_id:
+        if found is None or other is None:
+            return
+        if found.stat.owner in (NOBODY, self._client.session_id):
             return
         is_elsewhere = other.host != self._record.host
         if not is_elsewhere and other.session_port != self._record.session_port:
@@ -273,6 +278,8 @@ class Elector:
             self.holder = ""
             return "there is no controller"
         self.holder = controller_identity(found.data) or ""
+        if found.stat.owner == NOBODY:
+            return f"{CONTROLLER} is of no session"
         if self.holder == self._record.identity:
             return "the controller was this process's predecessor"
         path = candidate_path(self.holder)
