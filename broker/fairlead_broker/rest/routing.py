@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from fairlead_broker.rest.operations import PATH_PARAMETERS
-from fairlead_broker.rest.problems import ProblemError, shown
+from fairlead_broker.rest.problems import UNKNOWN_PARTITION, ProblemError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _ANY: Final = "{}"
 _QUERY_FIELDS_MAX: Final = 50
+_CODES_OF_UNKNOWN: Final = {"partition_id": UNKNOWN_PARTITION}
+"""Error codes of path parameters that name nothing, where 404 alone does not say it."""
 
 
 class Match(NamedTuple):
@@ -67,7 +69,9 @@ class Router:
         return Match(
             operation,
             {
-                name: _parameter(PATH_PARAMETERS[name], value, status=404)
+                name: _parameter(
+                    PATH_PARAMETERS[name], value, status=404, code=_CODES_OF_UNKNOWN.get(name)
+                )
                 for name, value in zip(operation.path_names, values, strict=True)
             },
         )
@@ -139,8 +143,8 @@ def _decoded(part: str) -> str:
         raise ProblemError(400, "the path is not UTF-8") from error
 
 
-def _parameter(parameter: Parameter, text: str, *, status: int) -> Any:
-    """Convert a text to the type of the parameter's schema; ProblemError with `status`."""
+def _parameter(parameter: Parameter, text: str, *, status: int, code: int | None = None) -> Any:
+    """Convert a text to the type of the parameter's schema; ProblemError with `status`, `code`."""
     schema = parameter.schema
     kind = schema["type"]
     if kind == "integer":
@@ -153,7 +157,8 @@ def _parameter(parameter: Parameter, text: str, *, status: int) -> Any:
             or (highest is not None and value > highest)
         ):
             span = f" from {lowest} to {highest}" if lowest is not None else ""
-            raise ProblemError(status, f"{parameter.name}={shown(text)}: a whole number{span}")
+            problem = f"{parameter.name}={shown(text)}: a whole number{span}"
+            raise ProblemError(status, problem, code=code)
         return value
     if kind == "boolean":
         if text not in ("true", "false"):

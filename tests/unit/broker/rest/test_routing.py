@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead_broker.rest.operations import Parameter
-from fairlead_broker.rest.problems import ProblemError
+from fairlead_broker.rest.problems import UNKNOWN_PARTITION, ProblemError
 from fairlead_broker.rest.routing import Router, read_query
 from fairlead_broker.rest.table import OPERATIONS
 
@@ -64,6 +64,14 @@ def test_a_path_that_is_none(method: str, path: str, status: int) -> None:
     with pytest.raises(ProblemError) as caught:
         ROUTER.find(method, path)
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize("index", ["-1", "2147483648", "9" * 30, "x", "1.0"])
+def test_a_partition_that_no_topic_can_have_is_one_that_is_not_there(index: str) -> None:
+    for path in ("/topics/a/partitions/", "/v3/clusters/c/topics/a/partitions/"):
+        with pytest.raises(ProblemError) as caught:
+            ROUTER.find("GET", path + index)
+        assert (caught.value.status, caught.value.code) == (404, UNKNOWN_PARTITION)
 
 
 def test_methods_of_a_path_and_of_the_whole_server() -> None:
