@@ -528,6 +528,8 @@ def test_what_makes_no_sense_is_refused(client: RestClient, topic: str, group: s
         {"consumer.request.timeout.ms": -1},
         {"name": "a/b"},
         {"name": "b2-0123"},
+        {"name": "."},
+        {"name": ".."},
         {"no.such.setting": 1},
     ):
         problem = client.post(f"/consumers/{group}", config, content_type=V2)

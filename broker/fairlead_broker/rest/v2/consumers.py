@@ -354,9 +354,11 @@ def _one_of(*names: str) -> Schema:
     return {"enum": [*names, None]}
 
 
+# Clients take `.` and `..` out of a path before they send it (RFC 3986, section 5.2.4), so nobody
+# would find an instance of that name.
 _NAME: Schema = {
     "type": ["string", "null"],
-    "pattern": f"^[A-Za-z0-9._~:@+-]{{1,{REST_INSTANCE_NAME_LENGTH_MAX}}}$",
+    "pattern": f"^(?![.]{{1,2}}$)[A-Za-z0-9._~:@+-]{{1,{REST_INSTANCE_NAME_LENGTH_MAX}}}$",
 }
 _FLAG: Schema = {"enum": [True, False, "true", "false", None]}
 _MIN_BYTES = _number_or_text(_NO_MIN_BYTES, _MIN_BYTES_MAX, "^(-1|[0-9]{1,7})$")
