@@ -10,6 +10,7 @@ from rest_client import V2_JSON, RestClient, make_topic
 from waiting import wait_until
 
 MIB = 1024 * 1024
+V2 = "application/vnd.kafka.v2+json"
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,24 @@ def test_more_numbers_than_anybody_means_are_refused(
     reply = client.post(f"{client.v3}/{path.format(topic)}", numbers)
     assert (reply.status, reply.json["error_code"]) == (400, 400), reply
     assert "commas" in reply.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"[]", "one object, and no array"),
+        (b"null", "'null' stands outside of the object"),
+        (b'"a"', "one object, and no text"),
+        (b"{}{}", "one object"),
+        (b'{"format": "a\tb"}', "Invalid control character at character 13"),
+    ],
+)
+def test_a_body_that_is_no_object_is_not_told_about_records(
+    client: RestClient, body: bytes, why: str
+) -> None:
+    problem = client.post("/consumers/g", body, content_type=V2)
+    assert problem.status == 400
+    assert problem.json["detail"].endswith(why)
 
 
 def test_several_lines_of_accept_are_one_list(client: RestClient) -> None:

@@ -17,7 +17,7 @@ from fairlead_broker.limits import (
     REST_REQUEST_TIMEOUT_MS,
     REST_WRITE_STALL_S,
 )
-from fairlead_broker.rest.documents.json_frames import OversizedError, StreamFrames
+from fairlead_broker.rest.documents.json_frames import ObjectFrames, OversizedError
 from fairlead_broker.rest.documents.json_text import (
     SMALL_BYTES,
     JsonError,
@@ -210,7 +210,7 @@ class RestRequest:
 
     async def _read_object(self) -> bytes | None:
         """Return the body, which is one object, not parsed yet; None if it is empty."""
-        frames = StreamFrames(
+        frames = ObjectFrames(
             bytes_max=REST_DOCUMENT_BYTES_MAX,
             tokens_max=REST_RECORD_TOKENS_MAX,
             depth_max=REST_JSON_DEPTH_MAX,

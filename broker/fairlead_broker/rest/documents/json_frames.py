@@ -185,7 +185,11 @@ def require_few_parts(data: bytes, parts_max: int) -> None:
 
 
 class StreamFrames(_Frames):
-    """Objects that follow each other, with nothing but blanks between them."""
+    """Records that follow each other, with nothing but blanks between them."""
+
+    _no_array = "records are objects, one after the other, and no array"
+    _no_text = "a record is an object, and no text"
+    _frame = "any record"
 
     def finish(self) -> None:
         """End the stream; JsonError if an object is incomplete."""
@@ -194,7 +198,7 @@ class StreamFrames(_Frames):
 
     def _is_frame(self, byte: int) -> bool:
         if byte != _OPEN_OBJECT:
-            raise JsonError("records are objects, one after the other, and no array")
+            raise JsonError(self._no_array)
         return True
 
     def _is_between(self) -> bool:
@@ -202,7 +206,7 @@ class StreamFrames(_Frames):
 
     def _on_text(self, start: int, end: int) -> None:
         if self._start < 0:
-            raise JsonError("a record is an object, and no text")
+            raise JsonError(self._no_text)
 
     def _on_frame(self) -> None:
         pass
@@ -210,7 +214,16 @@ class StreamFrames(_Frames):
     def _outside(self, start: int, end: int) -> None:
         stray = self._buffer[start:end].strip(b" \t\r\n")
         if stray:
-            raise JsonError(f"{bytes(stray[:20])!r} stands outside of any record")
+            text = stray[:20].decode(errors="backslashreplace")
+            raise JsonError(f"{text!r} stands outside of {self._frame}")
+
+
+class ObjectFrames(StreamFrames):
+    """One object. Whether others follow is for the caller to see."""
+
+    _no_array = "the body is to be one object, and no array"
+    _no_text = "the body is to be one object, and no text"
+    _frame = "the object"
 
 
 class RecordsFrames(_Frames):

@@ -87,7 +87,7 @@ def load_json(data: bytes | bytearray, *, has_ints: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise JsonError(f"byte {error.start} is not UTF-8") from error
     except json.JSONDecodeError as error:
-        raise JsonError(f"{error.msg} at character {error.pos}") from error
+        raise JsonError(f"{error.msg.removesuffix(' at')} at character {error.pos}") from error
     except RecursionError as error:
         raise JsonError("it is nested too deeply") from error
     except ValueError as error:
