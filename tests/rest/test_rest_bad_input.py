@@ -306,6 +306,30 @@ def test_names_and_pages_that_are_not_known(client: RestClient) -> None:
     assert not [name for name in reply.headers if name.startswith("Access-Control")]
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://evil.example/brokers", "localhost", 421),
+        ("HTTP://user@evil.example:80?a", "localhost", 421),
+        ("http://localhost:8082/brokers", "evil.example", 200),
+        ("http://[::1]:8082/brokers", "evil.example", 200),
+        ("/brokers?a=http://evil.example", "localhost", 200),
+    ],
+)
+def test_the_host_of_a_whole_url_counts_more_than_the_header(
+    client: RestClient, target: str, host: str, status: int
+) -> None:
+    head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    assert exchange(client, head.encode()).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_a_request_without_a_host_is_told_so(client: RestClient) -> None:
+    answer = exchange(client, b"GET /brokers HTTP/1.0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.0 421 ")
+    detail = json.loads(answer.partition(b"\r\n\r\n")[2])["detail"]
+    assert detail == "the request says no Host"
+
+
 def test_pages_of_an_allowed_origin_may_read(make_cluster: Any) -> None:
     page = "https://example.com"
     settings = {

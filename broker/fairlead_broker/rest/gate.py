@@ -7,6 +7,7 @@ says that a page sent the request, the origin of that page must be allowed.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.rest.problems import ProblemError, shown
@@ -27,9 +28,17 @@ class Gate:
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._origins = {web_origin(origin) for origin in origins}
 
-    def check(self, headers: Mapping[str, str], own_origin: str) -> None:
-        """Raise ProblemError 421 for an unknown host, 403 for a page of an origin not allowed."""
-        host = headers.get("Host", "")
+    def check(self, headers: Mapping[str, str], own_origin: str, target: str = "/") -> None:
+        """Raise ProblemError 421 for an unknown host, 403 for a page of an origin not allowed.
+
+        The host is that of the request's target if this is a whole URL: Host counts for nothing
+        then (RFC 9112, section 3.2.2).
+        """
+        host = _host_of(target)
+        if host is None:
+            host = headers.get("Host", "")
+        if not host:
+            raise ProblemError(421, "the request says no Host")
         if not self._is_known(_without_port(host)):
             raise ProblemError(
                 421, f"Host {shown(host)} is not known here; see fairlead.rest.allowed.hosts"
@@ -81,6 +90,14 @@ class Gate:
         name = host.lower().rstrip(".")
         # No owner of a domain can make an IP address lead to another host.
         return name in self._hosts or is_address(name.removeprefix("[").removesuffix("]"))
+
+
+def _host_of(target: str) -> str | None:
+    """Return host and port of a whole URL; None for a path."""
+    if target.startswith("/") or "://" not in target:
+        return None
+    authority = re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0]
+    return authority.rpartition("@")[2]
 
 
 def _is_same(origin: str, other: str) -> bool:

@@ -252,7 +252,7 @@ class RestServer:
     async def _find_and_handle(
         self, http: web.BaseRequest, held: ExitStack
     ) -> tuple[RestOperation | None, web.StreamResponse]:
-        self._gate.check(http.headers, self._base_url)
+        self._gate.check(http.headers, self._base_url, http.raw_path)
         if http.method == "OPTIONS":
             return None, self._options(http)
         url = http.rel_url
