@@ -72,6 +72,8 @@ def test_a_topic_lives(client: RestClient, admin: AdminClient, name: str) -> Non
     configs = {each["name"]: each for each in client.get(f"{path}/configs").json["data"]}
     assert configs["cleanup.policy"]["source"] == "DYNAMIC_TOPIC_CONFIG"
     assert configs["retention.ms"]["is_default"]
+    assert client.ask("DELETE", f"{path}/configs/retention.ms").status == 204
+    assert client.ask("DELETE", f"{path}/configs/no.such").status == 404
     assert client.ask("DELETE", f"{path}/configs%3Aalter").status == 405
     refused = client.ask("PUT", f"{path}/configs/retention.ms", {"value": "soon"})
     assert (refused.status, refused.json["error_code"]) == (400, 40002)

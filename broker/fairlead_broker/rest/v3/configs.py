@@ -11,6 +11,7 @@ from fairlead_broker.rest.operations import JSON, Answer, Body, Operation
 from fairlead_broker.rest.problems import ProblemError, raise_code, unknown_topic
 from fairlead_broker.rest.v3.resources import Place, list_of, resource
 from fairlead_model.configs.config_values import ConfigSource
+from fairlead_model.configs.topic_configs import TOPIC_CONFIGS
 from fairlead_model.session.calls import ResourceType as ConfigResourceType
 from fairlead_wire.errors import ErrorCode
 from fairlead_wire.messages.describe_configs import (
@@ -108,8 +109,12 @@ async def get_topic_config(request: RestRequest) -> web.StreamResponse:
 
 def _only(configs: list[dict[str, Any]], request: RestRequest) -> dict[str, Any]:
     if not configs:
-        raise ProblemError(404, f"there is no config {request.path['name']}")
+        raise _unknown_config(request.path["name"])
     return configs[0]
+
+
+def _unknown_config(name: str) -> ProblemError:
+    return ProblemError(404, f"there is no config {name}")
 
 
 async def _alter(
@@ -147,7 +152,12 @@ async def set_topic_config(request: RestRequest) -> web.StreamResponse:
 
 async def reset_topic_config(request: RestRequest) -> web.StreamResponse:
     """Reset a config of a topic to its default."""
-    return await _alter(request, [AlterableConfig(request.path["name"], _DELETE, None)])
+    name = request.path["name"]
+    done = await _alter(request, [AlterableConfig(name, _DELETE, None)])
+    # Kafka's call resets what nobody has set, and does not look whether there is such a config.
+    if name not in TOPIC_CONFIGS:
+        raise _unknown_config(name)
+    return done
 
 
 async def _broker_configs(request: RestRequest, *names: str) -> list[dict[str, Any]]:
