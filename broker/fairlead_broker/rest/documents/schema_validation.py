@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from importlib import import_module
@@ -54,5 +55,35 @@ _VALIDATOR: Final = cast(
 
 
 def first_problem(document: Any, schema: Mapping[str, Any]) -> ValidationError | None:
-    """Return what is wrong with the document, if anything is."""
-    return next(_VALIDATOR(schema).iter_errors(document), None)
+    """Return what is wrong with the document, if anything is.
+
+    Where none of several schemas fits, it is what is wrong by the one that comes nearest.
+    """
+    problem: ValidationError | None = next(_VALIDATOR(schema).iter_errors(document), None)
+    while problem is not None and problem.context:
+        problem = max(problem.context, key=_nearness)
+    if problem is not None:
+        problem.message = _message(problem)
+    return problem
+
+
+def _nearness(problem: ValidationError) -> tuple[int, bool]:
+    """Return how near a document comes to a schema that has this problem with it."""
+    return len(problem.relative_path), problem.validator != "type"
+
+
+def _message(problem: ValidationError) -> str:
+    """Return the message without values in words of Python, such as None."""
+    value: Any = problem.instance
+    wanted: Any = problem.validator_value
+    if problem.validator == "type":
+        names = [wanted] if isinstance(wanted, str) else wanted
+        return f"{_shown(value)} is not of type {', '.join(map(repr, names))}"
+    if problem.validator == "enum":
+        return f"{_shown(value)} is not one of {', '.join(map(_shown, wanted))}"
+    return str(problem.message)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as JSON, a text as it stands in other messages."""
+    return repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -27,6 +27,26 @@ def test_a_problem_says_where_and_what() -> None:
     assert problem.message == "'one' is not of type 'integer'"
 
 
+@pytest.mark.parametrize(
+    ("document", "schema", "message"),
+    [
+        (None, {"type": "string"}, "null is not of type 'string'"),
+        ([True], {"type": "object"}, "[true] is not of type 'object'"),
+        ("x", {"enum": [True, "a", None]}, "'x' is not one of true, 'a', null"),
+        (7, {"anyOf": [{"type": "integer", "maximum": 5}, {"type": "string"}]},
+         "7 is greater than the maximum of 5"),
+        ({"b": 1}, {"anyOf": [{"required": ["a"]}, {"properties": {"b": {"type": "string"}}}]},
+         "1 is not of type 'string'"),
+    ],
+)  # fmt: skip
+def test_a_problem_says_what_is_wrong_in_words_of_json(
+    document: object, schema: dict[str, object], message: str
+) -> None:
+    problem = first_problem(document, schema)
+    assert problem is not None
+    assert problem.message == message
+
+
 @pytest.mark.parametrize(("text", "fits"), [("ab", True), ("ab\n", False), ("b", False), (1, True)])
 def test_a_pattern_ends_where_the_text_does(text: object, fits: bool) -> None:
     assert (first_problem(text, {"pattern": "^a[b]$"}) is None) is fits
