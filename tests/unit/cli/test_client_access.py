@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from cryptography.x509.oid import NameOID
+from plain_certificates import PlainCertificates, check_as_newer_pythons_do, shake_hands
 
 from fairlead_cli.client import access
 from fairlead_cli.client.answering import Address, find_answering
@@ -118,6 +119,29 @@ def test_authorities_are_where_librdkafka_looks_for_them(tmp_path: Path) -> None
     assert in_folder.cert_store_stats()["x509"] == 0
     for context in (default, probed, in_folder):
         assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+        assert context.verify_flags == ssl.VERIFY_X509_TRUSTED_FIRST
+
+
+def test_a_broker_is_checked_as_librdkafka_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.13 on, a certificate without key identifiers was refused."""
+    check_as_newer_pythons_do(monkeypatch)
+    certificates = PlainCertificates(tmp_path)
+    context = encrypted(tmp_path, f"ssl.ca.location={certificates.ca}")
+    shake_hands(context, certificates.issue("broker"))
+
+
+def test_an_intermediate_authority_alone_is_not_enough_as_for_librdkafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.13 on, it was. Then librdkafka failed without a reason."""
+    check_as_newer_pythons_do(monkeypatch)
+    root = PlainCertificates(tmp_path / "root")
+    certificates = PlainCertificates(tmp_path / "of-shop", "Shop", root.authority)
+    context = encrypted(tmp_path, f"ssl.ca.location={certificates.ca}")
+    with pytest.raises(ssl.SSLCertVerificationError, match="unable to get issuer certificate"):
+        shake_hands(context, certificates.issue("broker"))
 
 
 @pytest.mark.parametrize("no", ["false", "F", "0"])
