@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from fairlead_spark.errors import OptionError
 from fairlead_spark.token_endpoint import TokenEndpoint
+from fairlead_spark.verifying_context import build_verifying_context
 from fairlead_wire.sasl_login import MECHANISMS, OAUTHBEARER
 
 BOOTSTRAP: Final = "bootstrap.servers"
@@ -112,7 +113,7 @@ def read_security(path: str | None) -> ClientSecurity:
 def _build_tls(path: str, settings: dict[str, str]) -> ssl.SSLContext:
     certificate = settings.get("ssl.certificate.location")
     try:
-        context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+        context = build_verifying_context(settings.get("ssl.ca.location"))
         if certificate is not None:
             key, password = settings.get("ssl.key.location"), settings.get("ssl.key.password")
             context.load_cert_chain(certificate, key, password or "")
@@ -162,7 +163,7 @@ def _read_token_login(path: str, settings: dict[str, str]) -> Login:
         settings.get(_TOKEN_CA),
     )
     try:
-        ssl.create_default_context(cafile=tokens.ca_file)
+        build_verifying_context(tokens.ca_file)
     except OSError as error:
         raise OptionError(
             f"clientConfig: {path}: {_TOKEN_CA}: {tokens.ca_file} cannot be read: {error}"

@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 from fairlead_spark import limits
 from fairlead_spark.errors import SourceError
+from fairlead_spark.verifying_context import build_verifying_context
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ def _fetch(endpoint: TokenEndpoint) -> tuple[str, float]:
         },
     )
     try:
-        context = ssl.create_default_context(cafile=endpoint.ca_file)
+        context = build_verifying_context(endpoint.ca_file)
     except OSError as error:
         raise SourceError(f"https.ca.location: {endpoint.ca_file} cannot be read") from error
     https = urllib.request.HTTPSHandler(context=context)

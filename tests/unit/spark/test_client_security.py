@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+from plain_certificates import PlainCertificates, check_as_newer_pythons_do, shake_hands
 
 from fairlead_spark.client_security import Login, read_security
 from fairlead_spark.errors import OptionError
@@ -81,6 +83,23 @@ def test_brokers_are_checked_by_name_unless_the_file_says_no(tmp_path: Path) -> 
     tls = read_security(written(tmp_path, unchecked)).tls
     assert tls is not None
     assert not tls.check_hostname
+
+
+def test_brokers_are_checked_as_librdkafka_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.13 on, a certificate without key identifiers was refused."""
+    check_as_newer_pythons_do(monkeypatch)
+    root = PlainCertificates(tmp_path / "root")
+    below = PlainCertificates(tmp_path / "of-shop", "Shop", root.authority)
+    text = "security.protocol=ssl\nssl.ca.location={}\n"
+    tls = read_security(written(tmp_path, text.format(root.ca))).tls
+    assert tls is not None
+    shake_hands(tls, root.issue("broker"))
+    tls = read_security(written(tmp_path, text.format(below.ca))).tls
+    assert tls is not None
+    with pytest.raises(ssl.SSLCertVerificationError, match="unable to get issuer certificate"):
+        shake_hands(tls, below.issue("broker"))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plain_certificates import PlainCertificates, check_as_newer_pythons_do
 from secure_listener import Certificates
 from token_server import CLIENT, SECRET, TokenServer
 from tokens import TokenIssuer
@@ -17,6 +18,7 @@ from fairlead_spark.token_endpoint import TokenEndpoint, forget_token, read_toke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 ISSUER = TokenIssuer()
 
@@ -174,6 +176,20 @@ def test_an_endpoint_that_nobody_vouches_for_is_not_told_the_secret(
     with pytest.raises(SourceError, match=r"Check https\.ca\.location"):
         read_token(replace(endpoint, ca_file=None))
     assert server.asked == []
+
+
+def test_an_endpoint_is_checked_as_librdkafka_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.13 on, a certificate without key identifiers was refused."""
+    check_as_newer_pythons_do(monkeypatch)
+    certificates = PlainCertificates(tmp_path)
+    with TokenServer(certificates, lambda: (200, granted("t"))).serving() as server:
+        endpoint = TokenEndpoint(server.url, CLIENT, SECRET, ca_file=str(server.ca))
+        try:
+            assert read_token(endpoint) == "t"
+        finally:
+            forget_token(endpoint)
 
 
 def test_an_endpoint_that_is_away_may_come_back(endpoint: TokenEndpoint) -> None:
