@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fairlead_cli.errors import CliError, InputError
 from fairlead_cli.local.client_files import read_client_file
+from fairlead_tls.verifying_context import build_verifying_context
 
 if TYPE_CHECKING:
     import socket
@@ -135,7 +136,7 @@ def build_context() -> ssl.SSLContext | None:
         return None
     authorities = _settings.get("ssl.ca.location", _PROBE)
     try:
-        context = build_verifying_context(authorities)
+        context = _trust(authorities)
     except OSError as error:
         raise InputError(
             f"{configured_file()}: ssl.ca.location: {authorities} holds no certificates that can "
@@ -175,18 +176,13 @@ def _load_own_certificate(context: ssl.SSLContext, certificate: str) -> None:
         ) from error
 
 
-def build_verifying_context(authorities: str) -> ssl.SSLContext:
+def _trust(authorities: str) -> ssl.SSLContext:
     """Return a context that trusts the certificates of a file, of a folder, or the system's."""
     if authorities == _PROBE:
-        context = ssl.create_default_context()
-    elif Path(authorities).is_dir():
-        context = ssl.create_default_context(capath=authorities)
-    else:
-        context = ssl.create_default_context(cafile=authorities)
-    # As librdkafka, which connects next. Python 3.13 sets both: it refuses what lacks key
-    # identifiers, as many authorities do, and is content with an intermediate authority.
-    context.verify_flags &= ~(ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN)
-    return context
+        return build_verifying_context()
+    if Path(authorities).is_dir():
+        return build_verifying_context(ca_folder=authorities)
+    return build_verifying_context(ca_file=authorities)
 
 
 def read_client_config(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from fairlead_broker.limits import JWKS_BYTES_MAX, JWKS_EXPEDITED_S, JWKS_TIMEOUT_S
 from fairlead_broker.security.sasl.token_judge import read_keys
+from fairlead_tls.verifying_context import build_verifying_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,11 +103,13 @@ class JwksReader:
             return await asyncio.to_thread(_read_file, unquote(urlsplit(url).path))
         import aiohttp
 
+        # In a thread: it reads all authorities of the system.
+        context = await asyncio.to_thread(build_verifying_context)
         timeout = aiohttp.ClientTimeout(total=JWKS_TIMEOUT_S)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(url, allow_redirects=False) as response,
+                session.get(url, ssl=context, allow_redirects=False) as response,
             ):
                 if response.status != _OK:
                     raise OSError(f"it answers {response.status}")
