@@ -36,8 +36,20 @@ def web_origin(text: str) -> str:
     scheme, _, address = text.lower().partition("://")
     if address.startswith("["):
         inside, _, port = address[1:].partition("]")
-        host, port = f"[{IPv6Address(inside)}]", port.removeprefix(":")
+        host, port = f"[{_shortest(IPv6Address(inside))}]", port.removeprefix(":")
     else:
         host, _, port = address.partition(":")
     is_own_port = port in ("", _OWN_PORTS[scheme])
     return f"{scheme}://{host}" if is_own_port else f"{scheme}://{host}:{port}"
+
+
+def _shortest(address: IPv6Address) -> str:
+    """Return an address as browsers show it: in hexadecimal, also if it holds one of IPv4.
+
+    Such a one Python shows with dots, from 3.13 on.
+    """
+    ipv4 = address.ipv4_mapped
+    if ipv4 is None:
+        return str(address)
+    high, low = divmod(int(ipv4), 1 << 16)
+    return f"::ffff:{high:x}:{low:x}"
