@@ -226,6 +226,9 @@ class WebPage(BaseHTTPRequestHandler):
         page = b"<html><body>Hello</body></html>"
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(page)))
+        # This server serves one connection after the other. From Python 3.13 on, a client that has
+        # failed keeps its connection until garbage is collected.
+        self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(page)
 
