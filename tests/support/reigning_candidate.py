@@ -35,22 +35,23 @@ class Candidate:
         self.confirmations = 0
         self.secret: bytes | None = SECRET
         """The session Secret of each cluster."""
+        self.surroundings = Surroundings(
+            client=client,
+            gate=build_gate(lambda _: SECRET),
+            check_lease=lambda: None,
+            confirm_lease=self._confirm_lease,
+            find_secret=lambda _: self.secret,
+            locate=lambda asking: asking,
+            plan_drains=lambda _: lambda _: {},
+            expected_brokers=lambda _: frozenset(),
+        )
         self.reigns = Reigns(
             {
                 (NAMESPACE, name): {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": {}}
                 for name in clusters
             },
             lambda: True,
-            Surroundings(
-                client=client,
-                gate=build_gate(lambda _: SECRET),
-                check_lease=lambda: None,
-                confirm_lease=self._confirm_lease,
-                find_secret=lambda _: self.secret,
-                locate=lambda asking: asking,
-                plan_drains=lambda _: lambda _: {},
-                expected_brokers=lambda _: frozenset(),
-            ),
+            self.surroundings,
             namespaces=[NAMESPACE],
         )
 

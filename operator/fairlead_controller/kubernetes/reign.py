@@ -122,13 +122,8 @@ class Reign:
             began_at = time.monotonic()
             try:
                 await self._reign()
-            except* (StoreError, RefusedError) as group:
-                # The end of a reign refuses the waiting events; the store's error is the reason.
-                reasons = [each for each in _leaves(group) if isinstance(each, StoreError)]
-                await self._on_ended((reasons or _leaves(group))[0])
-            except* Exception as group:
-                self._note_problem(f"an error of this controller: {_leaves(group)[0]!r}")
-                logger.exception("%s/%s: the controller failed", *self.key)
+            except Exception as error:
+                await self._on_failed(_leaves(error))
             _end_if_cancelled()
             if time.monotonic() - began_at > RETRY_S_MAX:
                 retry_s = RETRY_S_MIN
@@ -224,6 +219,22 @@ class Reign:
             )
             self._balancing = asyncio.create_task(balancer.run())
 
+    async def _on_failed(self, errors: list[BaseException]) -> None:
+        """Tell why a reign is over.
+
+        Clauses of `except*` would read better, but Python 3.11.2, as of Debian, puts what they
+        raise into a group again, also the cancellation of this task.
+        """
+        ended = [each for each in errors if isinstance(each, StoreError | RefusedError)]
+        defects = [each for each in errors if each not in ended]
+        if ended:
+            # The end of a reign refuses the waiting events; the store's error is the reason.
+            reasons = [each for each in ended if isinstance(each, StoreError)]
+            await self._on_ended((reasons or ended)[0])
+        if defects:
+            self._note_problem(f"an error of this controller: {defects[0]!r}")
+            logger.exception("%s/%s: the controller failed", *self.key)
+
     async def _on_ended(self, error: BaseException) -> None:
         if self.spec.is_being_deleted:
             # The deletion of its namespace removes the tables; there is no other controller.
@@ -252,8 +263,7 @@ def _end_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    leaves: list[BaseException] = []
-    for error in group.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return leaves
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]

@@ -10,8 +10,9 @@ from reigning_candidate import NAMESPACE, SECRET, Candidate, play
 
 from fairlead_controller.decisions.tables.stored_table import StoreError
 from fairlead_controller.kubernetes.reign import Reign
+from fairlead_controller.stores.metadata_store import SealedError
 from fairlead_kube.kinds import CLUSTER_STATE
-from fairlead_model.session.refusals import RefusedError
+from fairlead_model.session.refusals import RefusalCode, RefusedError
 
 KEY = (NAMESPACE, "a")
 
@@ -79,6 +80,52 @@ def test_a_reign_that_is_ended_while_it_fails_ends() -> None:
         await candidate.reigning("a")
         running = asyncio.create_task(Failing(KEY, candidate.reign("a").spec, unused).run())
         await ending.wait()
+        running.cancel()
+        await asyncio.wait([running], timeout=5)
+        assert running.cancelled()
+
+    play(story, "a")
+
+
+def test_a_reign_that_is_ended_while_it_asks_for_the_lease_ends() -> None:
+    """Python 3.11.2, as of Debian, put the cancellation into a group, so it was an error."""
+
+    class Interrupted(Reign):
+        async def _reign(self) -> None:
+            async with asyncio.TaskGroup():
+                raise SealedError("another controller has them")
+
+    asking = asyncio.Event()
+
+    async def never_answers() -> None:
+        asking.set()
+        await asyncio.sleep(3600)
+
+    async def story(candidate: Candidate) -> None:
+        await candidate.reigning("a")
+        around = replace(candidate.surroundings, confirm_lease=never_answers)
+        running = asyncio.create_task(Interrupted(KEY, candidate.reign("a").spec, around).run())
+        await asking.wait()
+        running.cancel()
+        await asyncio.wait([running], timeout=5)
+        assert running.cancelled()
+
+    play(story, "a")
+
+
+def test_a_defect_beside_the_end_of_a_reign_is_told_last() -> None:
+    class Failing(Reign):
+        async def _reign(self) -> None:
+            stopped = RefusedError(RefusalCode.REQUEST_TIMED_OUT, "stopped")
+            raise ExceptionGroup("", [stopped, StoreError("gone"), KeyError(1)])
+
+    unused: Any = None
+
+    async def story(candidate: Candidate) -> None:
+        await candidate.reigning("a")
+        reign = Failing(KEY, candidate.reign("a").spec, unused)
+        running = asyncio.create_task(reign.run())
+        await candidate.until(lambda: reign.problem == "an error of this controller: KeyError(1)")
         running.cancel()
         await asyncio.wait([running], timeout=5)
         assert running.cancelled()
