@@ -119,12 +119,16 @@ def main() -> None:
     arguments.groups = arguments.groups or [("billing", 3), ("audit", 1)]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("aiokafka").setLevel(logging.WARNING)
+    problem = ""
     try:
         asyncio.run(run(arguments))
     except* KafkaConnectionError:
-        sys.exit(f"No cluster answers at {arguments.bootstrap}. Start one:  fairlead up --detach")
+        problem = f"No cluster answers at {arguments.bootstrap}. Start one:  fairlead up --detach"
     except* KafkaError as errors:
-        sys.exit(f"Stopped: {errors.exceptions[0]}")
+        problem = problem or f"Stopped: {errors.exceptions[0]}"
+    # Not in the clauses: Python 3.11.2 puts what they raise into a group again.
+    if problem:
+        sys.exit(problem)
 
 
 if __name__ == "__main__":

@@ -445,6 +445,17 @@ def test_several_groups_each_get_everything_and_share_inside(flights: Log, run: 
     assert shares == {"billing": [2, 2, 2], "audit": [6], "crowd": [0, 0, 1, 1, 1, 1, 1, 1]}
 
 
+def test_several_groups_without_a_cluster_say_so_in_a_line(tmp_path: Path) -> None:
+    """With Python 3.11.2, as of Debian, this was a traceback."""
+    example = ExampleProcess(tmp_path, "several_groups", "--bootstrap", "127.0.0.1:1")
+    try:
+        assert example.wait() == 1
+        assert "No cluster answers at 127.0.0.1:1. Start one:  fairlead up" in example.text
+        assert "Traceback" not in example.text
+    finally:
+        example.clean_up()
+
+
 def test_rewind_repairs_what_was_done_since(flights: Log, run: Run, tmp_path: Path) -> None:
     """Afterwards every record since then is right, older ones are as they were, none is doubled."""
     since = datetime(2013, 1, 9, tzinfo=UTC)
