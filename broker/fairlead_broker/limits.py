@@ -36,6 +36,8 @@ PLAIN_REMEMBERED_MAX: Final = 1_000
 """Passwords that were right a moment ago, which are not derived again."""
 LOGINS_WAITING_MAX: Final = 1_000
 """Logins whose passwords or tokens wait for the thread that checks them."""
+SALT_LOOKS_MAX: Final = 64
+"""Kinds of salts and iterations of users among which one who is not there gets his."""
 LOGIN_FAILURES_PER_S: Final = 10
 LOGIN_FAILURES_BURST: Final = 50
 """Wrong passwords from one address; after more, its passwords are refused without a check."""

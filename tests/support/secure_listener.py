@@ -1,6 +1,7 @@
 """A listener with TLS, SASL or both for tests: settings, certificates, users."""
 
 import ssl
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from fairlead_broker.listener import Listener
 from fairlead_broker.security.credentials import CredentialChanged
 from fairlead_broker.security.listener_security import ListenerSecurity, read_listener_security
+from fairlead_broker.security.sasl.salt_looks import SaltLook, look_of
 from fairlead_model.configs.config_values import BrokerValues
 from fairlead_model.security.scram import ScramCredential, ScramMechanism, derive
 from fairlead_operator.certificates.authority import KeyPair, issue, make_authority
@@ -36,6 +38,10 @@ class StaticCredentials:
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         return self._known.get((mechanism, user))
+
+    def looks(self, mechanism: ScramMechanism) -> Mapping[SaltLook, int]:
+        found = (each for (its, _), each in self._known.items() if its is mechanism)
+        return Counter(map(look_of, found))
 
     def watch(self, changed: CredentialChanged) -> None:
         self._watchers.append(changed)

@@ -119,11 +119,18 @@ class Logins:
         if scram is not None:
             nonce = b64encode(secrets.token_bytes(NONCE_BYTES)).decode()
             return ScramExchange(
-                scram, self._credentials.find, nonce=nonce, secret=self._salt_secret
+                scram,
+                self._credentials.find,
+                nonce=nonce,
+                secret=self._salt_secret,
+                looks=self._credentials.looks,
             )
         if mechanism == "PLAIN":
             return PlainExchange(
-                self._credentials.find, self._right_passwords, secret=self._salt_secret
+                self._credentials.find,
+                self._right_passwords,
+                secret=self._salt_secret,
+                looks=self._credentials.looks,
             )
         return OAuthBearerExchange(self._judges[listener])
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from fairlead_broker.security.sasl.salt_looks import SaltLook
     from fairlead_model.security.scram import ScramCredential, ScramMechanism
 
 CredentialChanged: TypeAlias = "Callable[[ScramMechanism, str], None]"
@@ -18,6 +19,10 @@ class Credentials(Protocol):
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism, or None if there is none."""
+        ...
+
+    def looks(self, mechanism: ScramMechanism) -> Mapping[SaltLook, int]:
+        """Return how a mechanism's credentials look to clients, and how many look so."""
         ...
 
     def watch(self, changed: CredentialChanged) -> None:

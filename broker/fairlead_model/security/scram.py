@@ -45,7 +45,7 @@ DEFAULT_ITERATIONS: Final = 4096
 MIN_SALT_BYTES: Final = 1
 MAX_SALT_BYTES: Final = 64
 SALT_SEED_BYTES: Final = 26
-_SALT_ALPHABET: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+SALT_ALPHABET: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ def credential_problem(credential: ScramCredential) -> str:
     return ""
 
 
-def build_salt(seed: bytes) -> bytes:
-    """Return a salt like those of Kafka's tools: `SALT_SEED_BYTES` digits of base 36.
+def build_salt(seed: bytes, size: int = SALT_SEED_BYTES) -> bytes:
+    """Return a salt of digits of base 36, as many as the longest of Kafka's tools have.
 
     Clients see salts before they log in, so the salt of an unknown user must look the same.
     """
-    return bytes(_SALT_ALPHABET[byte % len(_SALT_ALPHABET)] for byte in seed[:SALT_SEED_BYTES])
+    return bytes(SALT_ALPHABET[byte % len(SALT_ALPHABET)] for byte in seed[:size])
 
 
 def derive(

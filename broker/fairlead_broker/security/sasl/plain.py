@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 from fairlead_broker.limits import PLAIN_PASSWORD_BYTES_MAX, PLAIN_REMEMBERED_MAX
 from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError, Work, check_user
-from fairlead_broker.security.sasl.scram import fake_credential
+from fairlead_broker.security.sasl.scram import fake_credential, no_looks
 from fairlead_model.security.scram import MIN_ITERATIONS, ScramMechanism, derive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fairlead_broker.security.sasl.exchange import Step
+    from fairlead_broker.security.sasl.salt_looks import SaltLook
     from fairlead_model.security.scram import ScramCredential
 
 _STRONGEST_FIRST: Final = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256)
@@ -59,7 +60,7 @@ class RightPasswords:
 class PlainExchange:
     """One login."""
 
-    __slots__ = ("_find", "_right", "_secret")
+    __slots__ = ("_find", "_looks", "_right", "_secret")
 
     def __init__(
         self,
@@ -67,9 +68,11 @@ class PlainExchange:
         right: RightPasswords,
         *,
         secret: bytes,
+        looks: Callable[[ScramMechanism], Mapping[SaltLook, int]] = no_looks,
     ) -> None:
         """`secret` is known to all brokers and to no client."""
         self._find = find
+        self._looks = looks
         self._right = right
         self._secret = secret
 
@@ -83,7 +86,7 @@ class PlainExchange:
         name = self._right.name(user, password)
         if credential is not None and self._right.are_known(name, credential):
             return Answer(b"", Login(user, verified_by=credential.mechanism))
-        against = credential or fake_credential(_STRONGEST_FIRST[0], user, self._secret)
+        against = credential or self._fake(user)
 
         def verify() -> Answer:
             derived = derive(against.mechanism, password, against.iterations, against.salt)
@@ -99,6 +102,12 @@ class PlainExchange:
                 raise LoginError("the credential changed meanwhile")
 
         return Work(verify, confirm)
+
+    def _fake(self, user: str) -> ScramCredential:
+        """Return a credential that takes as long as one that a user may have."""
+        looks = {each: self._looks(each) for each in _STRONGEST_FIRST}
+        mechanism = next((each for each in looks if looks[each]), _STRONGEST_FIRST[0])
+        return fake_credential(mechanism, user, self._secret, looks[mechanism])
 
     def _find_strongest(self, user: str) -> ScramCredential | None:
         for mechanism in _STRONGEST_FIRST:

@@ -6,8 +6,9 @@
     c=biws,r=nonce+ours,p=proof        ──▶
                                        ◀──    v=signature
 
-An unknown user gets the same kind of answer as a known one, with a salt that is always the same for
-that name, and is refused at the same step as a wrong password. The signature covers the bytes as
+An unknown user gets the same kind of answer as a known one, with a salt that is the same each time
+for that name and looks like those of known users, and is refused at the same step as a wrong
+password. The signature covers the bytes as
 they came, and the whole nonce is compared (CVE-2024-56128).
 """
 
@@ -26,22 +27,24 @@ from fairlead_broker.security.sasl.exchange import (
     LoginError,
     check_user,
 )
-from fairlead_model.security.scram import (
-    DEFAULT_ITERATIONS,
-    MIN_ITERATIONS,
-    ScramCredential,
-    build_salt,
-)
+from fairlead_broker.security.sasl.salt_looks import fake_salt
+from fairlead_model.security.scram import MIN_ITERATIONS, ScramCredential
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from fairlead_broker.security.sasl.salt_looks import SaltLook
     from fairlead_model.security.scram import ScramMechanism
 
 NONCE_BYTES: Final = 24
 _CLIENT_NONCE_LENGTH_MAX: Final = 256
 _NAME_BYTES_MAX: Final = 4 * USER_NAME_LENGTH_MAX
 """A character takes four bytes at most, and an escape three."""
+
+
+def no_looks(mechanism: ScramMechanism) -> Mapping[SaltLook, int]:
+    """Return the looks of credentials where there are none."""
+    return {}
 
 
 class ScramExchange:
@@ -51,6 +54,7 @@ class ScramExchange:
         "_credential",
         "_expected",
         "_find",
+        "_looks",
         "_mechanism",
         "_nonce",
         "_secret",
@@ -65,10 +69,12 @@ class ScramExchange:
         *,
         nonce: str,
         secret: bytes,
+        looks: Callable[[ScramMechanism], Mapping[SaltLook, int]] = no_looks,
     ) -> None:
         """`secret` is known to all brokers and to no client."""
         self._mechanism = mechanism
         self._find = find
+        self._looks = looks
         self._nonce = nonce
         self._secret = secret
         self._user = ""
@@ -133,16 +139,21 @@ class ScramExchange:
         return Answer(b"v=" + b64encode(signature), login)
 
     def _fake(self) -> ScramCredential:
-        return fake_credential(self._mechanism, self._user, self._secret)
+        return fake_credential(
+            self._mechanism, self._user, self._secret, self._looks(self._mechanism)
+        )
 
 
-def fake_credential(mechanism: ScramMechanism, user: str, secret: bytes) -> ScramCredential:
-    """Return a fake credential for an unknown user, the same each time on each broker (R32)."""
-    seed = hmac.digest(secret, b"fairlead scram salt %d " % mechanism + user.encode(), "sha256")
+def fake_credential(
+    mechanism: ScramMechanism, user: str, secret: bytes, looks: Mapping[SaltLook, int]
+) -> ScramCredential:
+    """Return a fake credential for an unknown user, the same each time on each broker (R32).
+
+    It looks like one of those that users have.
+    """
+    salt, iterations = fake_salt(mechanism, user, secret, looks)
     key = bytes(mechanism.key_bytes)
-    return ScramCredential(
-        mechanism, DEFAULT_ITERATIONS, build_salt(seed), stored_key=key, server_key=key
-    )
+    return ScramCredential(mechanism, iterations, salt, stored_key=key, server_key=key)
 
 
 def _is_proof(credential: ScramCredential, signed: bytes, proof: bytes) -> bool:
