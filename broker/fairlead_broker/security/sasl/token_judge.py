@@ -59,6 +59,9 @@ def _read_key(entry: Mapping[str, Any]) -> TokenKey | None:
     """Return a key for signatures; None if the key is of another kind or for another use."""
     if entry.get("kty") not in ("RSA", "EC", "OKP") or entry.get("use", "sig") != "sig":
         return None
+    operations = entry.get("key_ops")
+    if operations is not None and not (isinstance(operations, list) and "verify" in operations):
+        return None
     algorithm = entry.get("alg")
     kty = entry["kty"]
     default = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}[kty]

@@ -75,6 +75,17 @@ def test_one_odd_key_does_not_hide_the_others() -> None:
     assert set(read_keys({"keys": [*odd, None, *document["keys"]]})) == {"k1", "k2"}
 
 
+def test_a_key_whose_operations_are_others_verifies_no_token() -> None:
+    """`use` and `key_ops` say the same in two ways (RFC 7517, sections 4.2 and 4.3)."""
+    rsa = {name: text for name, text in ISSUERS.document()["keys"][0].items() if name != "use"}
+    others: tuple[Any, ...] = (["encrypt"], [], "verify", {"verify": 1}, 3, [["verify"]])
+    for operations in others:
+        assert read_keys({"keys": [{**rsa, "key_ops": operations}]}) == {}
+    fitting: tuple[Any, ...] = (["verify"], ["sign", "verify"], None)
+    for operations in fitting:
+        assert set(read_keys({"keys": [{**rsa, "key_ops": operations}]})) == {"k1"}
+
+
 @pytest.mark.parametrize(
     "make",
     [
