@@ -422,6 +422,25 @@ def test_who_may_describe_a_topic_but_not_delete_it_is_told_that_there_is_none(
     assert list(error_codes(stage.ask(asked, version))) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_deletion_that_names_a_topic_in_two_ways_or_none_is_invalid_before_it_is_denied(
+    stage: Any, is_there: bool
+) -> None:
+    """As in `ControllerApis`: the request alone tells, so nobody learns more by it."""
+    topic_id = bytes(range(16))
+    if is_there:
+        topic_id = stage.topic("t")
+    stage.authorizer = Denying(*EVERYTHING)
+    topics = [
+        delete_topics.DeleteTopicState("t", topic_id),
+        delete_topics.DeleteTopicState(None),
+    ]
+    reply = stage.ask(delete_topics.DeleteTopicsRequest(topics), 6)
+    assert list(error_codes(reply)) == [ErrorCode.INVALID_REQUEST] * 2
+    assert stage.authorizer.asked == [(Operation.DELETE, CLUSTER, CLUSTER_NAME)]
+    assert stage.controller.calls == []
+
+
 def test_every_api_has_its_row_in_the_page_for_users() -> None:
     page = (Path(__file__).parents[3] / "docs/security.md").read_text()
     table = page.partition("| API | needs | denied |\n|---|---|---|\n")[2].partition("\n\n")[0]

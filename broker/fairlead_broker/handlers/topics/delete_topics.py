@@ -73,8 +73,16 @@ async def _delete(
 ) -> DeleteTopicsResponse:
     broker = context.broker
     names = [_resolved(topic, broker.image) for topic in topics]
-    refusals = _denials(topics, names, context)
-    for topic in topics:
+    refusals = {
+        _identity(topic): KafkaError(
+            ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of them"
+        )
+        for topic in topics
+        if not _is_named_once(topic)
+    }
+    asked = [topic for topic in topics if _identity(topic) not in refusals]
+    refusals |= _denials(asked, context)
+    for topic in asked:
         if (error := _refusal(topic, broker.image)) is not None:
             refusals.setdefault(_identity(topic), error)
     twice = repeated(_identity(topic) for topic in topics)
@@ -104,8 +112,13 @@ def _name_refused(responses: list[DeletableTopicResult], image: ClusterImage) ->
             response.name = image.topic_name(response.topic_id)
 
 
+def _is_named_once(topic: DeletableTopic) -> bool:
+    """Tell whether a topic is named by its name or by its id, and not by both."""
+    return (topic["name"] is None) != (topic["topic_id"] == ZERO_TOPIC_ID)
+
+
 def _denials(
-    topics: list[DeletableTopic], names: list[str | None], context: RequestContext
+    topics: list[DeletableTopic], context: RequestContext
 ) -> dict[tuple[str | None, bytes], KafkaError]:
     """Return why the client may not delete topics, by the name or id in the request.
 
@@ -116,7 +129,8 @@ def _denials(
     if context.would_allow_cluster(Operation.DELETE):
         return {}
     denials = {}
-    for topic, name in zip(topics, names, strict=True):
+    for topic in topics:
+        name = _resolved(topic, context.broker.image)
         if topic["name"] is None and (
             name is None or not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
         ):
@@ -157,8 +171,6 @@ async def _forward(
 
 def _refusal(topic: DeletableTopic, image: ClusterImage) -> KafkaError | None:
     """Return the error of a slot by itself."""
-    if (topic["name"] is None) == (topic["topic_id"] == ZERO_TOPIC_ID):
-        return KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of them")
     name = _resolved(topic, image)
     if name == TRANSACTION_STATE:
         return KafkaError(
