@@ -10,6 +10,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from fairlead_broker.directory_path import absolute_directories
 from fairlead_broker.limits import LOG_DIRECTORIES_MAX
 from fairlead_broker.listener import Listener
 from fairlead_broker.quota.meter import Windows
@@ -195,9 +196,8 @@ def build_settings(
     assignments: Mapping[str, str],
 ) -> Settings:
     """Merge the three sources and check every value; ConfigError that says what is wrong."""
-    values = BrokerValues(
-        static=merge_settings(file=file, environment=environment, assignments=assignments)
-    )
+    merged = merge_settings(file=file, environment=environment, assignments=assignments)
+    values = BrokerValues(static=_with_absolute_directories(merged))
     validate_group_settings(values)
     listeners = parse_listeners(_texts(values, "listeners"), _texts(values, "advertised.listeners"))
     security = read_listener_security(values, listeners) | read_rest_security(values)
@@ -397,6 +397,12 @@ def _origins(values: BrokerValues) -> tuple[str, ...]:
         return tuple(web_origin(text.removesuffix("/")) for text in _texts(values, name))
     except ValueError as error:
         raise ConfigError(name, f"{name}: {error}") from None
+
+
+def _with_absolute_directories(static: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with log directories as clients and tools are told of them."""
+    named = {name for name in ("log.dirs", CORDONED_LOG_DIRS) if name in static}
+    return {**static, **{name: absolute_directories(static[name]) for name in named}}
 
 
 def _log_directories(values: BrokerValues) -> tuple[str, ...]:

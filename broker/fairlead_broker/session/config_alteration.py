@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead_broker.directory_path import absolute_directories
 from fairlead_broker.limits import ADMIN_TIMEOUT_MS
 from fairlead_broker.session.controller_calls import (
     ask_in_parts,
@@ -157,7 +158,8 @@ def _cordon_refusal(broker: RegisteredBroker, resource: AlterableResource) -> Ka
             continue
         text = alteration["value"] or ""
         if resource["name"] == str(broker.node_id):
-            problem = cordon_problem(text, broker.settings.log_directories)
+            directories = broker.settings.log_directories
+            problem = cordon_problem(absolute_directories(text), directories)
         elif resource["name"] != CLUSTER_WIDE and not {*cordon_entries(text)} <= {EVERY_DIRECTORY}:
             problem = (
                 f"Unexpected broker id, expected {broker.node_id}, but received "

@@ -95,7 +95,8 @@ _IDENTITY = (
         "log.dirs",
         _LIST,
         None,
-        "The folders that hold the partitions, one for each disk (docs/operations.md). A "
+        "The folders that hold the partitions, one for each disk (docs/operations.md). Relative "
+        "ones begin where the broker is started; clients are told absolute ones. A "
         "controller has one folder, and keeps there the id of its cluster and the highest "
         "controller epoch that it has seen.",
     ),

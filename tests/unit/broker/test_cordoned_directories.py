@@ -67,6 +67,16 @@ def flags(stage: Any, version: int = 5) -> dict[str, bool]:
     return {Path(each.log_dir).name: each.is_cordoned for each in answer.results}
 
 
+def test_an_entry_may_be_relative_to_where_the_broker_was_started(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Path(path_of(stage, "one"))
+    monkeypatch.chdir(one.parent)
+    assert alter(stage, "1", "one") == (0, "")
+    stage.publish(BrokerConfigsChanged(str(stage.broker.node_id), {CORDONED: "one"}))
+    assert flags(stage) == {"one": True, "two": False}
+
+
 def test_new_replicas_go_elsewhere_until_that_is_taken_back(stage: Any) -> None:
     cordon(stage, "one")
     for topic in "abc":

@@ -1,5 +1,7 @@
 """Where settings come from, which source wins, and what a wrong one is told."""
 
+from pathlib import Path
+
 import pytest
 
 from fairlead_broker.settings import Settings, build_settings, parse_listeners
@@ -86,6 +88,16 @@ def test_log_directories_may_be_several_and_none_twice() -> None:
         settings(file={"log.dirs": ","})
     with pytest.raises(ConfigError, match="names 65 folders, 64 fit"):
         settings(file={"log.dirs": ",".join(f"/{number}" for number in range(65))})
+
+
+def test_relative_log_directories_begin_where_the_broker_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = settings(file={"log.dirs": "data/one, /two", "cordoned.log.dirs": "data/one"})
+    assert found.log_directories == (f"{tmp_path}/data/one", "/two")
+    assert found.values.static["log.dirs"] == f"{tmp_path}/data/one,/two"
+    assert found.values.static["cordoned.log.dirs"] == f"{tmp_path}/data/one"
 
 
 def test_assignments_keep_equals_signs_of_the_value() -> None:

@@ -4,7 +4,7 @@ Behaviour: each replica of this broker that is named is copied to the log direct
 background, and served from where it is until then; DescribeLogDirs tells how far it is. The answer
 comes at once. The directory that it is in calls a move back. REPLICA_NOT_AVAILABLE for one that is
 not here yet, UNKNOWN_TOPIC_OR_PARTITION where the topic has none: it will be made in that
-directory. LOG_DIR_NOT_FOUND for a path that is not in `log.dirs` as it stands there,
+directory. LOG_DIR_NOT_FOUND for a path that is not one of `log.dirs`, made absolute,
 INVALID_REPLICA_ASSIGNMENT for a cordoned directory (KIP-1066). KAFKA_STORAGE_ERROR where the
 directory, the replica, or for a new move any directory is offline. INVALID_TOPIC_EXCEPTION where
 the name leaves no room for that of the copy. A repeated request changes nothing and succeeds.
