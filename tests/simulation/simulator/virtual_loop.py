@@ -52,6 +52,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers_made = 0
         self.set_exception_handler(self._on_exception)
         self._tasks: list[tuple[asyncio.Task[Any], Process | None]] = []
+        self.spawned: list[Coroutine[Any, Any, Any]] = []
+        """What processes run under guard."""
         self.set_task_factory(self._make_task)
 
     def _make_task(
@@ -81,7 +83,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if not task.done():
                     with suppress(BaseException):
                         task.get_coro().close()
+            # From Python 3.13 on, a guard that had not begun does not let go of its work yet.
+            for work in self.spawned:
+                with suppress(BaseException):
+                    work.close()
         self._tasks.clear()
+        self.spawned.clear()
         self.close()
 
     def time(self) -> float:
@@ -179,6 +186,7 @@ class Process:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as part of the process."""
+        self.loop.spawned.append(work)
         return self.loop.create_task(self._guarded(work), context=self.context)
 
     async def _guarded(self, work: Coroutine[Any, Any, Any]) -> None:
