@@ -283,6 +283,23 @@ def test_a_request_that_is_none_gets_a_problem(client: RestClient) -> None:
     assert b" 400 " in answer.partition(b"\r\n")[0] or b" 414 " in answer.partition(b"\r\n")[0]
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /%b HTTP/1.1\r\n\r\n" % (b"a" * 20_000),
+        b"GET / HTTP/1.1\r\nA: %b\r\n\r\n" % (b"a" * 20_000),
+    ],
+    ids=("no request", "long line", "long header"),
+)
+def test_what_the_parser_refuses_is_said_without_the_bytes(client: RestClient, data: bytes) -> None:
+    answer = exchange(client, data)
+    detail = json.loads(answer.partition(b"\r\n\r\n")[2])["detail"]
+    assert detail
+    assert not detail.endswith(":")
+    assert "aaaa" not in detail
+
+
 def test_methods_that_a_path_does_not_have(client: RestClient) -> None:
     reply = client.ask("DELETE", "/brokers")
     assert (reply.status, reply.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")

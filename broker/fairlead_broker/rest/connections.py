@@ -16,6 +16,7 @@ belong to a body, and the requests that wait until the one before them is answer
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from fairlead_broker.measures.rest_metrics import RestMetrics
 
 _SWEEP_S: Final = 1.0
+_BYTES_OF_REQUEST: Final = re.compile(r":?\n|:$|: b['\"]|: bytearray\(")
+"""Where aiohttp's parser begins to show the bytes that it refuses, as Python writes them."""
 _BUSY: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -220,7 +223,7 @@ class RestConnection(RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        text = (message or "the request cannot be read").partition("\n")[0]
+        text = _BYTES_OF_REQUEST.split(message or "the request cannot be read", maxsplit=1)[0]
         response = build_problem_response(ProblemError(status, text, closes=True), None)
         add_common_headers(response)
         response.force_close()
