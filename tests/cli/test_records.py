@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,7 +150,11 @@ def test_lines_come_back_in_order_with_keys_headers_and_nulls(cluster: Cli) -> N
 
 def write_latin_header(cluster: Cli, topic: str) -> None:
     """A record that has a header whose name is not UTF-8, as Kafka and Fairlead take it."""
-    records = [Record(0, 0, b"k", b"poisoned", (("name", b"1"),)), Record(1, 0, b"k", b"next")]
+    now_ms = time.time_ns() // 1_000_000
+    records = [
+        Record(0, now_ms, b"k", b"poisoned", (("name", b"1"),)),
+        Record(1, now_ms, b"k", b"next"),
+    ]
     batch = bytearray(encode_batch(records).replace(b"name", b"n\xe4me"))
     struct.pack_into(">I", batch, CRC_POSITION, batch_crc(batch, 0, len(batch)))
     data = PartitionProduceData(index=0, records=bytes(batch))
