@@ -233,9 +233,9 @@ def report(topic: str, deliveries: Deliveries, output: str, *, quiet: bool) -> N
     written = deliveries.sent - deliveries.failed
     if output == "json":
         document = {"topic": topic, "records": written, "failed": deliveries.failed}
-        print_json(document | {"bytes": deliveries.sent_bytes, "seconds": round(seconds, 3)})
+        print_json(document | {"bytes": deliveries.written_bytes, "seconds": round(seconds, 3)})
     elif not quiet:
-        rate = f"{written / seconds:,.0f}/s, {format_bytes(deliveries.sent_bytes)}"
+        rate = f"{written / seconds:,.0f}/s, {format_bytes(deliveries.written_bytes)}"
         count = format_count(written, "record")
         click.echo(f"{count} to {topic} in {seconds:.1f} s ({rate})", err=True)
     if deliveries.first_error is not None:

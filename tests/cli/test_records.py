@@ -306,6 +306,7 @@ def test_a_record_over_the_limit_is_refused_in_words(cluster: Cli) -> None:
     assert refused.code == 1
     assert "1 record could not be written to 'large'" in refused.err
     assert "max.message.bytes" in refused.err
+    assert "(0/s, 0 B)" in refused.err, "what is not written is not counted"
     cluster.ok("topic", "alter", topic, "--config", "max.message.bytes=3000000")
     cluster.ok("produce", topic, stdin="x" * 1_100_000 + "\n")
     assert len(cluster.ok("consume", topic, "--count", "1").out) == 1_100_001

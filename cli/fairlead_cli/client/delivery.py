@@ -15,7 +15,7 @@ from fairlead_cli.records.pace import Pace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from confluent_kafka import KafkaError, Producer
+    from confluent_kafka import KafkaError, Message, Producer
 
     from fairlead_cli.records.partitioner import Partitioner
     from fairlead_cli.records.source import SourceRecord
@@ -40,15 +40,29 @@ class Deliveries:
     sent: int = 0
     sent_bytes: int = 0
     failed: int = 0
+    failed_bytes: int = 0
     first_error: KafkaError | None = None
     started: float = field(default_factory=time.monotonic)
 
-    def on_delivery(self, error: KafkaError | None, _message: object) -> None:
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of keys and values that are written, as far as the outcomes are known."""
+        return self.sent_bytes - self.failed_bytes
+
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         """Handle a failed delivery (librdkafka calls this: delivery.report.only.error)."""
-        if error is None:
-            return
+        if error is not None:
+            self.fail(error, _size(message.key(), message.value()))
+
+    def fail(self, error: KafkaError, size: int) -> None:
+        """Count a record of `size` bytes that is not written."""
         self.failed += 1
+        self.failed_bytes += size
         self.first_error = self.first_error or error
+
+
+def _size(key: bytes | str | None, value: bytes | str | None) -> int:
+    return len(key or b"") + len(value or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +105,7 @@ def send_all(
                     wait(producer, pace.take_delay(time.monotonic()))
                 enqueue(producer, destination, record, deliveries)
                 deliveries.sent += 1
-                deliveries.sent_bytes += len(record.value or b"") + len(record.key or b"")
+                deliveries.sent_bytes += _size(record.key, record.value)
                 now = time.monotonic()
                 if deliveries.sent % POLL_EVERY == 0 or now - polled_at >= POLL_INTERVAL_S:
                     polled_at = now
@@ -195,7 +209,7 @@ def enqueue(
                 producer.poll(0)  # Raises the reason of a fatal error, which this error lacks.
                 what = f"a record cannot be written to '{destination.topic}'"
                 raise build_error(what, error, name=destination.topic) from exception
-            deliveries.on_delivery(error, None)
+            deliveries.fail(error, _size(record.key, record.value))
             return
         else:
             return

@@ -44,6 +44,18 @@ def test_a_loss_is_told_before_the_source_has_ended(
     assert told[1:] == ["", ""], "once"
 
 
+def test_bytes_that_are_not_written_are_not_counted(producer: Producer) -> None:
+    deliveries = Deliveries()
+    send_all(
+        producer,
+        Destination("t", None, None, None),
+        iter([SourceRecord(b"key", b"x" * 2_000, [], 2_003)]),
+        deliveries,
+        lambda _size, _sent: None,
+    )
+    assert (deliveries.sent, deliveries.failed, deliveries.written_bytes) == (1, 1, 0)
+
+
 def test_a_record_that_is_refused_ends_its_transaction(producer: Producer) -> None:
     """The others were committed without it."""
     with pytest.raises(CliError, match=r"a record cannot be written to 't': .*too large"):
