@@ -40,7 +40,9 @@ def unpack_predecessor(folder: Path) -> Path:
         )
     partial = folder.with_name(f"{folder.name}.partial")
     with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
-        archive.extractall(partial, filter="data")
+        # Python 3.11.2, as of Debian, has no filters; later ones warn where none is chosen.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(partial)
     features = (partial / FEATURES).read_text()
     assert features.count(LEVELS) == 1
     (partial / FEATURES).write_text(features.replace(LEVELS, FEWER_LEVELS))
