@@ -27,7 +27,7 @@ from fairlead_broker.log.files.text_files import NewerFormatError, TopicPartitio
 from fairlead_broker.log.full_disk import is_lack_of_room
 from fairlead_broker.log.log import Log
 from fairlead_broker.log.recovery.pool import RecoveryProgress
-from fairlead_model.configs.cordoned_directories import EVERY_DIRECTORY, cordoned_among
+from fairlead_model.configs.cordoned_directories import cordoned_among
 from fairlead_model.configs.log_config import LogConfig
 from fairlead_model.metadata_seen import MetadataSeen
 from fairlead_wire.errors import ErrorCode, KafkaError
@@ -109,9 +109,7 @@ class LogDirectories:
 
         An entry that is not in `log.dirs` is ignored: it may have been removed since.
         """
-        named = (
-            entry if entry == EVERY_DIRECTORY else absolute_directory(entry) for entry in entries
-        )
+        named = map(absolute_directory, entries)
         cordoned, strangers = cordoned_among(named, self.paths)
         if strangers not in ((), self._strangers):
             logger.warning(
