@@ -8,8 +8,8 @@
 
 An unknown user gets the same kind of answer as a known one, with a salt that is the same each time
 for that name and looks like those of known users, and is refused at the same step as a wrong
-password. The signature covers the bytes as
-they came, and the whole nonce is compared (CVE-2024-56128).
+password. The signature covers the bytes as they came, and the whole nonce is compared
+(CVE-2024-56128).
 """
 
 from __future__ import annotations
