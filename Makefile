@@ -23,11 +23,11 @@ CLUSTER_TOOL ?= $(wildcard ../shared/cluster/cluster)
 PYTEST := $(BIN)/python -m pytest
 # `make test` leaves out what runs long (tests/long.txt); whoever does the proofs does that, too.
 LEFT_OUT := $(if $(FAIRLEAD_PROOFS),, and not long)
-# Whole files beside one another (tests/support/side_by_side.py).
+# Whole files beside one another (tests/support/suite/side_by_side.py).
 SIDE_BY_SIDE := --numprocesses 4 --dist loadfile -m "not kubernetes and not alone$(LEFT_OUT)"
 # What measures time, or would be too much for others: faults at load, and groups of real clients.
 ALONE := @tests/alone.txt -m "alone and not kubernetes$(LEFT_OUT)"
-# The whole of what both do a part of (tests/support/proofs.py).
+# The whole of what both do a part of (tests/support/suite/proofs.py).
 PROOFS_SIMULATED := tests/simulation tests/fuzz/test_hostile_logins.py tests/property --numprocesses 2 --dist loadfile -m proof
 PROOFS_LIVE := @tests/alone.txt tests/rest tests/spark tests/clients tests/unit/charts/test_alerts.py -m "proof and not kubernetes"
 

@@ -14,7 +14,8 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
     str(Path(__file__).parent),
-    *(str(PROJECT / each) for each in ("benchmarks", "tests/support")),
+    str(PROJECT / "benchmarks"),
+    *map(str, (PROJECT / "tests" / "support").iterdir()),
 ]
 
 from applications import ALL, Command  # noqa: E402

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+sys.path[:0] = [str(HERE), *map(str, (HERE.parent / "support").iterdir())]
 
 from simulator.first_seeds import FIRST_SEEDS, LIST, WORTH_LISTING  # noqa: E402
 

@@ -78,7 +78,7 @@ CONFLICT: Final = WriteResult(WriteOutcome.CONFLICT)
 class MetadataStore(ABC):
     """Where tables are kept.
 
-    `tests/support/metadata_store_contract.py` tests what each store promises.
+    `tests/support/controller/metadata_store_contract.py` tests what each store promises.
     """
 
     @abstractmethod

@@ -36,7 +36,7 @@ def test_files_are_named_by_the_processor_time_that_their_tests_took(
     (tmp_path / "test_spending.py").write_text(SPENDING)
     (tmp_path / "test_idle.py").write_text(IDLE)
     (tmp_path / "conftest.py").write_text(PLUGIN)
-    support = Path(__file__).parents[2] / "support"
+    support = Path(__file__).parents[2] / "support" / "suite"
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", f"--rootdir={tmp_path}"]
     done = subprocess.run(
         [*command, "--override-ini", f"pythonpath={support}", "-n", workers, str(tmp_path)],

@@ -1,7 +1,7 @@
 """The records of `__transaction_state` are Kafka's, byte for byte.
 
 The golden file is what Apache Kafka 4.3.1 wrote for one transactional id;
-`tests/support/kafka_transaction_records.py` made it, and says how to make it anew.
+`tests/support/kafka/kafka_transaction_records.py` made it, and says how to make it anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: the bytes are Kafka's, old ones are read, damage is told.
 
 The golden file is what Apache Kafka 4.3.1 wrote for three groups;
-`tests/support/kafka_group_records.py` made it, and says how to make it anew.
+`tests/support/kafka/kafka_group_records.py` made it, and says how to make it anew.
 """
 
 from __future__ import annotations

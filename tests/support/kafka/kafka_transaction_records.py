@@ -2,7 +2,7 @@
 
 Run it with Java to write the file again:
 
-    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_transaction_records.py
+    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka/kafka_transaction_records.py
 
 It starts the Kafka that the benchmarks use, lets confluent-kafka commit, abort and time out, and
 stores each record of `__transaction_state` as hexadecimal, in the order of its log.
@@ -25,7 +25,7 @@ from fairlead_bench.peers.kafka_cluster import KafkaCluster
 from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 GOLDEN: Final = (
-    Path(__file__).parents[1] / "unit/broker/transaction/golden/kafka_transaction_records.json"
+    Path(__file__).parents[2] / "unit/broker/transaction/golden/kafka_transaction_records.json"
 )
 DEADLINE_S: Final = 90
 TOPIC: Final = "__transaction_state"

@@ -2,7 +2,7 @@
 
 Run it with Java to write kafka_consumer_group_records.json beside its tests again:
 
-    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_consumer_group_records.py
+    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka/kafka_consumer_group_records.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 GOLDEN: Final = (
-    Path(__file__).parents[1] / "unit/broker/group/records/golden/kafka_consumer_group_records.json"
+    Path(__file__).parents[2] / "unit/broker/group/records/golden/kafka_consumer_group_records.json"
 )
 PROGRAM: Final = Path(__file__).with_name("KafkaConsumerGroupRecords.java")
 

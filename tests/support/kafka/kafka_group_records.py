@@ -2,7 +2,7 @@
 
 Run it with Java to write the file again:
 
-    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_group_records.py
+    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka/kafka_group_records.py
 
 It starts the Kafka that the benchmarks use, lets kafka-python and confluent-kafka join, commit,
 leave and delete, and stores each record of `__consumer_offsets` as hexadecimal.
@@ -26,7 +26,7 @@ from fairlead_bench.peers.kafka_cluster import KafkaCluster
 from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
 GOLDEN: Final = (
-    Path(__file__).parents[1] / "unit/broker/group/records/golden/kafka_group_records.json"
+    Path(__file__).parents[2] / "unit/broker/group/records/golden/kafka_group_records.json"
 )
 DEADLINE_S: Final = 60
 

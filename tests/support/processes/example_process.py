@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "consumers"
 KILL_AT_LINE = Path(__file__).with_name("kill_at_line.py")
 DEADLINE_S = 60.0

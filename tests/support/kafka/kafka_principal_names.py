@@ -2,7 +2,7 @@
 
 Run it where Java is, to make kafka_principal_names.json beside its tests anew:
 
-    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka_principal_names.py
+    PYTHONPATH=benchmarks .venv/bin/python tests/support/kafka/kafka_principal_names.py
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from fairlead_bench.peers.kafka_distribution import ensure_kafka
 
-GOLDEN: Final = Path(__file__).parents[1] / "unit/broker/security/golden/kafka_principal_names.json"
+GOLDEN: Final = Path(__file__).parents[2] / "unit/broker/security/golden/kafka_principal_names.json"
 PROGRAM: Final = Path(__file__).with_name("KafkaPrincipalNames.java")
 CASES: Final = 400
 SEED: Final = 16

@@ -13,7 +13,7 @@ from fairlead_bench.peers.own_ports import take_base
 from fairlead_cli.client import access
 from fairlead_cli.local.layout import Ports
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TOPICS = ROOT / "examples" / "topics.yaml"
 COMMAND_TIMEOUT_S = 180.0
 # Where the HTTP ports begin, behind all that follow the first Kafka port.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PREDECESSOR = "e1c728313eba675440c4d69c684a599b3b05f751"
 PACKAGES = ("broker", "operator", "cli")
 FEATURES = Path("broker", "fairlead_model", "features.py")

@@ -19,7 +19,7 @@ from fairlead_model.configs.property_files import read_properties
 if TYPE_CHECKING:
     from zookeeper_ensemble import ZooKeeperEnsemble
 
-EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples" / "hosts"
+EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples" / "hosts"
 KAFKA_PORT: Final = 9092
 CONTROLLER_IDS: Final = 10_000
 START_S: Final = 60.0

@@ -12,7 +12,7 @@ VERSION: Final = "0.300.1"
 """Of the Go module; Prometheus itself calls it 3.0.1."""
 MODULE: Final = "github.com/prometheus/prometheus"
 PACKAGE: Final = f"{MODULE}/cmd/promtool"
-CACHE: Final = Path(__file__).parents[2] / ".cache" / f"promtool-{VERSION}"
+CACHE: Final = Path(__file__).parents[3] / ".cache" / f"promtool-{VERSION}"
 
 
 def ensure_promtool() -> Path:

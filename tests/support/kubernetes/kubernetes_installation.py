@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from kubernetes_commands import CommandError, Kubectl, run, wait_for_account, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OPERATOR_NAMESPACE = "fairlead-system"
 NAMESPACE = "fairlead-e2e"
 CLUSTER = "demo"
