@@ -33,7 +33,9 @@ def _store_problem(text: str) -> str | None:
 def _super_users_problem(text: str) -> str | None:
     for user in filter(None, map(str.strip, text.split(";"))):
         kind, colon, name = user.partition(":")
-        if kind != "User" or not colon or name in ("", "*"):
+        # As in Kafka, any type is taken; one that is no User is nobody here. `user` is a mistake.
+        is_mistaken = kind != "User" and kind.lower() == "user"
+        if not kind or is_mistaken or not colon or name in ("", "*"):
             return f"{user!r} is not written as User:NAME"
     return None
 
