@@ -55,15 +55,21 @@ class TokenIssuer:
         return jwt.encode(self.claims(**changes), key, algorithm=algorithm, headers=headers)
 
 
-def unsigned(claims: dict[str, Any]) -> str:
+def unsigned(claims: dict[str, Any], *, kid: str | None = "k1") -> str:
     """Return a token without signature, with the algorithm `none`."""
-    return f"{_part({'alg': 'none', 'kid': 'k1'})}.{_part(claims)}."
+    return f"{_header('none', kid)}.{_part(claims)}."
 
 
-def signed_with_public_key(key: bytes, claims: dict[str, Any]) -> str:
+def signed_with_public_key(
+    key: bytes, claims: dict[str, Any], *, kid: str | None = "k1", algorithm: Any = "HS256"
+) -> str:
     """Return a token signed with HS256 and a public key as the shared secret."""
-    signed = f"{_part({'alg': 'HS256', 'kid': 'k1'})}.{_part(claims)}"
+    signed = f"{_header(algorithm, kid)}.{_part(claims)}"
     return f"{signed}.{_encode(hmac.digest(key, signed.encode(), 'sha256'))}"
+
+
+def _header(algorithm: Any, kid: str | None) -> str:
+    return _part({"alg": algorithm} if kid is None else {"alg": algorithm, "kid": kid})
 
 
 def _part(part: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fairlead_broker.security.sasl.sasl_settings import OAuthSettings
-    from fairlead_broker.security.sasl.token_judge import TokenKey
+    from fairlead_broker.security.sasl.token_judge import KeyId, TokenKey
 
 logger = logging.getLogger(__name__)
 _FILE: Final = "file://"
@@ -34,7 +34,7 @@ class JwksReader:
     """Keeps the keys of one URL. `keys` may be read in any thread."""
 
     def __init__(self, settings: OAuthSettings) -> None:
-        self.keys: Mapping[str, TokenKey] = MappingProxyType({})
+        self.keys: Mapping[KeyId, TokenKey] = MappingProxyType({})
         self.failures_count = 0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ class JwksReader:
             except TimeoutError:
                 continue
 
-    def _take(self, keys: Mapping[str, TokenKey]) -> None:
+    def _take(self, keys: Mapping[KeyId, TokenKey]) -> None:
         if not keys and (self.keys or not self._has_read):
             logger.warning(
                 "sasl.oauthbearer.jwks.endpoint.url=%s: no key in it can be used, so no token can",

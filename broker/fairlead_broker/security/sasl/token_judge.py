@@ -1,13 +1,15 @@
 """Whether a JSON Web Token is valid: its signature, its issuer, its audience, its times.
 
 The key decides the algorithm, never the token (CVE-2022-29217). Of a token's header only the key id
-is used to find the key. Issuer and audience have to be those of the settings.
+is used to find the key. A token without one (RFC 7515, section 4.1.4) is held against the first key
+of the set that is meant for its algorithm, as in Kafka. Issuer and audience have to be those of the
+settings.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -38,7 +40,11 @@ class TokenKey:
         self.algorithms = algorithms
 
 
-def read_keys(document: Any) -> dict[str, TokenKey]:
+KeyId: TypeAlias = str | int
+"""The id of a key; if it has none, its place in the set, which no token can name."""
+
+
+def read_keys(document: Any) -> dict[KeyId, TokenKey]:
     """Return the usable keys of a JWK set (RFC 7517) by id; ValueError if it is no set.
 
     A set without usable keys is one: its issuer has taken back the keys that there were.
@@ -46,12 +52,12 @@ def read_keys(document: Any) -> dict[str, TokenKey]:
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ValueError("no set of keys")
-    keys: dict[str, TokenKey] = {}
-    for entry in entries:
+    keys: dict[KeyId, TokenKey] = {}
+    for place, entry in enumerate(entries):
         found = _read_key(entry) if isinstance(entry, dict) else None
-        kid = entry.get("kid") if isinstance(entry, dict) else None
-        if found is not None and isinstance(kid, str):
-            keys[kid] = found
+        if found is not None:
+            kid = entry.get("kid")
+            keys[kid if isinstance(kid, str) else place] = found
     return keys
 
 
@@ -87,8 +93,8 @@ class TokenKeys(Protocol):
     """The keys that are known now. Used in a thread."""
 
     @property
-    def keys(self) -> Mapping[str, TokenKey]:
-        """The keys by their ids."""
+    def keys(self) -> Mapping[KeyId, TokenKey]:
+        """The keys by their ids, in the order of their set."""
         ...
 
     def want(self) -> None:
@@ -142,11 +148,16 @@ class JwtJudge:
             raise TokenError("its header cannot be read") from None
         if "crit" in header:
             raise TokenError("its header has what must be understood and is not")
-        kid = header.get("kid")
-        if not isinstance(kid, str) or len(kid) > TOKEN_KEY_ID_LENGTH_MAX:
+        kid, algorithm = header.get("kid"), str(header.get("alg"))
+        keys = self._keys.keys
+        if kid is None:
+            fitting = (each for each in keys.values() if algorithm in each.algorithms)
+            key, problem = next(fitting, None), "it names no key, and none is for its algorithm"
+        elif isinstance(kid, str) and len(kid) <= TOKEN_KEY_ID_LENGTH_MAX:
+            key, problem = keys.get(kid), f"key {kid[:80]!a} is not known"
+        else:
             raise TokenError("it does not say which key has signed it")
-        key = self._keys.keys.get(kid)
         if key is None:
             self._keys.want()
-            raise TokenError(f"key {kid[:80]!a} is not known")
+            raise TokenError(problem)
         return key

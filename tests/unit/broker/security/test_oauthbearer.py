@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from tokens import AUDIENCE, ISSUER, TokenIssuer, signed_with_public_key, unsigned
 
 from fairlead_broker.security.sasl.exchange import Answer, Login, LoginError, Work
 from fairlead_broker.security.sasl.oauthbearer import OAuthBearerExchange, TokenError
 from fairlead_broker.security.sasl.sasl_settings import OAuthSettings
-from fairlead_broker.security.sasl.token_judge import JwtJudge, TokenKey, read_keys
+from fairlead_broker.security.sasl.token_judge import JwtJudge, KeyId, TokenKey, read_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,7 @@ class Keys:
     """The keys of a test, and how often somebody wanted others."""
 
     def __init__(self) -> None:
-        self.keys: Mapping[str, TokenKey] = read_keys(ISSUERS.document())
+        self.keys: Mapping[KeyId, TokenKey] = read_keys(ISSUERS.document())
         self.wanted = 0
 
     def want(self) -> None:
@@ -91,6 +92,9 @@ def test_a_key_whose_operations_are_others_verifies_no_token() -> None:
     [
         ISSUERS.sign,
         lambda: ISSUERS.sign(algorithm="ES256", kid="k2"),
+        # Without the id of a key.
+        lambda: ISSUERS.sign(kid=None),
+        lambda: ISSUERS.sign(algorithm="ES256", kid=None),
         lambda: ISSUERS.sign(aud=["x", AUDIENCE]),
         lambda: ISSUERS.sign(exp=int(time.time()) - 10),
         lambda: ISSUERS.sign(headers={"jku": "https://evil.example", "jwk": {"kty": "oct"}}),
@@ -122,7 +126,15 @@ PUBLIC = ISSUERS.rsa.public_key().public_bytes(
         lambda: signed_with_public_key(PUBLIC, ISSUERS.claims()),
         lambda: ISSUERS.sign(algorithm="PS256"),
         lambda: ISSUERS.sign(algorithm="ES256", kid="k1"),
-        lambda: ISSUERS.sign(kid=None),
+        lambda: OTHER.sign(kid=None),
+        lambda: ISSUERS.sign(
+            algorithm="ES384", kid=None, key=ec.generate_private_key(ec.SECP384R1())
+        ),
+        lambda: unsigned(ISSUERS.claims(), kid=None),
+        lambda: unsigned(ISSUERS.claims(), kid=None) + "x",
+        lambda: signed_with_public_key(PUBLIC, ISSUERS.claims(), kid=None),
+        lambda: ISSUERS.sign(kid="0"),
+        lambda: signed_with_public_key(PUBLIC, ISSUERS.claims(), kid=None, algorithm=["RS256"]),
         lambda: ISSUERS.sign(kid="enc"),
         lambda: ISSUERS.sign(kid="x" * 2000),
         lambda: ISSUERS.sign(headers={"crit": ["b64"], "b64": False}),
@@ -154,6 +166,24 @@ def test_a_key_that_is_not_known_is_wanted(judge: JwtJudge, keys: Keys) -> None:
     with pytest.raises(TokenError, match="'k9' is not known"):
         judge.judge(ISSUERS.sign(kid="k9"))
     assert keys.wanted == 1
+
+
+def test_keys_without_ids_verify_tokens_that_name_none(judge: JwtJudge, keys: Keys) -> None:
+    nameless = [
+        {name: text for name, text in entry.items() if name != "kid"}
+        for entry in ISSUERS.document()["keys"][:2]
+    ]
+    keys.keys = read_keys({"keys": nameless})
+    assert judge.judge(ISSUERS.sign(kid=None)).user == "alice"
+    assert judge.judge(ISSUERS.sign(algorithm="ES256", kid=None)).user == "alice"
+    for kid in ("k1", "", "0", "None"):
+        with pytest.raises(TokenError, match="is not known"):
+            judge.judge(ISSUERS.sign(kid=kid))
+    keys.keys = {}
+    wanted = keys.wanted
+    with pytest.raises(TokenError, match="none is for its algorithm"):
+        judge.judge(ISSUERS.sign(kid=None))
+    assert keys.wanted == wanted + 1
 
 
 def message(token: str, *, header: bytes = b"n,,", more: bytes = b"") -> bytes:
