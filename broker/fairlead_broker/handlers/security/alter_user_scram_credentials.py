@@ -4,12 +4,12 @@ Behaviour: one result for each user; needs ALTER on the cluster. Here the salted
 as good as the password, becomes the keys that verify it, and only they travel and are stored. Its
 length is not checked, as in Kafka: keys can be made of any, and one of another length than the
 mechanism's hash verifies nobody. A user that is named twice, even with two mechanisms, answers
-DUPLICATE_RESOURCE, unless what comes first is wrong by itself; an empty name, an empty salted
-password, too few or too many iterations, a salt that is empty or too long UNACCEPTABLE_CREDENTIAL;
-an unknown mechanism UNSUPPORTED_SASL_MECHANISM; the deletion of nothing RESOURCE_NOT_FOUND; a
-credential for a store that is readable for all, which is ZooKeeper without
-`zookeeper.set.acl=true`, POLICY_VIOLATION. All valid changes are made at once, and the answer comes
-when this broker applies them.
+DUPLICATE_RESOURCE, unless what comes first is wrong by itself; an empty name or one that nobody can
+log in with (`*`, control characters), an empty salted password, too few or too many iterations, a
+salt that is empty or too long UNACCEPTABLE_CREDENTIAL; an unknown mechanism
+UNSUPPORTED_SASL_MECHANISM; the deletion of nothing RESOURCE_NOT_FOUND; a credential for a store
+that is readable for all, which is ZooKeeper without `zookeeper.set.acl=true`, POLICY_VIOLATION. All
+valid changes are made at once, and the answer comes when this broker applies them.
 Versions:  0 only.
 Missing:   nothing.
 """

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from fairlead_model.security.user_names import is_user_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -67,6 +69,6 @@ class Exchange(Protocol):
 
 def check_user(user: str) -> str:
     """Return the name of a user; LoginError if no user may have this name."""
-    if not user or user == "*" or len(user) > USER_NAME_LENGTH_MAX or not user.isprintable():
+    if len(user) > USER_NAME_LENGTH_MAX or not is_user_name(user):
         raise LoginError("a name that nobody can have")
     return user

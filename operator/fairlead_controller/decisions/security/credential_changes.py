@@ -11,6 +11,7 @@ from fairlead_model.cluster import CredentialChanged
 from fairlead_model.codec import USER_LENGTH_MAX
 from fairlead_model.resources.user_declaration import PRINCIPAL_TYPE
 from fairlead_model.security.scram import credential_problem
+from fairlead_model.security.user_names import is_user_name
 from fairlead_model.session.calls import AlterCredentialsReply, AlteredUser
 from fairlead_model.session.refusals import RefusalCode, RefusedError
 
@@ -68,6 +69,11 @@ def _refusal(state: ControllerState, change: CredentialChanged) -> RefusedError 
         problem = "Username must not be empty"
     elif len(change.user) > USER_LENGTH_MAX:
         problem = f"the name of a user has at most {USER_LENGTH_MAX} characters"
+    elif change.credential is not None and not is_user_name(change.user):
+        problem = (
+            f"nobody can log in as {change.user!a}: * means everybody, and names are without "
+            "control characters"
+        )
     elif change.credential is not None:
         problem = credential_problem(change.credential)
         if not problem and state.limits.why_no_credentials:

@@ -68,6 +68,12 @@ def test_headers_that_are_fine(header: str) -> None:
     assert log_in(StaticCredentials(alice="secret"), client).login is not None
 
 
+@pytest.mark.parametrize("user", ["山田\u3000太郎", "a\u00a0b", "a\u200db", "a,b=c"])
+def test_a_name_of_any_script_logs_in(user: str) -> None:
+    client = ScramClient(SHA_256, user, "secret")
+    assert log_in(StaticCredentials(**{user: "secret"}), client).login is not None
+
+
 def test_who_is_not_there_is_answered_like_who_is_and_refused_like_a_wrong_password() -> None:
     """R32."""
     credentials = StaticCredentials(alice="secret")

@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_controller.decisions.cluster_limits import ClusterLimits
 from fairlead_controller.decisions.events import AlterCredentials, LimitCluster
+from fairlead_controller.decisions.security import credential_changes
 from fairlead_model.security.scram import ScramCredential, ScramMechanism
 from fairlead_model.session.refusals import RefusalCode
 
@@ -63,6 +64,9 @@ def test_a_user_who_is_named_twice_keeps_what_he_has_and_others_change(world: Wo
     [
         ("", GOOD),
         ("u" * 1001, GOOD),
+        ("*", GOOD),
+        ("u\tv", GOOD),
+        ("u\u2028v", GOOD),
         ("u", replace(GOOD, iterations=4095)),
         ("u", replace(GOOD, iterations=16385)),
         ("u", replace(GOOD, salt=b"")),
@@ -75,6 +79,17 @@ def test_what_verifies_nobody_is_not_kept(world: World, wrong: tuple[str, ScramC
     codes = altered(world, upsertions=[wrong, ("bob", GOOD)])
     assert codes == {wrong[0]: RefusalCode.UNACCEPTABLE_CREDENTIAL, "bob": 0}
     assert known(world) == {(SHA_256, "bob"): GOOD}
+
+
+def test_a_name_that_nobody_can_have_is_taken_away_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older release let it be given."""
+    with monkeypatch.context() as older:
+        older.setattr(credential_changes, "is_user_name", bool)
+        assert altered(world, upsertions=[("u\tv", GOOD)]) == {"u\tv": 0}
+    assert altered(world, deletions=[("u\tv", SHA_256)]) == {"u\tv": 0}
+    assert known(world) == {}
 
 
 def test_a_store_that_everybody_may_read_keeps_no_credentials_but_lets_them_go(
