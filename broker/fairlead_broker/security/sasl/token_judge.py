@@ -73,7 +73,8 @@ def _read_key(entry: Mapping[str, Any]) -> TokenKey | None:
     default = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}[kty]
     try:
         key = jwt.PyJWK(dict(entry), algorithm=default if kty != "EC" else None).key
-    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, RuntimeError):
+        # PyJWT raises the last for a key of the algorithm `none`.
         return None
     if isinstance(key, RSAPublicKey):
         fitting = _RSA if key.key_size >= _RSA_BITS_MIN else frozenset()
