@@ -42,18 +42,36 @@ class _Rule:
     def apply(self, name: str) -> str | None:
         if self.pattern is None:
             return name
-        match = self.pattern.fullmatch(name)
-        if match is None:
+        if self.pattern.fullmatch(name) is None:
             return None
-
-        def replace(reference: re.Match[str]) -> str:
-            escaped, digits, group_name = reference.groups()
-            if digits is not None:
-                return _group(match, digits)
-            return str(escaped if group_name is None else match.group(group_name) or "")
-
-        text = _REFERENCE.sub(replace, self.replacement)
+        text = _replace_all(self.pattern, name, self.replacement)
         return {"L": text.lower(), "U": text.upper()}.get(self.case, text)
+
+
+def _replace_all(pattern: Any, name: str, replacement: str) -> str:
+    """Return what Java's `replaceAll` makes of a name, by which Kafka goes once all of it matches.
+
+    It can replace more than once: `.*` matches the whole name, and then the nothing at its end.
+    """
+    pieces: list[str] = []
+    end = start = 0
+    while start <= len(name) and (match := pattern.search(name, start)) is not None:
+        pieces += (name[end : match.start()], _expand(match, replacement))
+        end = match.end()
+        start = end + (match.start() == end)
+    return "".join((*pieces, name[end:]))
+
+
+def _expand(match: Any, replacement: str) -> str:
+    """Return a replacement with the groups of a match in the places of their references."""
+
+    def replace(reference: re.Match[str]) -> str:
+        escaped, digits, group_name = reference.groups()
+        if digits is not None:
+            return _group(match, digits)
+        return str(escaped if group_name is None else match.group(group_name) or "")
+
+    return _REFERENCE.sub(replace, replacement)
 
 
 def _group(match: Any, digits: str) -> str:

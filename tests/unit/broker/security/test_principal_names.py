@@ -93,6 +93,12 @@ def test_rules_that_cannot_be_read_stop_the_start(rules: str) -> None:
         ("RULE:^CN=(.*?),.*$/\\${n}/", "${n}"),
         ("RULE:^CN=(.)(.)(.)(.)(.)(.*)$/$6$11/", ",OU=ops,O=ExA1"),
         ("RULE:^CN=.*$/$0/", "CN=Alice,OU=ops,O=Ex"),
+        # The end of the name matches once more, or only a part of it is replaced.
+        ("RULE:.*/app/", "appapp"),
+        ("RULE:^.*$/app/", "app"),
+        ("RULE:(.*)/u-$1/", "u-CN=Alice,OU=ops,O=Exu-"),
+        ("RULE:CN=Alice|CN=Alice,.*/x/", "x,OU=ops,O=Ex"),
+        ("RULE:(.*?)/x/", "xCxNx=xAxlxixcxex,xOxUx=xoxpxsx,xOx=xExxx"),
     ],
 )
 def test_groups_are_those_that_kafka_takes(rule: str, user: str) -> None:
