@@ -20,6 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import RequestHandler
 
@@ -223,11 +224,28 @@ class RestConnection(RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        text = _BYTES_OF_REQUEST.split(message or "the request cannot be read", maxsplit=1)[0]
-        response = build_problem_response(ProblemError(status, text, closes=True), None)
+        problem = _problem_of_head(exc)
+        if problem is None:
+            text = _BYTES_OF_REQUEST.split(message or "the request cannot be read", maxsplit=1)[0]
+            problem = ProblemError(status, text, closes=True)
+        response = build_problem_response(problem, None)
         add_common_headers(response)
         response.force_close()
         return response
+
+
+def _problem_of_head(error: BaseException | None) -> ProblemError | None:
+    """Return the problem of a head that aiohttp's parser finds too large; None for others."""
+    if isinstance(error, LineTooLong):
+        if error.args[1] == REST_HEAD_LINE_BYTES_MAX:
+            message = f"the first line is longer than {REST_HEAD_LINE_BYTES_MAX} bytes"
+            return ProblemError(414, message, closes=True)
+        message = f"a header is longer than {REST_HEAD_FIELD_BYTES_MAX} bytes"
+        return ProblemError(431, message, closes=True)
+    if isinstance(error, BadHttpMessage) and error.message.startswith("Too many headers"):
+        message = f"there are more than {REST_HEAD_FIELDS_MAX} headers"
+        return ProblemError(431, message, closes=True)
+    return None
 
 
 class RestHttp(web.Server):

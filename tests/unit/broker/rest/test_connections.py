@@ -9,7 +9,12 @@ import pytest
 from aiohttp import web
 from waiting import until
 
-from fairlead_broker.limits import TOKEN_BYTES_MAX
+from fairlead_broker.limits import (
+    REST_HEAD_FIELD_BYTES_MAX,
+    REST_HEAD_FIELDS_MAX,
+    REST_HEAD_LINE_BYTES_MAX,
+    TOKEN_BYTES_MAX,
+)
 from fairlead_broker.net.peer_log import PeerLog
 from fairlead_broker.rest import connections as connections_module
 from fairlead_broker.rest import server as server_module
@@ -163,6 +168,26 @@ def test_a_head_without_an_end_is_refused(serve: Callable[..., None]) -> None:
             writer.write(b"X-%d: " % number + b"x" * 8_000 + b"\r\n")
             await asyncio.sleep(0.01)
         assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+
+    serve(check)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        (b"t" * REST_HEAD_LINE_BYTES_MAX, b"", 414),
+        (b"try", b"X: " + b"x" * (REST_HEAD_FIELD_BYTES_MAX + 1) + b"\r\n", 431),
+        (b"try", b"x" * REST_HEAD_FIELD_BYTES_MAX + b"x: y\r\n", 431),
+        (b"try", b"X: y\r\n" * REST_HEAD_FIELDS_MAX, 431),
+        (b"try", b"X: \0\r\n", 400),
+    ],
+    ids=("line", "header", "name", "headers", "damaged"),
+)
+def test_a_head_that_is_too_large_is_told_apart_from_a_damaged_one(
+    serve: Callable[..., None], path: bytes, fields: bytes, status: int
+) -> None:
+    async def check(port: Port) -> None:
+        assert await ask(await port.open(), path, fields) == status
 
     serve(check)
 
