@@ -300,6 +300,20 @@ def test_what_the_parser_refuses_is_said_without_the_bytes(client: RestClient, d
     assert "aaaa" not in detail
 
 
+@pytest.mark.parametrize("coding", ["gzip, chunked", "identity, chunked", "x, chunked"])
+def test_a_transfer_coding_that_nobody_decodes_is_refused(
+    client: RestClient, topic: str, coding: str
+) -> None:
+    """As JSON the body could be read: what is not decoded must not pass for what was sent."""
+    body = b'{"records":[{"value":1}]}'
+    head = f"POST /topics/{topic} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {V2_JSON}\r\n"
+    data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    answer = exchange(client, f"{head}Transfer-Encoding: {coding}\r\n\r\n".encode() + data)
+    assert answer.startswith(b"HTTP/1.1 501 ")
+    assert b"\r\nConnection: close\r\n" in answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error_code"] == 501
+
+
 def test_methods_that_a_path_does_not_have(client: RestClient) -> None:
     reply = client.ask("DELETE", "/brokers")
     assert (reply.status, reply.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")

@@ -23,7 +23,7 @@ from fairlead_broker.rest.documents.json_frames import STEP_BYTES
 from fairlead_broker.rest.problems import RETRY_AFTER, ProblemError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
@@ -178,6 +178,21 @@ class BodyReader:
                 closes=True,
             )
         return _Unpacker(window)
+
+
+def require_known_coding(headers: Mapping[str, str]) -> None:
+    """Raise ProblemError 501 for a transfer coding besides chunked (RFC 9112, section 6.1).
+
+    aiohttp looks only at the last coding, so it would pass on a body that is still coded.
+    """
+    coding = headers.get("Transfer-Encoding", "chunked")
+    if coding.strip().lower() != "chunked":
+        raise ProblemError(
+            501,
+            f"Transfer-Encoding {shown(coding)} is not known here; it can be chunked. What is "
+            "compressed has Content-Encoding",
+            closes=True,
+        )
 
 
 class _Unpacker:

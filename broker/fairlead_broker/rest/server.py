@@ -26,7 +26,7 @@ from fairlead_broker.limits import (
     REST_REQUESTS_MAX,
     REST_WRITE_STALL_S,
 )
-from fairlead_broker.rest.bodies import BodyMemory, BodyReader
+from fairlead_broker.rest.bodies import BodyMemory, BodyReader, require_known_coding
 from fairlead_broker.rest.calls import CallHost, KafkaCalls
 from fairlead_broker.rest.connections import OpenConnections, RestHttp
 from fairlead_broker.rest.gate import Gate
@@ -253,6 +253,7 @@ class RestServer:
         self, http: web.BaseRequest, held: ExitStack
     ) -> tuple[RestOperation | None, web.StreamResponse]:
         self._gate.check(http.headers, self._base_url, http.raw_path)
+        require_known_coding(http.headers)
         if http.method == "OPTIONS":
             return None, self._options(http)
         url = http.rel_url
