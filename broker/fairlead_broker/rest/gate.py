@@ -81,7 +81,7 @@ class Gate:
         if "Access-Control-Allow-Origin" in cors:
             cors["Access-Control-Allow-Methods"] = ", ".join(methods)
             cors["Access-Control-Allow-Headers"] = (
-                "Authorization, Content-Type, Accept, Last-Event-ID"
+                "Authorization, Content-Type, Content-Encoding, Accept, Last-Event-ID"
             )
             cors["Access-Control-Max-Age"] = str(_PREFLIGHT_MAX_AGE_S)
         return cors

@@ -36,6 +36,13 @@ def test_a_page_is_let_in_by_the_origin_that_its_browser_sends() -> None:
         assert known.cors_headers(headers) == {"Vary": "Origin"}
 
 
+def test_a_page_may_compress_what_it_sends() -> None:
+    headers = {"Host": "[::1]:8082", "Origin": "https://example.com"}
+    known = gate("https://example.com")
+    preflight = known.preflight_headers(headers, ("POST",))
+    assert "Content-Encoding" in preflight["Access-Control-Allow-Headers"].split(", ")
+
+
 @pytest.mark.parametrize(
     ("origin", "base_url"),
     [
