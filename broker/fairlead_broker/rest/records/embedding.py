@@ -198,8 +198,12 @@ def read_timestamp(timestamp: Any) -> int | None:
             raise EmbeddingError("a timestamp says its time zone, such as Z")
         since = time - _EPOCH
         timestamp = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
-    if type(timestamp) is not int or not 0 <= timestamp <= INT64_MAX:
+    if type(timestamp) is not int:
+        raise EmbeddingError("a timestamp is a whole number of milliseconds, or a text")
+    if timestamp < 0:
         raise EmbeddingError("a timestamp is in 1970 or later")
+    if timestamp > INT64_MAX:
+        raise EmbeddingError(f"a timestamp is at most {INT64_MAX}")
     return timestamp
 
 
