@@ -83,6 +83,15 @@ def test_a_topic_lives(client: RestClient, admin: AdminClient, name: str) -> Non
     wait_until(lambda: name not in admin.list_topics(timeout=60).topics)
 
 
+def test_a_new_topic_with_one_config_twice_is_refused(client: RestClient, name: str) -> None:
+    """Which of two values counts is not for the broker to choose; `configs:alter` refuses it."""
+    configs = [{"name": "retention.ms", "value": value} for value in ("60000", "70000")]
+    refused = client.post(f"{client.v3}/topics", {"topic_name": name, "configs": configs})
+    assert (refused.status, refused.json["error_code"]) == (400, 40002)
+    assert refused.json["message"] == "retention.ms is named twice"
+    assert client.get(f"{client.v3}/topics/{name}").status == 404
+
+
 def test_partitions_replicas_and_offsets(
     rest_cluster: Any, client: RestClient, admin: AdminClient, name: str
 ) -> None:

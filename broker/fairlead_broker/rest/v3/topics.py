@@ -23,7 +23,8 @@ from fairlead_broker.rest.topic_reading import (
     find_offset,
 )
 from fairlead_broker.rest.v3.resources import LINK, LINK_OR_NULL, Place, list_of, resource
-from fairlead_wire.errors import ErrorCode
+from fairlead_broker.session.controller_calls import repeated
+from fairlead_wire.errors import ErrorCode, KafkaError
 from fairlead_wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -138,6 +139,10 @@ async def create_topic(request: RestRequest) -> web.StreamResponse:
     document = await request.document()
     name = document["topic_name"]
     is_dry_run = document.get("validate_only") or False
+    configs = document.get("configs") or ()
+    for config in repeated(each["name"] for each in configs):
+        # By Kafka's protocol the last value counts, but nobody writes an array to mean that.
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{config} is named twice")
     assignments = [
         CreatableReplicaAssignment(int(index), replicas)
         for index, replicas in (document.get("replicas_assignments") or {}).items()
@@ -147,10 +152,7 @@ async def create_topic(request: RestRequest) -> web.StreamResponse:
         num_partitions=document.get("partitions_count") or _DEFAULT,
         replication_factor=document.get("replication_factor") or _DEFAULT,
         assignments=assignments,
-        configs=[
-            CreatableTopicConfig(each["name"], each.get("value"))
-            for each in document.get("configs") or ()
-        ],
+        configs=[CreatableTopicConfig(each["name"], each.get("value")) for each in configs],
     )
     response: CreateTopicsResponse = await request.kafka.ask(
         CreateTopicsRequest([wanted], request.timeout_ms, validate_only=is_dry_run)
