@@ -79,6 +79,9 @@ class GroupMember:
         """What the last heartbeat told the coordinator; None if that is unknown."""
         self._is_known = False
         """True if the coordinator may know the member."""
+        self._changed_s = 0.0
+        """When the coordinator last told of a change: members often start together, so the sooner
+        after a change, the sooner the next heartbeat. Partitions move only with heartbeats."""
         self._beating = asyncio.Lock()
 
     @property
@@ -125,6 +128,9 @@ class GroupMember:
         if code:
             self._rejoin()
             raise_code(code, response.error_message)
+        now_s = asyncio.get_running_loop().time()
+        if response.assignment is not None or response.member_epoch != self._epoch:
+            self._changed_s = now_s
         self._epoch = response.member_epoch
         if response.assignment is not None:
             self._target = {
@@ -139,7 +145,7 @@ class GroupMember:
             return 0.0
         if len(self._owned) < len(self._target) and self._has_unknown():
             return RETRY_S
-        return response.heartbeat_interval_ms / 1000
+        return min(response.heartbeat_interval_ms / 1000, max(RETRY_S, now_s - self._changed_s))
 
     async def leave(self) -> None:
         """Leave the group at once, not only when the session ends; KafkaError.

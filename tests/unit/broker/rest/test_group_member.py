@@ -8,7 +8,7 @@ from waiting import until
 
 from fairlead_broker.authorization import ANONYMOUS
 from fairlead_broker.rest.calls import KafkaCalls
-from fairlead_broker.rest.instances.group_member import Subscription
+from fairlead_broker.rest.instances.group_member import RETRY_S, GroupMember, Subscription
 from fairlead_broker.rest.instances.group_offsets import Committed, GroupOffsets
 from fairlead_broker.rest.instances.instance import ConsumerInstance, InstanceConfig
 from fairlead_broker.rest.records.rendering import Form
@@ -29,6 +29,8 @@ class Coordinator:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_answer = asyncio.Event()
+        self.epoch = 1
+        self.interval_ms = 10
         self.asked: list[ConsumerGroupHeartbeatRequest] = []
         self.ids = dict(IDS)
         self.told: dict[str, bytes] = {}
@@ -64,8 +66,8 @@ class Coordinator:
         self.told = assigned
         given = [ResponseTopicPartitions(topic_id, [0]) for topic_id in assigned.values()]
         return ConsumerGroupHeartbeatResponse(
-            member_epoch=1,
-            heartbeat_interval_ms=10,
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=self.interval_ms,
             assignment=Assignment(given) if is_told else None,
         )
 
@@ -121,5 +123,33 @@ def test_what_was_read_of_a_topic_is_not_committed_for_the_next_of_its_name(
         await until(lambda: instance.positions.get(("a", 0)) not in (None, read["a", 0]))
         await instance.close(confirm=True)
         assert committed == [{("b", 0): Committed(150)}]
+
+    asyncio.run(story())
+
+
+def test_a_group_that_has_just_changed_is_asked_again_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Members that start together would wait for each other's next heartbeat, which is seconds."""
+    now_s = 1_000.0
+
+    async def story() -> None:
+        nonlocal now_s
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+        coordinator = Coordinator(monkeypatch)
+        coordinator.may_answer.set()
+        coordinator.interval_ms = 5_000
+        instance = ConsumerInstance(coordinator.calls, "g", "i", CONFIG)
+        member = GroupMember(coordinator.calls, "g", "i", instance)
+        member.subscribe(ONE)
+        assert [await member.beat(), await member.beat()] == [0.0, RETRY_S]
+        for after_s, pause_s in ((1.0, 1.0), (2.0, 2.0), (6.0, 5.0), (60.0, 5.0)):
+            now_s = 1_000.0 + after_s
+            assert await member.beat() == pause_s
+        # Another member has joined or left: this one has the same partitions in a new epoch.
+        coordinator.epoch += 1
+        assert [await member.beat(), await member.beat()] == [RETRY_S, RETRY_S]
+        now_s += 0.5
+        assert await member.beat() == 0.5
 
     asyncio.run(story())
