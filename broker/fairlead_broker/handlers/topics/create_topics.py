@@ -118,15 +118,9 @@ def _topic_to_create(topic: CreatableTopic) -> TopicToCreate:
     assignments = {
         assignment.partition_index: list(assignment.broker_ids) for assignment in topic.assignments
     }
-    counts = (topic.num_partitions, topic.replication_factor)
     if len(assignments) != len(topic.assignments):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned more than once"
-        )
-    if assignments and counts != (DEFAULT_COUNT, DEFAULT_COUNT):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            "give either an assignment or a number of partitions and replicas, not both",
         )
     return TopicToCreate(
         name=topic.name,
