@@ -1,6 +1,7 @@
 """Paths of log directories, as brokers keep them and tell them to clients."""
 
 import posixpath
+import re
 from pathlib import Path
 
 from fairlead_model.configs.cordoned_directories import EVERY_DIRECTORY
@@ -9,10 +10,13 @@ from fairlead_model.configs.cordoned_directories import EVERY_DIRECTORY
 def absolute_directory(path: str) -> str:
     """Return the path of a log directory; a relative one begins where the broker was started.
 
-    All else stays as it is written: `..`, links, slashes at the end, and the `*` for every one.
+    Slashes at the end and repeated ones go, as Kafka's `File.getAbsolutePath` leaves them out. All
+    else stays as it is written: `.`, `..`, links, and the `*` for every one.
     """
-    stays = posixpath.isabs(path) or path in ("", EVERY_DIRECTORY)
-    return path if stays else f"{Path.cwd()}/{path}"
+    if path in ("", EVERY_DIRECTORY):
+        return path
+    whole = path if posixpath.isabs(path) else f"{Path.cwd()}/{path}"
+    return re.sub("/{2,}", "/", whole).removesuffix("/") or "/"
 
 
 def absolute_directories(text: str) -> str:
