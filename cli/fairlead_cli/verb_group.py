@@ -7,6 +7,7 @@ completion and cheap verbs do not load a Kafka client or a table renderer.
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from fairlead_cli.errors import PipeBrokenError, ReaderGoneError
 from fairlead_cli.output import is_reader_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class Verb(NamedTuple):
@@ -25,6 +26,21 @@ class Verb(NamedTuple):
     module: str
     attribute: str
     summary: str
+
+
+@contextmanager
+def _told_broken_pipes() -> Iterator[None]:
+    """Raise ReaderGoneError where the reader of stdout is gone (`| head`): it has what it wanted.
+
+    For any other pipe that breaks raise PipeBrokenError: click would end the process without a
+    word.
+    """
+    try:
+        yield
+    except BrokenPipeError as error:
+        if is_reader_gone(sys.stdout):
+            raise ReaderGoneError from error
+        raise PipeBrokenError(str(error)) from error
 
 
 class VerbGroup(click.Group):
@@ -52,16 +68,16 @@ class VerbGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Flush inside the try: a reader that is gone (`| head`) has what it wanted."""
-        try:
+        """Flush before a broken pipe is told: what is left would fail at exit."""
+        with _told_broken_pipes():
             outcome: object = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError as error:
-            if is_reader_gone(sys.stdout):
-                raise ReaderGoneError from error
-            # click would end the process without a word.
-            raise PipeBrokenError(str(error)) from error
         return outcome
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; `--help` and `--version` print here."""
+        with _told_broken_pipes():
+            return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -69,6 +69,13 @@ def test_a_reader_that_has_what_it_wanted_is_no_failure() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "line\n", "")
 
 
+@pytest.mark.parametrize("arguments", ["--help", "work --help"])
+def test_help_that_nobody_reads_is_no_failure(arguments: str) -> None:
+    """`fairlead --help | head -3` in a script with pipefail ended it, and other verbs do not."""
+    done = run_piped(arguments, "| true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_remarks_that_nobody_reads_any_more_are_a_failure() -> None:
     """The verb has stopped in the middle of its work."""
     done = run_piped("remark", "2>&1 > /dev/null | head -1")
