@@ -60,7 +60,7 @@ def log_in(live: LiveBroker, certificates: Certificates, token: str) -> Any:
         return client.call(SaslAuthenticateRequest(message), 2)
 
 
-def keys_of(live: LiveBroker) -> set[str]:
+def keys_of(live: LiveBroker) -> set[str | int]:
     logins = live.server._logins
     assert logins is not None
     (reader,) = logins._readers.values()
