@@ -81,16 +81,20 @@ class PartitionFetch:
         """Have the next reply of the session say something of this partition."""
         self.told_high_watermark = _NEVER_TOLD
 
+    def knows(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Tell whether the client has heard of these marks, in a reply without an error."""
+        return (
+            high_watermark == self.told_high_watermark
+            and log_start_offset == self.told_log_start_offset
+        )
+
     def note_told(self, *, high_watermark: int, log_start_offset: int, is_error: bool) -> bool:
         """Take note of a reply without records; whether the client needs to hear it."""
         if is_error:
             # Also next time, until it is gone.
             self.told_high_watermark = _NEVER_TOLD
             return True
-        is_news = (
-            high_watermark != self.told_high_watermark
-            or log_start_offset != self.told_log_start_offset
-        )
+        is_news = not self.knows(high_watermark, log_start_offset)
         self.told_high_watermark = high_watermark
         self.told_log_start_offset = log_start_offset
         return is_news
