@@ -33,10 +33,13 @@ class ElectionReason(StrEnum):
     STAYS = "the leader stays"
     FIRST_IN_SYNC = "first electable replica of the assignment that is in sync"
     FIRST_ELIGIBLE = "no in-sync replica is electable; first eligible one of the assignment"
-    ONLY_REPLICA = "the only replica did not stop cleanly: acknowledged records may be lost"
+    ONLY_REPLICA = (
+        "the only replica did not stop cleanly, or the metadata was restored: acknowledged "
+        "records may be lost"
+    )
     FULLEST_LOG = (
-        "every replica that may hold acknowledged records is back and none stopped cleanly; "
-        "this log goes furthest: acknowledged records may be lost"
+        "every replica that may hold acknowledged records is back, but none stopped cleanly or "
+        "the metadata was restored; this log goes furthest: acknowledged records may be lost"
     )
     UNCLEAN = (
         "unclean election: the fullest log of the electable replicas, as far as they have "
