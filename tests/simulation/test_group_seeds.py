@@ -77,8 +77,7 @@ def test_the_order_of_hashes_does_not_matter() -> None:
         subprocess.run(
             [sys.executable, "-c", script],
             cwd=Path(__file__).parent,
-            env=os.environ
-            | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f".{os.pathsep}../support"},
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
             check=True,

@@ -139,7 +139,7 @@ def test_one_seed_is_one_history() -> None:
 
 def test_the_order_of_hashes_does_not_matter() -> None:
     script = "from simulator.world import run_seed; print(run_seed(10).digest)"
-    paths = os.pathsep.join([".", "../support", os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join(sys.path)
     digests = {
         subprocess.run(
             [sys.executable, "-c", script],
