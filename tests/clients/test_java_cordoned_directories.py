@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.java
-PROGRAM = Path(__file__).parents[1] / "support/KafkaCordonedDirectories.java"
+PROGRAM = Path(__file__).parents[1] / "support/kafka/KafkaCordonedDirectories.java"
 CORDONED = "cordoned.log.dirs"
 OF_BROKER = ("--entity-type", "brokers", "--entity-name", "0")
 CREATE_SECOND = ("--create", "--topic", "second", "--partitions", "2", "--if-not-exists")
